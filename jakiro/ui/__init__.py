@@ -1,0 +1,1 @@
+"""The page: figures and text from traces, and the Gradio application around them."""

@@ -1,0 +1,121 @@
+"""What a head's config.json says, read as raw JSON.
+
+`AutoConfig` of current transformers moves `rope_theta` out of the attributes, so that code which asks for it silently
+falls back to 10000; the published heads are therefore read without it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_ROPE_TYPES = ("default", "linear", "dynamic")
+
+
+@dataclass(frozen=True, slots=True)
+class HeadConfig:
+    """Shape of a one-layer draft head in the published EAGLE and Jakiro layout. Names are those of config.json."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_attention_heads: int
+    vocab_size: int
+    num_key_value_heads: int = 0  # 0: as many as attention heads
+    rms_norm_eps: float = 1e-6
+    rope_theta: float = 10000.0
+    rope_type: str = "default"  # default, linear or dynamic
+    rope_factor: float = 1.0
+    max_position_embeddings: int = 2048  # where dynamic rope scaling sets in
+    bias: bool = True  # of fc
+    qkv_bias: bool = False
+    num_local_experts: int = 0  # 0: one dense MLP (EAGLE), 2: Jakiro
+    expert_intermediate_size: int = 0  # inner width of an expert; 0: hidden_size, as published
+
+    def __post_init__(self) -> None:
+        if not self.num_key_value_heads:
+            object.__setattr__(self, "num_key_value_heads", self.num_attention_heads)
+        if not self.expert_intermediate_size:
+            object.__setattr__(self, "expert_intermediate_size", self.hidden_size)
+        for name in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        if self.hidden_size % self.num_attention_heads or self.head_dim % 2:
+            raise ValueError(f"hidden_size {self.hidden_size} is not {self.num_attention_heads} heads of even width")
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise ValueError(f"{self.num_attention_heads} heads cannot share {self.num_key_value_heads} key heads")
+        if self.rope_type not in _ROPE_TYPES:
+            raise ValueError(f"rope scaling {self.rope_type!r} is not known to heads; known: {', '.join(_ROPE_TYPES)}")
+        if self.num_local_experts not in (0, 2):
+            raise ValueError(f"num_local_experts is {self.num_local_experts}; a head has two experts or none")
+
+    @property
+    def head_dim(self) -> int:
+        return self.hidden_size // self.num_attention_heads
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> HeadConfig:
+        """Read config.json. Raises FileNotFoundError or ValueError, naming the file and the field."""
+        text = Path(path).read_text(encoding="utf-8")
+        try:
+            return cls._from_dict(json.loads(text))
+        except KeyError as error:
+            raise ValueError(f"{path} has no {error}: this is not the config.json of a draft head") from error
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    @classmethod
+    def _from_dict(cls, raw: dict[str, Any]) -> HeadConfig:
+        rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+        for name, only in (("num_hidden_layers", 1), ("hidden_act", "silu")):
+            if raw.get(name, only) != only:
+                raise ValueError(f"{name} is {raw[name]!r}; draft heads of this layout have {only!r}")
+        heads = raw["num_attention_heads"]
+        if raw.get("head_dim") not in (None, raw["hidden_size"] // heads):
+            raise ValueError(f"head_dim {raw['head_dim']} is not hidden_size / num_attention_heads")
+        return cls(
+            hidden_size=raw["hidden_size"],
+            intermediate_size=raw["intermediate_size"],
+            num_attention_heads=heads,
+            vocab_size=raw["vocab_size"],
+            num_key_value_heads=raw.get("num_key_value_heads") or heads,
+            rms_norm_eps=raw.get("rms_norm_eps", 1e-6),
+            rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
+            rope_type=rope.get("rope_type") or rope.get("type") or "default",
+            rope_factor=float(rope.get("factor") or 1.0),
+            max_position_embeddings=raw.get("max_position_embeddings") or 2048,
+            bias=raw.get("bias", True),
+            qkv_bias=raw.get("qkv_bias", False),
+            num_local_experts=raw.get("num_local_experts") or 0,
+            expert_intermediate_size=raw.get("expert_intermediate_size") or 0,
+        )
+
+    def to_json(self) -> str:
+        """The config as published heads write it: a one-layer Llama config, with `bias` and the experts beside it."""
+        scaling = None if self.rope_type == "default" else {"type": self.rope_type, "factor": self.rope_factor}
+        raw = {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "num_hidden_layers": 1,
+            "hidden_act": "silu",
+            "hidden_size": self.hidden_size,
+            "intermediate_size": self.intermediate_size,
+            "num_attention_heads": self.num_attention_heads,
+            "num_key_value_heads": self.num_key_value_heads,
+            "vocab_size": self.vocab_size,
+            "max_position_embeddings": self.max_position_embeddings,
+            "rms_norm_eps": self.rms_norm_eps,
+            "rope_theta": self.rope_theta,
+            "rope_scaling": scaling,
+            "bias": self.bias,
+            "qkv_bias": self.qkv_bias,
+            "tie_word_embeddings": False,
+        }
+        if self.num_local_experts:
+            raw |= {
+                "num_local_experts": self.num_local_experts,
+                "num_experts_per_tok": self.num_local_experts,
+                "expert_intermediate_size": self.expert_intermediate_size,
+            }
+        return json.dumps(raw, indent=2) + "\n"

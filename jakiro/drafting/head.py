@@ -1,0 +1,178 @@
+"""The trainable heads, in the published key layout: one Llama layer over [embedding; feature].
+
+    u0 = fc([e(x_{t+1}); h_t])      embedding first, feature second; no activation
+    u  = u0 + Attn(u0)              no input norm; a pair sits at the position of its feature
+    z  = RMSNorm(u)
+
+EAGLE (SafeAILab, EAGLE-1 and -2) answers with u + MLP(z); Jakiro (arXiv 2502.06282, released code) mixes two experts
+of z and adds a contrastive feature for the token after next. There is no final norm: the answer stands where the
+target's last hidden state would, and the target's lm_head reads it. Decoding uses `fused.py` on the same parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .config import HeadConfig
+
+__all__ = ["EagleHead", "HeadConfig", "HeadOutput", "JakiroHead", "contrast_weights", "rope_tables", "rotate"]
+
+
+class HeadOutput(NamedTuple):
+    """What a Jakiro head says about each position t."""
+
+    mixed: Tensor  # [b, s, h], L: stands for h_{t+1}
+    contrast: Tensor  # [b, s, h], R: stands for h_{t+2}
+    experts: Tensor  # [2, b, s, h], u + E_i(z): each expert's own answer
+    gates: Tensor  # [b, s, 4], router logits: rows 0 and 1 weigh L, rows 2 and 3 weigh R
+
+
+def rope_tables(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """cos and signed sin for `rotate`, [n, head_dim] in fp32, at positions [n].
+
+    Dynamic scaling takes the base that a sequence ending at that position has, as token-by-token decoding does.
+    """
+    dim, where = config.head_dim, positions.float()[:, None]
+    steps = torch.arange(0, dim, 2, dtype=torch.float32, device=positions.device) / dim  # [dim / 2]
+    base = torch.full_like(where, config.rope_theta)
+    if config.rope_type == "linear":
+        where = where / config.rope_factor
+    elif config.rope_type == "dynamic":
+        longer = ((where + 1) / config.max_position_embeddings).clamp_min(1.0)
+        base = base * (config.rope_factor * longer - (config.rope_factor - 1)) ** (dim / (dim - 2))
+    angles = where / base**steps  # [n, dim / 2]
+    return angles.cos().repeat(1, 2), torch.cat([-angles.sin(), angles.sin()], dim=-1)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Llama's rotary embedding of x [..., n, head_dim]; the half-turn's minus sign is in `sin`."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
+
+
+def contrast_weights(gates: Tensor) -> Tensor:
+    """Signed expert weights of R from router logits [..., 4]: the heavier expert minus the lighter one, [..., 2]."""
+    first, second = gates[..., 2:].softmax(dim=-1).unbind(dim=-1)
+    sign = torch.where(gates[..., 2] > gates[..., 3], 1.0, -1.0).to(gates.dtype)  # equal logits: -1, as released
+    return torch.stack([sign * first, -sign * second], dim=-1)
+
+
+class Attention(nn.Module):
+    """Causal self-attention with rotary positions 0..s-1."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        self.config = config
+        hidden, narrow = config.hidden_size, config.num_key_value_heads * config.head_dim
+        self.q_proj = nn.Linear(hidden, hidden, bias=config.qkv_bias)
+        self.k_proj = nn.Linear(hidden, narrow, bias=config.qkv_bias)
+        self.v_proj = nn.Linear(hidden, narrow, bias=config.qkv_bias)
+        self.o_proj = nn.Linear(hidden, hidden, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:  # [b, s, h] -> [b, s, h]
+        batch, length, hidden = x.shape
+        query, key, value = (
+            projection(x).view(batch, length, -1, self.config.head_dim).transpose(1, 2)
+            for projection in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        cos, sin = rope_tables(self.config, torch.arange(length, device=x.device))
+        query, key = (rotate(one, cos.to(one.dtype), sin.to(one.dtype)) for one in (query, key))
+        shared = self.config.num_key_value_heads != self.config.num_attention_heads
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=shared)
+        return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, hidden))
+
+
+class SwiGLU(nn.Module):
+    """W_down(SiLU(W_gate z) * W_up z), without biases."""
+
+    def __init__(self, hidden: int, inner: int) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(hidden, inner, bias=False)
+        self.up_proj = nn.Linear(hidden, inner, bias=False)
+        self.down_proj = nn.Linear(inner, hidden, bias=False)
+
+    def forward(self, z: Tensor) -> Tensor:  # [..., h] -> [..., h]
+        return self.down_proj(F.silu(self.gate_proj(z)) * self.up_proj(z))
+
+
+class Experts(nn.Module):
+    """Two experts and their router; both always run (N = K = 2)."""
+
+    def __init__(self, hidden: int, inner: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(hidden, 4, bias=False)
+        self.experts = nn.ModuleList([SwiGLU(hidden, inner) for _ in range(2)])
+
+    def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:  # [..., h] -> [2, ..., h], [..., 4]
+        return torch.stack([expert(z) for expert in self.experts]), self.gate(z)
+
+
+class RMSNorm(nn.RMSNorm):
+    """Root-mean-square norm in fp32 whatever the input's type, also under autocast."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x.float(), self.normalized_shape, self.weight.float(), self.eps).to(x.dtype)
+
+
+class Layer(nn.Module):
+    """Attention and norm, beside a feed-forward part under its published name (`mlp` or `mlp_moe`)."""
+
+    def __init__(self, config: HeadConfig, name: str, feed_forward: nn.Module) -> None:
+        super().__init__()
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.add_module(name, feed_forward)
+
+
+class Head(nn.Module):
+    """What both heads share: fc, attention, norm. State-dict keys are the published ones."""
+
+    def __init__(self, config: HeadConfig, name: str, feed_forward: nn.Module) -> None:
+        super().__init__()
+        self.config = config
+        self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=config.bias)
+        self.layers = nn.ModuleList([Layer(config, name, feed_forward)])
+
+    def attend(self, embeddings: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+        """u and z, each [b, s, h], from embeddings of x_{t+1} and features h_t, each [b, s, h]."""
+        entry = self.fc(torch.cat([embeddings, features], dim=-1))
+        residual = entry + self.layers[0].self_attn(entry)
+        return residual, self.layers[0].post_attention_layernorm(residual)
+
+
+class EagleHead(Head):
+    """The EAGLE-1 head, which EAGLE-2 uses as it is."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        config = replace(config, num_local_experts=0)
+        super().__init__(config, "mlp", SwiGLU(config.hidden_size, config.intermediate_size))
+
+    def forward(self, embeddings: Tensor, features: Tensor) -> Tensor:
+        """Predicted features of the next position, [b, s, h]."""
+        residual, normed = self.attend(embeddings, features)
+        return residual + self.layers[0].mlp(normed)
+
+
+class JakiroHead(Head):
+    """The Jakiro head of the released code: two experts, mixed for the next level and contrasted for the one after."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        config = replace(config, num_local_experts=2)
+        super().__init__(config, "mlp_moe", Experts(config.hidden_size, config.expert_intermediate_size))
+
+    def forward(self, embeddings: Tensor, features: Tensor) -> HeadOutput:
+        """Mixed and contrastive features, the experts' own and the router logits."""
+        residual, normed = self.attend(embeddings, features)
+        own, gates = self.layers[0].mlp_moe(normed)
+        weights = gates[..., :2].softmax(dim=-1)
+        mixed = residual + _weighted(weights, own)
+        contrast = residual + _weighted(contrast_weights(gates), own)
+        return HeadOutput(mixed, contrast, residual + own, gates)
+
+
+def _weighted(weights: Tensor, own: Tensor) -> Tensor:  # [..., 2], [2, ..., h] -> [..., h]
+    return weights[..., :1] * own[0] + weights[..., 1:] * own[1]

@@ -1,0 +1,96 @@
+"""Method settings: frozen dataclasses whose fields carry their own help, range and label.
+
+A field made by `setting` is one control of the page and one `--set name=value` of the command line. What values it may
+take is said once, where the field is declared; `check` holds it at construction and `build` reads text into it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, field, fields, replace
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+
+
+def setting(
+    default: Any,
+    help: str,
+    low: float | None = None,
+    high: float | None = None,
+    choices: Sequence[str] | None = None,
+    label: str | None = None,
+) -> Any:
+    """A dataclass field with one control's worth of description. Its type is the default's: bool, int, float or str.
+
+    `low` and `high` are inclusive bounds of a number, `choices` the only values of a text, `label` what the page calls
+    the control (the field's name, if None).
+    """
+    metadata = {"help": help, "low": low, "high": high, "choices": tuple(choices) if choices else None, "label": label}
+    return field(default=default, metadata=metadata)
+
+
+def check(settings: Any) -> None:
+    """Raise ValueError at the first field that is of the wrong type or outside its range. For `__post_init__`."""
+    for one in fields(settings):
+        if not _fits(one, getattr(settings, one.name)):
+            raise ValueError(_message(one, getattr(settings, one.name)))
+
+
+def build(cls: type[T], base: T | None, changes: Mapping[str, Any]) -> T:
+    """`base` (None: the class's own defaults) with `changes` applied; values may be text, as a command line gives it.
+
+    Raises ValueError with the remedy: an unknown name lists the known ones, a bad value its allowed range.
+    """
+    known = {one.name: one for one in fields(cls)}
+    for name in changes:
+        if name not in known:
+            raise ValueError(f"unknown setting {name!r}; known: {', '.join(known) or 'none'}")
+    values = {name: _read(known[name], value) for name, value in changes.items()}
+    return replace(cls() if base is None else base, **values)
+
+
+def _read(one: Field, value: Any) -> Any:
+    """The value in the field's own type; what cannot be read is returned as it is, for `check` to refuse."""
+    kind = type(one.default)
+    if isinstance(value, str) and kind is bool:
+        return _WORDS.get(value.strip().lower(), value)
+    if isinstance(value, str) and kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            return value
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return int(value)  # sliders deliver floats
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return value
+
+
+def _fits(one: Field, value: Any) -> bool:
+    low, high, choices = (one.metadata.get(name) for name in ("low", "high", "choices"))
+    if type(value) is not type(one.default):
+        return False
+    if isinstance(value, (bool, str)):
+        return choices is None or value in choices
+    return math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high)
+
+
+def _message(one: Field, value: Any) -> str:
+    return f"{one.name} must be {_allowed(one)}, not {value!r}"
+
+
+def _allowed(one: Field) -> str:
+    low, high, choices = (one.metadata.get(name) for name in ("low", "high", "choices"))
+    if choices:
+        return f"one of {', '.join(choices)}"
+    if isinstance(one.default, bool):
+        return "on or off"
+    noun = {int: "a whole number", float: "a finite number", str: "text"}[type(one.default)]
+    if low is not None and high is not None:
+        return f"{noun} from {low} to {high}"
+    if low is not None:
+        return f"{noun} of at least {low}"
+    return noun if high is None else f"{noun} of at most {high}"

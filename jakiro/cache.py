@@ -1,0 +1,84 @@
+"""The target's key/value cache of one run: preallocated, written in place, compacted in place.
+
+All layers of one head shape live in one tensor, so that keeping the accepted path of a draft tree is one gather and one
+write for the whole model. Addresses stay fixed for the run unless a tree outgrows the storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, DynamicLayer
+
+Shape = tuple[int, int]  # heads, width of a head
+
+
+class KVCache(Cache):
+    """A `transformers` cache for one sequence.
+
+    `length` rows are committed. A forward pass writes its rows after them and sees them; they count once `keep` has
+    committed them, and the next pass overwrites the others.
+    """
+
+    def __init__(
+        self,
+        shapes: Sequence[tuple[Shape, Shape] | None],
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device | str,
+    ) -> None:
+        """`shapes`: the key's and the value's shape of each layer, or None for a layer that stores nothing."""
+        super().__init__(layers=[DynamicLayer() for _ in shapes])  # models ask them of their kind; rows are kept here
+        self.length = 0
+        self.capacity = capacity
+        self._shapes = shapes
+        flat = [shape for pair in shapes if pair for shape in pair]
+        self._storage = {
+            shape: torch.zeros(flat.count(shape), shape[0], capacity, shape[1], dtype=dtype, device=device)
+            for shape in dict.fromkeys(flat)
+        }  # [slots of this shape, heads, capacity, width]; a slot is one layer's keys or values
+        self._rows = self._views()
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args, **kwargs
+    ) -> tuple[Tensor, Tensor]:
+        """Write [1, heads, n, width] after the committed rows; return the committed and the new rows."""
+        start = self.length
+        end = start + key_states.shape[2]
+        keys, values = self._rows[layer_idx]
+        keys[:, :, start:end] = key_states
+        values[:, :, start:end] = value_states
+        return keys[:, :, :end], values[:, :, :end]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """The committed rows, the same for all layers."""
+        return self.length
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
+        """Rows that a pass of `query_length` tokens sees, and the position of the first."""
+        return self.length + query_length, 0
+
+    def keep(self, base: int, rows: Sequence[int]) -> None:
+        """Commit the given rows, counted from `base` and rising, as the rows right after `base`; forget all others."""
+        moved = next((at for at, row in enumerate(rows) if row != at), len(rows))  # those before it are in place
+        if moved < len(rows):
+            for storage in self._storage.values():
+                source = torch.tensor(rows[moved:], device=storage.device) + base
+                storage[:, :, base + moved : base + len(rows)] = storage.index_select(2, source)
+        self.length = base + len(rows)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for so many rows after the committed ones, moving the storage if it is too small."""
+        missing = self.length + rows - self.capacity
+        if missing > 0:
+            self.capacity += missing
+            for shape, storage in self._storage.items():
+                self._storage[shape] = torch.nn.functional.pad(storage, (0, 0, 0, missing))
+            self._rows = self._views()
+
+    def _views(self) -> list[tuple[Tensor, Tensor] | None]:
+        """Each layer's keys and values, [1, heads, capacity, width]."""
+        slots = {shape: iter(storage.unsqueeze(1)) for shape, storage in self._storage.items()}
+        return [pair and (next(slots[pair[0]]), next(slots[pair[1]])) for pair in self._shapes]

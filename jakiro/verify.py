@@ -1,0 +1,121 @@
+"""Verification: which tokens of a draft tree the target keeps.
+
+The target picks its own next token at every node of the tree. If a child of the node holds that token the walk steps in,
+otherwise the token is the round's bonus. For children that are a deterministic function of the prefix (top-k, never
+sampled) this has exactly the law of EAGLE's sequential rejection, and of plain sampling.
+
+The pick at an absolute position is a function of the seed, the position and the target's distribution alone, so every
+method emits the same text as vanilla decoding, token for token, at any temperature. What limits this is arithmetic: a
+batch of nodes and a single node may differ in the last bits of a logit, which matters at a numeric tie only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from jakiro.trace import DraftTree
+
+_GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, the increment of splitmix64
+_STAGES = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))  # splitmix64's xor shifts and multipliers
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the target picks: temperature 0 is greedy, top_p keeps the smallest set of likely tokens with that mass."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.temperature) or not (self.temperature == 0 or 0.001 <= self.temperature <= 100):
+            raise ValueError(f"temperature is {self.temperature}; use 0 for greedy, or a number from 0.001 to 100")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}; use a number above 0 and up to 1, where 1 keeps every token")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed is {self.seed!r}; use a whole number from 0 to 2**63 - 1")
+
+
+def pick(logits: Tensor, positions: Sequence[int], sampling: Sampling) -> Tensor:
+    """The target's token after each row: logits [n, vocab], absolute position of each picked token [n] -> [n].
+
+    Sampling is Gumbel-max: the argmax of log p plus independent Gumbel noise is a draw from p. Rows that pick for the
+    same position share their noise; at most one of them lies on the path that the walk takes.
+    """
+    if sampling.temperature == 0:
+        return logits.argmax(-1)
+    scaled = logits.double() / sampling.temperature
+    if sampling.top_p < 1:
+        scaled = scaled.masked_fill(~nucleus(scaled, sampling.top_p), -math.inf)
+    distinct = sorted(set(positions))
+    noise = gumbel(sampling.seed, distinct, logits.shape[-1], logits.device)  # [distinct, vocab]
+    rows = torch.tensor([distinct.index(position) for position in positions], device=logits.device)
+    return (scaled + noise[rows]).argmax(-1)
+
+
+def nucleus(logits: Tensor, top_p: float) -> Tensor:
+    """Mask [n, vocab] of the smallest set of most probable tokens with mass >= top_p, never empty.
+
+    Equal probabilities are taken in token-id order, so that the set does not depend on the sort.
+    """
+    ordered, order = logits.softmax(-1).sort(-1, descending=True, stable=True)
+    before = ordered.cumsum(-1) - ordered  # mass of the more probable tokens
+    return torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before < top_p)
+
+
+def gumbel(seed: int, positions: Sequence[int], vocab: int, device: torch.device | str = "cpu") -> Tensor:
+    """Standard Gumbel noise [positions, vocab] in float64: a pure function of (seed, position, token id)."""
+    keys = [_signed(_mix(_mix(seed) + position * _GOLDEN)) for position in positions]
+    tokens = torch.arange(1, vocab + 1, device=device) * _signed(_GOLDEN)
+    bits = _mix_tensor(torch.tensor(keys, dtype=torch.int64, device=device)[:, None] + tokens)
+    uniform = (_shift(bits, 12).double() + 0.5) * 2.0**-52  # 52 bits: both ends stay exactly off 0 and 1
+    return -torch.log(-torch.log(uniform))
+
+
+def walk(tree: DraftTree, picks: Sequence[int], ends: Callable[[int, int], bool]) -> tuple[list[int], int]:
+    """Follow the target's picks [n] down the tree: (accepted nodes in path order, bonus token).
+
+    `ends(token, count)` says whether the text ends with this token, the round's count-th. Such a token is the bonus even
+    if a child holds it, since nothing may follow it.
+    """
+    child = {}
+    for node in range(len(tree) - 1, 0, -1):  # backwards: of two siblings with one token the first counts
+        child[tree.parents[node], tree.tokens[node]] = node
+    accepted: list[int] = []
+    node = 0
+    while True:
+        token = picks[node]
+        node = child.get((node, token), 0)
+        if not node or ends(token, len(accepted) + 1):
+            return accepted, token
+        accepted.append(node)
+
+
+def _mix(value: int) -> int:
+    """The finaliser of splitmix64 (Steele, Lea and Flood, OOPSLA 2014) on 64 bits."""
+    for shift, factor in _STAGES:
+        value = (value ^ (value & 2**64 - 1) >> shift) * factor & 2**64 - 1
+    return value
+
+
+def _mix_tensor(values: Tensor) -> Tensor:
+    """`_mix` on int64, whose products wrap around on every device."""
+    for shift, factor in _STAGES:
+        values = (values ^ _shift(values, shift)) * _signed(factor)
+    return values
+
+
+def _shift(values: Tensor, bits: int) -> Tensor:
+    """Shift int64 right without dragging the sign along."""
+    return (values >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _signed(value: int) -> int:
+    """The int64 with the same 64 bits."""
+    value &= 2**64 - 1
+    return value - 2**64 if value >= 2**63 else value

@@ -1,0 +1,135 @@
+"""How different the candidates of a draft are, and what that bought.
+
+Every number asks for columns, not for a method: a trace without experts still has unique tokens and covered mass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+from jakiro.trace import StepTrace, Trace
+
+SOURCES = 4  # values of the column `source`: expert 0, expert 1, both, only the mixture
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """How far the two experts disagree at one node, about the children below it."""
+
+    parent: int
+    depth: int  # of the children
+    overlap: float | None  # share of the top-k that both have, 0 to 1
+    js: float | None  # Jensen-Shannon divergence in nats, 0 to log 2
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDiversity:
+    """One round's candidates."""
+
+    drafted: int  # nodes below the root
+    unique: int  # different tokens among them
+    coverage: list[float]  # probability under the target that its path stays in the tree for d = 1, 2, ... levels
+    experts: list[Experts]  # one a parent; empty where the trace has neither overlap nor js
+    accepted_by_source: list[int] | None  # [SOURCES]; None without the column
+
+    @property
+    def rescues(self) -> int | None:
+        """Accepted tokens that only one expert proposes."""
+        return None if self.accepted_by_source is None else sum(self.accepted_by_source[:2])
+
+
+@dataclass(frozen=True, slots=True)
+class RunDiversity:
+    """Means over the rounds of a run that drafted anything; sums where it says so."""
+
+    drafted: float
+    unique: float
+    coverage: list[float]  # by level; a round whose tree is shallower counts 0 there
+    overlap: dict[int, float]  # depth of the children -> mean over parents
+    js: dict[int, float]
+    proposed_by_source: list[int] | None  # sum over the run, [SOURCES]
+    accepted_by_source: list[int] | None  # sum over the run, [SOURCES]
+    rescued_rounds: int | None  # rounds with at least one rescue
+
+
+def round_diversity(step: StepTrace) -> RoundDiversity:
+    """The candidates of one round."""
+    tree = step.tree
+    source = tree.columns.get("source")
+    return RoundDiversity(
+        drafted=len(tree) - 1,
+        unique=len(set(tree.tokens[1:])),
+        coverage=coverage(step),
+        experts=_experts(step),
+        accepted_by_source=None if source is None else _count(source[node] for node in step.accepted),
+    )
+
+
+def coverage(step: StepTrace) -> list[float]:
+    """Target mass covered by level: the sum over a level's nodes of the probability that the target walks to it.
+
+    Taken at temperature 1 from the target's own log-probabilities, along the path from the root.
+    """
+    reach = [0.0] * len(step.tree)
+    depths = step.tree.depths()
+    mass = [0.0] * max(depths)
+    for node, parent in enumerate(step.tree.parents[1:], start=1):
+        reach[node] = reach[parent] + step.target_logprobs[node]
+        mass[depths[node] - 1] += math.exp(reach[node])
+    return [min(level, 1.0) for level in mass]
+
+
+def run_diversity(trace: Trace) -> RunDiversity | None:
+    """The candidates of a whole run; None where nothing was drafted."""
+    steps = [step for step in trace.steps if len(step.tree) > 1]
+    rounds = [round_diversity(step) for step in steps]
+    if not rounds:
+        return None
+    levels = max(len(found.coverage) for found in rounds)
+    padded = [found.coverage + [0.0] * (levels - len(found.coverage)) for found in rounds]
+    accepted = [found.accepted_by_source for found in rounds if found.accepted_by_source is not None]
+    proposed = [_count(step.tree.columns["source"][1:]) for step in steps if "source" in step.tree.columns]
+    experts = [node for found in rounds for node in found.experts]
+    return RunDiversity(
+        drafted=sum(found.drafted for found in rounds) / len(rounds),
+        unique=sum(found.unique for found in rounds) / len(rounds),
+        coverage=[sum(level) / len(rounds) for level in zip(*padded, strict=True)],
+        overlap=_by_depth([(node.depth, node.overlap) for node in experts]),
+        js=_by_depth([(node.depth, node.js) for node in experts]),
+        proposed_by_source=_sums(proposed),
+        accepted_by_source=_sums(accepted),
+        rescued_rounds=sum(bool(found.rescues) for found in rounds) if accepted else None,
+    )
+
+
+def _experts(step: StepTrace) -> list[Experts]:
+    columns, depths = step.tree.columns, step.tree.depths()
+    nothing = [None] * len(step.tree)
+    overlap, js = columns.get("overlap", nothing), columns.get("js", nothing)
+    found: dict[int, Experts] = {}
+    for node, parent in enumerate(step.tree.parents[1:], start=1):
+        if parent not in found and not (overlap[node] is None and js[node] is None):
+            found[parent] = Experts(parent, depths[node], overlap[node], js[node])
+    return list(found.values())
+
+
+def _count(sources) -> list[int]:
+    counts = [0] * SOURCES
+    for source in sources:
+        if source is not None and 0 <= source < SOURCES:
+            counts[int(source)] += 1
+    return counts
+
+
+def _sums(rows: list[list[int]]) -> list[int] | None:
+    return [sum(column) for column in zip(*rows, strict=True)] if rows else None
+
+
+def _by_depth(pairs: list[tuple[int, float | None]]) -> dict[int, float]:
+    values: dict[int, list[float]] = defaultdict(list)
+    for depth, value in pairs:
+        if value is not None:
+            values[depth].append(value)
+    return {depth: sum(found) / len(found) for depth, found in sorted(values.items())}

@@ -1,0 +1,111 @@
+"""One round as a networkx graph: who is below whom, what became of each node, and where to draw it.
+
+The layout is a tidy tree: x is the depth, leaves take one row each in depth-first order with siblings in draft order,
+and a parent sits in the middle of its children. Every subtree owns a block of rows, so no two edges cross.
+"""
+
+from __future__ import annotations
+
+import math
+
+import networkx as nx
+
+from jakiro.trace import DraftTree, StepTrace, Trace
+
+ROOT, ACCEPTED, REJECTED, UNREACHED = STATES = ("root", "accepted", "rejected", "unreached")
+BONUS = "bonus"  # key and state of the extra node; the nodes of the tree have their index as key
+
+
+def states(step: StepTrace) -> list[str]:
+    """What became of every node, [n] of STATES.
+
+    Rejected are the first to fail: the children of the node where the walk stopped. All others off the accepted path
+    are unreached: the target never chose between them, or chose one of their siblings. A child that holds the bonus
+    itself was not rejected (the text ended with it), so it counts as unreached too.
+    """
+    found = [UNREACHED] * len(step.tree)
+    for node, parent in enumerate(step.tree.parents):
+        if parent == step.stop_node and step.tree.tokens[node] != step.bonus:
+            found[node] = REJECTED
+    for node in step.accepted:
+        found[node] = ACCEPTED
+    found[0] = ROOT
+    return found
+
+
+def draft_logprobs(tree: DraftTree) -> list[float]:
+    """Log q of every node given its parent, [n]: the recorded one, or else the step between the two path scores."""
+    steps = [0.0] + [tree.scores[node] - tree.scores[parent] for node, parent in enumerate(tree.parents) if node]
+    recorded = tree.columns.get("logprob", steps)
+    return [step if value is None else value for step, value in zip(steps, recorded, strict=True)]
+
+
+def round_graph(trace: Trace, index: int) -> nx.DiGraph:
+    """The draft tree of one round with the bonus as one more node under the node where the walk stopped.
+
+    Node attributes: token, piece, depth, state, q, p (probabilities given the parent), score (path log-probability
+    under the draft), x, y (depth and row) and every column of the trace. The bonus knows only token, piece, depth,
+    state, p, x and y. Edge attributes: q and state of the child.
+    """
+    step = trace.steps[index]
+    tree = step.tree
+    graph = nx.DiGraph(stop=step.stop_node)
+    rows = zip(
+        tree.tokens, tree.depths(), states(step), draft_logprobs(tree), step.target_logprobs, tree.scores, strict=True
+    )
+    for node, (token, depth, state, logq, logp, score) in enumerate(rows):
+        facts = {name: values[node] for name, values in tree.columns.items()}
+        facts |= {"token": token, "piece": piece(trace, token), "depth": depth, "state": state, "score": score}
+        graph.add_node(node, **facts, q=probability(logq), p=probability(logp))
+        if node:
+            graph.add_edge(tree.parents[node], node, q=graph.nodes[node]["q"], state=state)
+    _add_bonus(graph, trace, step)
+    for node, (x, y) in positions(children_in_draft_order(graph)).items():
+        graph.nodes[node].update(x=x, y=y)
+    return graph
+
+
+def children_in_draft_order(graph: nx.DiGraph) -> dict:
+    """Node -> its children, the draft's favourite first and the bonus last."""
+
+    def order(node: int | str) -> tuple[bool, float, int]:
+        return (True, 0.0, 0) if node == BONUS else (False, -graph.nodes[node]["score"], node)
+
+    return {node: sorted(graph.successors(node), key=order) for node in graph}
+
+
+def positions(children: dict, root: int | str = 0) -> dict:
+    """Node -> (depth, row) of the tidy tree below `root`; rows count from 0 at the top."""
+    depth, order, stack = {root: 0}, [], [root]
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        depth.update(dict.fromkeys(children[node], depth[node] + 1))
+        stack.extend(reversed(children[node]))
+    row: dict = {}
+    leaves = [node for node in order if not children[node]]
+    row.update((leaf, float(i)) for i, leaf in enumerate(leaves))
+    for node in reversed(order):  # children come before their parents
+        if children[node]:
+            row[node] = (row[children[node][0]] + row[children[node][-1]]) / 2
+    return {node: (depth[node], row[node]) for node in order}
+
+
+def piece(trace: Trace, token: int) -> str:
+    """The displayable text of a token id; the id in angle brackets where the trace does not know it."""
+    return trace.pieces.get(token, f"<{token}>")
+
+
+def probability(logprob: float) -> float:
+    """exp, held within [0, 1] against rounding."""
+    return math.exp(min(logprob, 0.0))
+
+
+def _add_bonus(graph: nx.DiGraph, trace: Trace, step: StepTrace) -> None:
+    stop = step.stop_node
+    known = step.tree.columns.get("pick_logprob")
+    logprob = known[stop] if known else None
+    p = None if logprob is None else probability(logprob)
+    facts = {"token": step.bonus, "piece": piece(trace, step.bonus), "depth": graph.nodes[stop]["depth"] + 1}
+    graph.add_node(BONUS, **facts, state=BONUS, p=p)
+    graph.add_edge(stop, BONUS, q=None, state=BONUS)

@@ -1,0 +1,110 @@
+"""What the router of a two-expert head did: its weights over depths and rounds, and how they go with acceptance.
+
+Router weights belong to a parent: they mix the experts that propose its children. A trace stores them at the children
+(columns `gate0`, `gate1`), equal for all siblings; here they are read once a parent. Traces without them give None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from jakiro.trace import StepTrace, Trace
+
+BINS = 5  # of the weight of expert 0, for acceptance against the gate
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The router's weights at one node, for the children below it."""
+
+    parent: int
+    depth: int  # of the children
+    weights: tuple[float, float]  # expert 0, expert 1; they sum to 1
+    walked: bool  # the walk stood at this node: it is the root or was accepted
+    stepped: bool  # and stepped into one of the children
+    contrastive: bool  # the children belong to the contrastive level
+
+    @property
+    def dominant(self) -> int:
+        """The expert with the larger weight."""
+        return int(self.weights[1] > self.weights[0])
+
+    @property
+    def entropy(self) -> float:
+        """Entropy of the weights in nats: 0 for one expert alone, log 2 for an even mixture."""
+        return -sum(weight * math.log(weight) for weight in self.weights if weight > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRouting:
+    """The router over a whole run."""
+
+    root: list[tuple[float, float] | None]  # weights at each round's root, [rounds]
+    entropy: list[float | None]  # mean over each round's parents, [rounds]
+    by_depth: dict[int, tuple[float, float]]  # depth of the children -> mean weights
+    dominant_share: tuple[float, float]  # share of all parents at which expert 0, expert 1 has the larger weight
+    mean_entropy: float
+    acceptance: list[
+        tuple[float, float | None, int]
+    ]  # a bin of expert 0's weight: its middle, share stepped in, parents
+
+
+def round_routing(step: StepTrace) -> list[Gate] | None:
+    """The gates of one round, one a parent, in node order; None where the trace has none."""
+    columns = step.tree.columns
+    if "gate0" not in columns or "gate1" not in columns:
+        return None
+    return list(_gates(step, columns["gate0"], columns["gate1"]))
+
+
+def run_routing(trace: Trace) -> RunRouting | None:
+    """The router over a run; None where no round has gates."""
+    rounds = [round_routing(step) or [] for step in trace.steps]
+    gates = [gate for found in rounds for gate in found]
+    if not gates:
+        return None
+    by_depth: dict[int, list[Gate]] = defaultdict(list)
+    for gate in gates:
+        by_depth[gate.depth].append(gate)
+    share1 = mean([gate.dominant for gate in gates])
+    return RunRouting(
+        root=[next((gate.weights for gate in found if gate.parent == 0), None) for found in rounds],
+        entropy=[mean([gate.entropy for gate in found]) if found else None for found in rounds],
+        by_depth={depth: _mean_weights(found) for depth, found in sorted(by_depth.items())},
+        dominant_share=(1 - share1, share1),
+        mean_entropy=mean([gate.entropy for gate in gates]),
+        acceptance=_acceptance([gate for gate in gates if gate.walked]),
+    )
+
+
+def mean(values: Sequence[float]) -> float:
+    """The arithmetic mean of at least one value."""
+    return sum(values) / len(values)
+
+
+def _gates(step: StepTrace, gate0: list, gate1: list) -> Iterator[Gate]:
+    depths, heads = step.tree.depths(), step.tree.columns.get("head")
+    walked = {0, *step.accepted}
+    stepped = {step.tree.parents[node] for node in step.accepted}
+    seen = set()
+    for node, parent in enumerate(step.tree.parents):
+        weights = (gate0[node], gate1[node])
+        if parent < 0 or parent in seen or None in weights:
+            continue
+        seen.add(parent)
+        contrastive = bool(heads and heads[node] == 1)
+        yield Gate(parent, depths[node], weights, parent in walked, parent in stepped, contrastive)
+
+
+def _mean_weights(gates: list[Gate]) -> tuple[float, float]:
+    return mean([gate.weights[0] for gate in gates]), mean([gate.weights[1] for gate in gates])
+
+
+def _acceptance(walked: list[Gate]) -> list[tuple[float, float | None, int]]:
+    bins: list[list[bool]] = [[] for _ in range(BINS)]
+    for gate in walked:
+        bins[min(int(gate.weights[0] * BINS), BINS - 1)].append(gate.stepped)
+    return [((i + 0.5) / BINS, mean(found) if found else None, len(found)) for i, found in enumerate(bins)]

@@ -1,0 +1,251 @@
+"""The decoding loop: draft a tree, score it, walk it, keep the accepted path; one round after another.
+
+Every method runs through this loop, vanilla too. It knows nothing of how trees are made or of what is done with rounds.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, is_dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import transformers
+from torch import Tensor
+
+from jakiro.target import Target
+from jakiro.text import pieces
+from jakiro.trace import DraftTree, StepTrace, Trace
+from jakiro.verify import Sampling, pick, walk
+
+TREE_ROWS = 64  # cache rows set aside for a tree; a larger one makes the cache move once
+LOWEST = -1e4  # stands in for the log of a zero probability: traces hold finite numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a drafter is shown each round."""
+
+    tokens: list[int]  # prompt and text so far, the engine's own list; the last one is the root of the next tree
+    features: Tensor  # [m, hidden] of the tokens before the root that are new since the last call
+    room: int  # levels below the root that can still be accepted, >= 0
+
+
+class Drafter(Protocol):
+    """Proposes trees for one run."""
+
+    def draft(self, context: Context) -> DraftTree:
+        """The next tree, whose root is the context's last token. Timed. Levels beyond the room are cut off."""
+
+    def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
+        """More columns [n] for the tree just verified, given the target's pick after every node. Not timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """What comes before the first round."""
+
+    first: int  # the target's first token
+    seconds: float
+
+
+def decode(
+    target: Target,
+    drafter: Drafter,
+    prompt: list[int],
+    max_new_tokens: int,
+    sampling: Sampling,
+    inspect: bool = True,
+) -> Iterator[Prefill | StepTrace]:
+    """Run to the end of the text: a Prefill, then one StepTrace a round.
+
+    The text ends with an end-of-sequence token, at max_new_tokens, or when prompt and text fill the target's context;
+    nothing is emitted past that. `inspect=False` leaves the columns out. A run owns all its state, so a consumer may
+    stop at any time. Raises ValueError at once for a prompt that is empty, foreign to the vocabulary, or too long.
+    """
+    limit = _limit(target, prompt, max_new_tokens)
+    return _rounds(target, drafter, prompt, limit, sampling, inspect)
+
+
+@torch.inference_mode()
+def _rounds(target, drafter, prompt, limit, sampling, inspect) -> Iterator[Prefill | StepTrace]:
+    clock = _clock(target.device)
+    start = clock()
+    cache = target.new_cache(len(prompt) + limit + TREE_ROWS)
+    logits, features = target.prefill(torch.tensor(prompt, device=target.device), cache)
+    last = int(pick(logits[None], [len(prompt)], sampling))
+    yield Prefill(last, clock() - start)
+    tokens = [*prompt, last]
+    end = len(prompt) + limit
+
+    def ends(token: int, count: int) -> bool:
+        return token in target.ends or len(tokens) + count >= end
+
+    while not ends(last, 0):
+        context = Context(tokens, features, room=end - len(tokens) - 1)
+        start = clock()
+        tree = drafter.draft(context)
+        drafted = clock()
+        tree = _within(tree, context)
+        positions = [len(tokens) + depth for depth in tree.depths()]  # of the token picked after each node
+        ready = time.perf_counter()
+        nodes = torch.tensor(tree.tokens, device=target.device)
+        logits, tree_features = target.score(nodes, tree.parents, cache)
+        picks = pick(logits, positions, sampling).tolist()
+        verified = clock()
+        accepted, last = walk(tree, picks, ends)
+        kept = [0, *accepted]
+        cache.keep(cache.length, kept)
+        features = tree_features[kept]
+        tokens += [tree.tokens[node] for node in accepted] + [last]
+        seconds = clock() - start
+        draft_s, verify_s = drafted - start, verified - ready
+        logprobs = logits.float().log_softmax(-1).clamp_min(LOWEST)
+        if inspect:
+            tree = _inspected(tree, picks, logprobs, drafter)
+        yield StepTrace(
+            tree, accepted, last, _given_parent(tree, logprobs), draft_s, verify_s, seconds - draft_s - verify_s
+        )
+
+
+def stop_reason(target: Target, tokens: list[int], max_new_tokens: int) -> str:
+    """Why a finished run ended, from its generated tokens: one of `trace.STOPS`."""
+    if tokens[-1] in target.ends:
+        return "eos"
+    return "length" if len(tokens) >= max_new_tokens else "context"
+
+
+def record(
+    target: Target,
+    drafter: Drafter,
+    prompt: list[int],
+    max_new_tokens: int,
+    sampling: Sampling,
+    method: str = "",
+    settings: Any = None,
+    inspect: bool = True,
+) -> Trace:
+    """Decode to the end and keep everything."""
+    prefill, *steps = decode(target, drafter, prompt, max_new_tokens, sampling, inspect)
+    return as_trace(target, prompt, max_new_tokens, sampling, prefill, steps, method, settings)
+
+
+def as_trace(
+    target: Target,
+    prompt: list[int],
+    max_new_tokens: int,
+    sampling: Sampling,
+    prefill: Prefill,
+    steps: list[StepTrace],
+    method: str = "",
+    settings: Any = None,
+) -> Trace:
+    """The trace of the rounds so far. `settings` is the method's dataclass or a dict."""
+    tokens = [prefill.first] + [token for step in steps for token in step.emitted]
+    seen = {*prompt, *tokens}
+    for step in steps:
+        seen.update(step.tree.tokens, step.tree.columns.get("pick", []))
+    return Trace(
+        method=method,
+        settings=asdict(settings) if is_dataclass(settings) else dict(settings or {}),
+        target=target.name,
+        device=device_name(target.device),
+        dtype=str(target.dtype).removeprefix("torch."),
+        versions={
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+        seed=sampling.seed,
+        temperature=float(sampling.temperature),
+        top_p=float(sampling.top_p),
+        prompt=list(prompt),
+        first=prefill.first,
+        pieces=pieces(target.tokenizer, seen),
+        prefill_s=prefill.seconds,
+        steps=list(steps),
+        stop=stop_reason(target, tokens, max_new_tokens),
+        recorded=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    )
+
+
+def device_name(device: torch.device) -> str:
+    """What the device calls itself: the GPU's or the processor's name."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def _limit(target: Target, prompt: list[int], max_new_tokens: int) -> int:
+    """How many tokens the run may emit, at least one."""
+    if not prompt:
+        raise ValueError("the prompt is empty; give at least one token")
+    if not 0 <= min(prompt) <= max(prompt) < target.vocab_size:
+        raise ValueError(
+            f"the prompt has ids outside 0 to {target.vocab_size - 1}; encode it with the target's tokenizer"
+        )
+    if max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens is {max_new_tokens}; ask for at least 1")
+    if len(prompt) >= target.context:
+        raise ValueError(
+            f"the prompt has {len(prompt)} tokens and {target.name} reads {target.context} in all; shorten it"
+        )
+    return min(max_new_tokens, target.context - len(prompt))
+
+
+def _clock(device: torch.device) -> Callable[[], float]:
+    """Seconds at which all work handed to the device so far is done."""
+    if device.type == "cpu":
+        return time.perf_counter
+    module = getattr(torch, device.type)  # torch.cuda, torch.mps, torch.xpu
+
+    def clock() -> float:
+        module.synchronize()
+        return time.perf_counter()
+
+    return clock
+
+
+def _within(tree: DraftTree, context: Context) -> DraftTree:
+    """The tree without the levels that cannot count any more. A drafter that minds the room gets its own tree back."""
+    assert tree.tokens[0] == context.tokens[-1], "the root of a tree is the last token of its context"
+    assert len(tree.tokens) == len(tree.parents) == len(tree.scores), (
+        "a tree needs a token, a parent and a score a node"
+    )
+    depths = tree.depths()
+    if max(depths) <= context.room:
+        return tree
+    kept = [node for node, depth in enumerate(depths) if depth <= context.room]
+    new = {node: at for at, node in enumerate(kept)} | {-1: -1}
+    columns = {name: [column[node] for node in kept] for name, column in tree.columns.items()}
+    parents = [new[tree.parents[node]] for node in kept]
+    return DraftTree([tree.tokens[node] for node in kept], parents, [tree.scores[node] for node in kept], columns)
+
+
+def _inspected(tree: DraftTree, picks: list[int], logprobs: Tensor, drafter: Drafter) -> DraftTree:
+    """The tree with the engine's and the drafter's columns. logprobs [n, vocab] of the target."""
+    chosen = logprobs.gather(-1, torch.tensor(picks, device=logprobs.device)[:, None])[:, 0]
+    columns = {
+        **tree.columns,
+        "pick": picks,
+        "pick_logprob": chosen.tolist(),
+        "target_entropy": -(logprobs.exp() * logprobs).sum(-1).tolist(),
+        **drafter.inspect(tree, picks),
+    }
+    assert all(len(column) == len(tree) for column in columns.values()), "a column has one value a node"
+    return DraftTree(tree.tokens, tree.parents, tree.scores, columns)
+
+
+def _given_parent(tree: DraftTree, logprobs: Tensor) -> list[float]:
+    """log p of each node's token after its parent, 0.0 at the root."""
+    tokens, parents = (
+        torch.tensor(part[1:], dtype=torch.long, device=logprobs.device) for part in (tree.tokens, tree.parents)
+    )
+    return [0.0, *logprobs[parents, tokens].tolist()]

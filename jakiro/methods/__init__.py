@@ -1,0 +1,35 @@
+"""The methods, in the order in which the page shows them. A new one is a file here and a line in `METHODS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from jakiro.engine import Drafter
+from jakiro.target import Target
+
+from .eagle2 import Eagle2
+from .jakiro import Jakiro
+from .prompt_lookup import PromptLookup
+from .vanilla import Vanilla
+
+
+class Method(Protocol):
+    """A way to draft, as the page and the command line see it."""
+
+    name: str  # key in METHODS, traces and commands
+    title: str  # what people call it
+    summary: str  # one sentence
+    settings: type  # a frozen dataclass; each field becomes one control
+
+    def defaults(self, target: Target) -> Any:
+        """Settings that suit the target and its device."""
+
+    def unavailable(self, target: Target) -> str:
+        """Why it cannot run on this target, with the remedy; empty if it can."""
+
+    def load(self, target: Target) -> Callable[[Any], Drafter]:
+        """Read what it needs, once. The result makes a fresh drafter, from settings, for every run."""
+
+
+METHODS: dict[str, Method] = {method.name: method for method in (Vanilla(), PromptLookup(), Eagle2(), Jakiro())}

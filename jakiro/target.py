@@ -1,0 +1,238 @@
+"""The target: any Hugging Face causal language model, unmodified, that can score a draft tree in one pass.
+
+A tree pass is the model's own forward with a 4-D mask (each node sees the committed text and its own ancestors) and
+position ids (committed length + depth). Features are the decoder's last hidden state after the final norm, taken by a
+forward hook: what the output embedding reads, and what trained heads are fed with.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+
+from jakiro.cache import KVCache
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+ATTENTIONS = ("sdpa", "eager")  # flash attention takes no tree mask
+UNBOUNDED = 1 << 20  # context of a model whose config names none
+
+
+class Target:
+    """A model with what the engine and the drafters need of it. It holds no state of a run: caches are arguments."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        heads: dict[str, Path] | None = None,
+        name: str = "",
+        path: Path | None = None,
+    ) -> None:
+        """Wrap a loaded model. Raises ValueError if trees cannot be scored with it, saying why."""
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.name = name or type(model).__name__
+        self.path = path
+        self.heads = dict(heads or {})  # method name -> folder of its trained head
+        self.device: torch.device = model.device
+        self.dtype: torch.dtype = model.dtype
+        self.ends = _end_ids(model, tokenizer)
+        self._seen = threading.local()  # features of this thread's last pass: two threads may share a model
+        model.get_decoder().register_forward_hook(self._see)
+        self.context, self._shapes = _measure(self)
+        self.vocab_size, self.hidden_size = _check_trees(self)
+
+    @classmethod
+    def wrap(
+        cls,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        heads: dict[str, Path] | None = None,
+        name: str = "",
+    ) -> Target:
+        """A target from a model in memory."""
+        return cls(model, tokenizer, heads, name)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        device: str = "cpu",
+        dtype: str = "float32",
+        attention: str = "sdpa",
+        heads: dict[str, str | Path] | None = None,
+    ) -> Target:
+        """Read a Hugging Face folder. Its sub-folders with a config.json are heads; `heads` adds to or replaces them.
+
+        Raises FileNotFoundError or ValueError with the remedy.
+        """
+        folder = Path(path)
+        _check_request(folder, device, dtype, attention)
+        found = {child.name: child for child in sorted(folder.iterdir()) if (child / "config.json").is_file()}
+        found.update({name: Path(head) for name, head in (heads or {}).items()})
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype], attn_implementation=attention)
+        return cls(model.to(device), AutoTokenizer.from_pretrained(folder), found, folder.resolve().name, folder)
+
+    def new_cache(self, capacity: int) -> KVCache:
+        """An empty cache with room for `capacity` rows."""
+        return KVCache(self._shapes, capacity, self.dtype, self.device)
+
+    def prefill(self, ids: Tensor, cache: KVCache) -> tuple[Tensor, Tensor]:
+        """Read a prompt [n] into an empty cache: logits [vocab] of its last token, features [n, hidden] of all."""
+        assert cache.length == 0, "prefill needs a fresh cache"
+        cache.reserve(len(ids))
+        positions = torch.arange(len(ids), device=self.device)
+        logits, features = self._pass(ids, positions, None, cache, logits_to_keep=1)  # no mask: plain causal kernels
+        cache.keep(0, range(len(ids)))
+        return logits[-1], features
+
+    def score(self, tokens: Tensor, parents: Sequence[int], cache: KVCache) -> tuple[Tensor, Tensor]:
+        """One pass over a tree whose node 0 follows the committed text: logits [n, vocab], features [n, hidden].
+
+        The tree's rows are left in the cache after the committed ones, for `cache.keep`.
+        """
+        cache.reserve(len(parents))
+        if len(parents) == 1:  # a single token sees everything
+            return self._pass(tokens, torch.tensor([cache.length], device=self.device), None, cache)
+        levels, ancestors = _tree(parents)
+        positions = torch.tensor(levels, device=self.device) + cache.length
+        return self._pass(tokens, positions, self._mask(ancestors.to(self.device), cache.length), cache)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Input embeddings [..., hidden] of token ids [...], as the embedding table holds them."""
+        return self.model.get_input_embeddings()(tokens)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """Output embedding of features: [..., hidden] -> [..., vocab].
+
+        A model's own scaling or soft cap of logits, which does not change their order, is left out.
+        """
+        return self.model.get_output_embeddings()(features)
+
+    def _pass(self, tokens: Tensor, positions: Tensor, mask: Tensor | None, cache, **extra) -> tuple[Tensor, Tensor]:
+        output = self.model(
+            input_ids=tokens[None],
+            position_ids=positions[None],
+            attention_mask=mask,
+            past_key_values=cache,
+            use_cache=True,
+            **extra,
+        )
+        return output.logits[0], self._seen.features[0]
+
+    def _see(self, module, inputs, output) -> None:
+        self._seen.features = output[0]  # last_hidden_state comes first in every model output
+
+    def _mask(self, ancestors: Tensor, length: int) -> Tensor:
+        """[1, 1, n, length + n]: boolean for sdpa; eager adds its mask to the scores, where True would count as 1."""
+        seen = torch.nn.functional.pad(ancestors, (length, 0), value=True)[None, None]
+        if self.model.config._attn_implementation == "sdpa":
+            return seen
+        return torch.zeros(seen.shape, dtype=self.dtype, device=self.device).masked_fill(
+            ~seen, torch.finfo(self.dtype).min
+        )
+
+
+def _tree(parents: Sequence[int]) -> tuple[list[int], Tensor]:
+    """Each node's depth, and which nodes it sees: its ancestors and itself, boolean [n, n]."""
+    levels = [0] * len(parents)
+    rows: list[bytearray] = []
+    for node, parent in enumerate(parents):
+        row = bytearray(rows[parent]) if node else bytearray(len(parents))
+        row[node] = 1
+        rows.append(row)
+        if node:
+            levels[node] = levels[parent] + 1
+    seen = torch.frombuffer(bytearray().join(rows), dtype=torch.bool)
+    return levels, seen.view(len(parents), len(parents))
+
+
+def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> frozenset[int]:
+    """Ids that end the text: those `model.generate` stops at, and the tokenizer's own (the end of a chat turn)."""
+    stops = [getattr(model.generation_config, "eos_token_id", None), getattr(tokenizer, "eos_token_id", None)]
+    if stops[0] is None:
+        stops[0] = getattr(model.config, "eos_token_id", None)
+    return frozenset(id for ids in stops if ids is not None for id in ([ids] if isinstance(ids, int) else ids))
+
+
+@torch.inference_mode()
+def _measure(target: Target) -> tuple[int, list]:
+    """The context limit and the cache's shapes, learnt from one token through the model's own kind of cache.
+
+    A sliding window equals full attention until it is full, so such a model is used within its window. Raises
+    ValueError for states that cannot be taken back: recurrent, convolutional or compressed ones.
+    """
+    cache = DynamicCache(config=target.model.config)
+    one = torch.ones(1, 1, dtype=torch.long, device=target.device)
+    target.model(input_ids=one, past_key_values=cache, use_cache=True)
+    config = target.model.config.get_text_config(decoder=True)
+    limits = [getattr(config, "max_position_embeddings", None) or UNBOUNDED]
+    shapes = []
+    for layer in cache.layers:
+        stored = getattr(layer, "keys", None) is not None  # a layer may share another's keys, or have no attention
+        plain = type(layer) in (DynamicLayer, DynamicSlidingWindowLayer)
+        if not plain and (stored or hasattr(layer, "conv_states")):
+            raise ValueError(
+                f"{target.name} keeps {type(layer).__name__} states, which cannot take back a rejected token; "
+                "use a model with attention layers only"
+            )
+        if isinstance(layer, DynamicSlidingWindowLayer):
+            limits.append(int(layer.sliding_window))
+        shapes.append(tuple((rows.shape[1], rows.shape[3]) for rows in (layer.keys, layer.values)) if stored else None)
+    if not any(shapes):
+        raise ValueError(f"{target.name} stores no keys and values in a cache; use a model with attention layers")
+    return min(limits), shapes
+
+
+@torch.inference_mode()
+def _check_trees(target: Target) -> tuple[int, int]:
+    """Score a small tree and its deepest path; they must agree. Returns the vocabulary and the feature width.
+
+    Models that take their positions from a 2-D mask (ALiBi), or ignore masks, would decode wrongly without a word.
+    """
+    attention = target.model.config._attn_implementation
+    if attention not in ATTENTIONS:
+        raise ValueError(f"attention is {attention!r}, which takes no tree mask; use one of {', '.join(ATTENTIONS)}")
+    step = max(1, target.model.get_input_embeddings().weight.shape[0] // 7)
+    ids = torch.arange(6, device=target.device) * step
+    try:
+        plain = target.model(input_ids=ids[None, [0, 1, 2, 3, 5]]).logits[0, -1].float()
+        cache = target.new_cache(6)
+        target.prefill(ids[:2], cache)
+        logits, features = target.score(ids[2:], [-1, 0, 0, 1], cache)
+    except (TypeError, ValueError, RuntimeError, IndexError) as error:
+        other = ATTENTIONS[attention == ATTENTIONS[0]]
+        raise ValueError(f"{target.name} cannot score a tree with {attention}: {error}; try {other}") from error
+    error = (logits[3].float() - plain).norm() / (plain - plain.mean()).norm()
+    if not error < (0.01 if target.dtype in (torch.float32, torch.float64) else 0.2):
+        raise ValueError(
+            f"{target.name} scores a tree differently from its paths (relative error {error:.2g}): it does not follow "
+            "position ids and 4-D masks, so use another model"
+        )
+    return logits.shape[-1], features.shape[-1]
+
+
+def _check_request(folder: Path, device: str, dtype: str, attention: str) -> None:
+    """Say what would go wrong before anything is loaded."""
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype is {dtype!r}; use one of {', '.join(DTYPES)}")
+    if attention not in ATTENTIONS:
+        raise ValueError(f"attention is {attention!r}; use one of {', '.join(ATTENTIONS)}, which take tree masks")
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device is {device!r}, but torch sees no CUDA device here; use cpu")
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"no model in {folder}: give a folder with config.json, weights and a tokenizer")
+    weights = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
+    if not weights:
+        raise FileNotFoundError(f"no weights in {folder}: it needs *.safetensors or pytorch_model*.bin")
+    for file in weights:
+        if file.stat().st_size < 1024 and file.read_bytes().startswith(b"version https://git-lfs"):
+            raise ValueError(f"{file} is only a pointer; fetch the weights with: git lfs pull")
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
+        raise FileNotFoundError(f"no tokenizer in {folder}: it needs tokenizer.json (or tokenizer.model, vocab.json)")

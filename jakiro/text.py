@@ -1,0 +1,79 @@
+"""Text to token ids, and ids back to text that can be shown: whole, or token by token."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+from transformers import PreTrainedTokenizerBase
+
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # byte fallback of SentencePiece vocabularies
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool = True) -> list[int]:
+    """The prompt's ids: as a user's turn where the tokenizer has a chat template, else plain after its bos token.
+
+    Raises ValueError for a prompt with nothing in it.
+    """
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise ValueError("the prompt is empty; write a question or choose an example")
+    prompt = prompt.encode("utf-8", errors="replace").decode("utf-8")  # lone surrogates, which tokenizers refuse
+    if chat and tokenizer.chat_template:
+        turns = [{"role": "user", "content": prompt}]
+        text = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+        return tokenizer(text, add_special_tokens=False).input_ids
+    ids = tokenizer(prompt, add_special_tokens=False).input_ids
+    return ids if tokenizer.bos_token_id is None else [tokenizer.bos_token_id, *ids]
+
+
+def decode(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> str:
+    """The text of a run of ids, without special tokens."""
+    if tokenizer is None:
+        return "".join(f"<{id}>" for id in ids)
+    return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+def pieces(tokenizer: PreTrainedTokenizerBase | None, ids: Iterable[int]) -> dict[int, str]:
+    """Displayable text of each id by itself, its leading space included.
+
+    Bytes that are no whole character by themselves show as ⟨E2⟩, special tokens by their name, ids outside the
+    tokenizer's vocabulary as <id>. Never empty.
+    """
+    if tokenizer is None:
+        return {id: f"<{id}>" for id in sorted(set(ids))}
+    anchor = tokenizer("a", add_special_tokens=False).input_ids[-1:]
+    special = set(tokenizer.all_special_ids)
+    return {id: _piece(tokenizer, id, anchor, id in special) or f"<{id}>" for id in sorted(set(ids))}
+
+
+def _piece(tokenizer: PreTrainedTokenizerBase, id: int, anchor: list[int], special: bool) -> str:
+    token = tokenizer.convert_ids_to_tokens(id) if id < len(tokenizer) else None
+    if token is None or special:
+        return token or ""
+    if byte := _BYTE.fullmatch(token):
+        return _show(bytes([int(byte[1], 16)]))
+    # After another token, since decoders drop the leading space of a text.
+    before = tokenizer.decode(anchor, clean_up_tokenization_spaces=False)
+    text = tokenizer.decode([*anchor, id], clean_up_tokenization_spaces=False)[len(before) :]
+    table = _byte_of_letter()
+    if "\ufffd" in text and all(letter in table for letter in token):
+        return _show(bytes(table[letter] for letter in token))
+    return text or token
+
+
+def _show(data: bytes) -> str:
+    """UTF-8 as text, bytes that do not belong to a whole character as glyphs."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        glyphs = "".join(f"⟨{byte:02X}⟩" for byte in data[error.start : error.end])
+        return data[: error.start].decode("utf-8") + glyphs + _show(data[error.end :])
+
+
+@cache
+def _byte_of_letter() -> dict[str, int]:
+    """Byte-level vocabularies write each byte as a letter: itself where that prints, else one from U+0100 up."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {chr(0x100 + at): byte for at, byte in enumerate(others)}

@@ -1,0 +1,91 @@
+"""The dynamic draft tree of EAGLE-2 (expand, then rerank), as tensors: no node is touched in Python.
+
+Every level hangs `top_k` children under each frontier row; all of them join the pool and the best `top_k` of the level
+become the next frontier. At the end the best nodes of the whole pool are kept. Pool indices run level by level, row by
+row, so the children of frontier row r are k consecutive entries and `index // k` numbers the rows: 0 is the root's,
+1..k those of level 1's frontier, and so on.
+
+Scores are path log-probabilities in fp32 and order is by (-score, index) throughout. A child never scores above its
+parent and comes after it, so what is kept is always a tree, ties included. How children come about is the method's
+business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Children(NamedTuple):
+    """Candidates under n rows."""
+
+    tokens: Tensor  # [n, k]
+    logprobs: Tensor  # [n, k] in fp32, at most 0
+
+
+def best(logits: Tensor, width: int) -> Children:
+    """The `width` likeliest tokens under each row of logits [n, vocab], likeliest first."""
+    logprobs, tokens = torch.log_softmax(logits, -1, dtype=torch.float32).topk(width)
+    return Children(tokens, logprobs)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The reranked nodes below the root, in pool order: a parent before its children, shallow before deep."""
+
+    tokens: list[int]  # [n]
+    parents: list[int]  # [n], node numbers with the root as 0
+    scores: list[float]  # [n]
+    ids: list[int]  # [n], pool indices
+
+
+class Growth:
+    """The pool of one round while the tree grows: `add` a level, take its `frontier`, and at the end `rerank`."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._tokens: list[Tensor] = []  # a level's tokens, flat
+        self._scores: list[Tensor] = []  # a level's path scores, flat
+        self._frontier: Tensor | None = None  # [k] scores of the frontier
+        self._chosen: list[Tensor] = []  # [k] indices of a frontier within its level
+
+    def add(self, children: Children) -> None:
+        """Hang children under the frontier's rows (the first time: under the root's single row)."""
+        scores = children.logprobs if self._frontier is None else self._frontier[:, None] + children.logprobs
+        self._tokens.append(children.tokens.flatten())
+        self._scores.append(scores.flatten())
+
+    def frontier(self) -> tuple[Tensor, Tensor]:
+        """The best nodes of the last level: their tokens [k] and the rows that they hang under [k]."""
+        scores, order = torch.sort(self._scores[-1], descending=True, stable=True)
+        chosen = order[: self.width]
+        self._frontier = scores[: self.width]
+        self._chosen.append(chosen)
+        return self._tokens[-1].index_select(0, chosen), chosen // self.width
+
+    def frontier_ids(self) -> Tensor:
+        """Pool indices of all frontier nodes in row order, [rows - 1]; the pool's row r + 1 is node r's."""
+        sizes = [len(level) for level in self._scores]
+        starts = [sum(sizes[:level]) for level in range(len(self._chosen))]
+        ids = [chosen + start for chosen, start in zip(self._chosen, starts, strict=True)]
+        return torch.cat(ids) if ids else self._tokens[0][:0]
+
+    def rerank(self, count: int) -> Kept:
+        """Keep the best `count` nodes of the pool, or all where it has fewer. The one copy to the host."""
+        tokens, scores = torch.cat(self._tokens), torch.cat(self._scores)
+        order = torch.sort(scores, descending=True, stable=True).indices
+        ids = order[:count].sort().values
+        root = ids.new_full((1,), -1)
+        parents = torch.cat([root, self.frontier_ids()])[ids // self.width]
+        nodes = torch.searchsorted(torch.cat([root, ids]), parents)
+        bits = scores[ids].view(torch.int32)  # so that one integer copy carries the floats unchanged
+        packed = torch.stack([tokens[ids], nodes, ids, bits]).cpu()
+        return Kept(
+            tokens=packed[0].tolist(),
+            parents=packed[1].tolist(),
+            ids=packed[2].tolist(),
+            scores=packed[3].int().view(torch.float32).tolist(),
+        )

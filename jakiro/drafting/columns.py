@@ -1,0 +1,93 @@
+"""What a trained head knew at every node of its tree, as columns of the trace. Runs outside the timed part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jakiro.trace import DraftTree
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Where each of n nodes stands in a table of r draft distributions. None: nowhere."""
+
+    hung: list[int | None]  # [n], the row that proposed the node; None at the root
+    own: list[int | None]  # [n], the row that the node itself was expanded by; None where it was not
+
+
+def common(tree: DraftTree, picks: list[int], rows: Rows, logprobs: Tensor, cutoff: float) -> dict[str, list]:
+    """Columns of every head, from draft log-probabilities [r, vocab] and the score of the last node kept."""
+    rank, logprob = place(logprobs, rows.hung, tree.tokens)
+    pick_rank, pick_logprob = place(logprobs, rows.own, picks)
+    pairs = zip(tree.scores, pick_logprob, strict=True)
+    return {
+        "rank": rank,
+        "logprob": logprob,
+        "pick_rank": pick_rank,
+        "pick_draft_logprob": pick_logprob,
+        "pick_score": [None if last is None else score + last for score, last in pairs],
+        "cutoff": [cutoff] * len(tree),
+    }
+
+
+def of_experts(tree: DraftTree, picks: list[int], rows: Rows, experts: Tensor, width: int) -> dict[str, list]:
+    """Columns of two experts' own log-probabilities [2, r, vocab]. An expert proposes its `width` likeliest tokens."""
+    (rank0, logprob0), (rank1, logprob1) = (place(one, rows.hung, tree.tokens) for one in experts)
+    (pick0, _), (pick1, _) = (place(one, rows.own, picks) for one in experts)
+    return {
+        "expert0_logprob": logprob0,
+        "expert1_logprob": logprob1,
+        "expert0_rank": rank0,
+        "expert1_rank": rank1,
+        "source": [_source(pair, width) for pair in zip(rank0, rank1, strict=True)],
+        "pick_expert0_rank": pick0,
+        "pick_expert1_rank": pick1,
+        "overlap": spread(_overlap(experts, width).tolist(), rows.hung),
+        "js": spread(_divergence(experts).tolist(), rows.hung),
+    }
+
+
+def place(logprobs: Tensor, rows: Sequence[int | None], tokens: Sequence[int]) -> tuple[list, list]:
+    """Rank (0-based; ties go to the smaller token id) and log-probability of each token in its row of [r, vocab]."""
+    known = [node for node, row in enumerate(rows) if row is not None]
+    at = torch.tensor([rows[node] for node in known], dtype=torch.long, device=logprobs.device)
+    ids = torch.tensor([tokens[node] for node in known], dtype=torch.long, device=logprobs.device)[:, None]
+    table = logprobs[at]
+    values = table.gather(-1, ids)
+    smaller = torch.arange(table.shape[-1], device=table.device) < ids
+    ranks = ((table > values) | (smaller & (table == values))).sum(-1)
+    found: tuple[list, list] = ([None] * len(rows), [None] * len(rows))
+    for node, rank, value in zip(known, ranks.tolist(), values[:, 0].tolist(), strict=True):
+        found[0][node], found[1][node] = rank, value
+    return found
+
+
+def spread(values: Sequence[Any], rows: Sequence[int | None]) -> list:
+    """A value for each row as a value for each node."""
+    return [None if row is None else values[row] for row in rows]
+
+
+def _source(ranks: tuple[int | None, int | None], width: int) -> int | None:
+    """0 or 1: the one expert that proposes the token; 2: both; 3: neither, only their mixture does."""
+    if ranks[0] is None:
+        return None
+    first, second = (rank < width for rank in ranks)
+    return 2 if first and second else 0 if first else 1 if second else 3
+
+
+def _overlap(experts: Tensor, width: int) -> Tensor:
+    """Share of the `width` likeliest tokens that both experts have, [r]."""
+    first, second = experts.topk(width).indices  # [r, k]
+    return (first[:, :, None] == second[:, None, :]).any(-1).float().mean(-1)
+
+
+def _divergence(experts: Tensor) -> Tensor:
+    """Jensen-Shannon divergence of the experts in nats, [r]: 0 if they agree, log 2 if they share nothing."""
+    middle = experts.logsumexp(0) - math.log(2.0)
+    return (experts.exp() * (experts - middle)).sum(-1).mean(0).clamp_min(0.0)

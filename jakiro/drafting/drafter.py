@@ -1,0 +1,106 @@
+"""Drafting with a trained head: the round that EAGLE-2, Jakiro and their kin share.
+
+A method says how one pass answers (`propose`) and what else it knows of a row (`columns`); the tree, the caches and the
+copy to the host are common.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from jakiro.engine import Context
+from jakiro.target import Target
+from jakiro.trace import DraftTree
+
+from .builder import Children, Growth, Kept
+from .columns import Rows
+from .fused import FusedHead
+from .state import HeadState
+from .tree import TreeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One pass's answer for n rows."""
+
+    children: Children  # [n, k]
+    features: Tensor  # [n, h], in the place of the target's: what the children's own pass is fed with
+    residual: Tensor  # [n, h], u: what the features were made from
+    ahead: Step | None = None  # what each row's children would answer, where this pass already says so
+
+    def take(self, rows: Tensor) -> Step:
+        """The answer for the given rows, which may repeat."""
+        children = Children(*(part.index_select(0, rows) for part in self.children))
+        return Step(children, self.features.index_select(0, rows), self.residual.index_select(0, rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The last draft, for inspection. Rows run through the steps: the root's is 0, then k a level."""
+
+    kept: Kept
+    growth: Growth
+    steps: list[Step]  # one for each level below the root
+
+    def rows(self, count: int) -> Rows:
+        """The rows of the first `count` nodes."""
+        ids = self.kept.ids[: count - 1]
+        own = {index: row for row, index in enumerate(self.growth.frontier_ids().tolist(), start=1)}
+        return Rows([None, *(index // self.growth.width for index in ids)], [0, *(own.get(index) for index in ids)])
+
+
+class HeadDrafter(ABC):
+    """A drafter for one run over a shared head."""
+
+    def __init__(self, head: FusedHead, target: Target, settings: TreeSettings) -> None:
+        self.head, self.target, self.settings = head, target, settings
+        self.width = min(settings.top_k, target.vocab_size)
+        self._state = HeadState(head, target.embed, self.width, settings.depth - 1)
+        self._round: Round | None = None
+
+    @torch.inference_mode()
+    def draft(self, context: Context) -> DraftTree:
+        """The reranked tree under the context's last token; only the root where nothing below it could count."""
+        root = context.tokens[-1]
+        self._round = None
+        if self.settings.total_tokens == 1 or context.room == 0:  # a round without room is the last one
+            return DraftTree([root], [-1], [0.0])
+        fresh = torch.tensor(context.tokens[-len(context.features) :], device=context.features.device)
+        growth = Growth(self.width)
+        steps = [self.propose(self._state.extend(fresh, context.features), 0)]
+        growth.add(steps[0].children)
+        for level in range(1, self.settings.depth):
+            tokens, rows = growth.frontier()
+            steps.append(self.follow(level, tokens, rows, steps[-1]))
+            growth.add(steps[-1].children)
+        kept = growth.rerank(self.settings.total_tokens - 1)
+        self._round = Round(kept, growth, steps)
+        return DraftTree([root, *kept.tokens], [-1, *kept.parents], [0.0, *kept.scores])
+
+    @torch.inference_mode()
+    def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
+        """Columns of the tree just drafted, or of its first nodes, given the target's pick after each node."""
+        if self._round is None:
+            return {}
+        rows = self._round.rows(len(tree))
+        used = sorted({*rows.hung, *rows.own} - {None})
+        place = {row: at for at, row in enumerate(used)} | {None: None}
+        rows = Rows([place[row] for row in rows.hung], [place[row] for row in rows.own])
+        return self.columns(tree, picks, rows, self._round, torch.tensor(used, device=self.target.device))
+
+    def follow(self, level: int, tokens: Tensor, rows: Tensor, before: Step) -> Step:
+        """The answer of a frontier at depth `level`; rows [k] say which row of the step before is each one's parent."""
+        features = before.features.index_select(0, rows)
+        return self.propose(self._state.level(level - 1, tokens, features, rows), level)
+
+    @abstractmethod
+    def propose(self, residual: Tensor, level: int) -> Step:
+        """The answer of rows at depth `level`, given u [n, h]."""
+
+    @abstractmethod
+    def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
+        """The method's columns. `rows` index `used` [r], which are row numbers of the round."""

@@ -1,0 +1,87 @@
+"""What a head remembers within one run: keys and values of the text so far and of the tree that is growing.
+
+The text's rows come from true target features only and stay. The tree's rows are overwritten each round. They lie
+before the text's and grow towards the front, so that the keys of a level are always one slice, the text never moves
+and no mask of the text exists to be rebuilt:
+
+    [ level d-1 | ... | level 2 | level 1 | text row 0 | text row 1 | ... ]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .fused import FusedHead
+from .head import rope_tables
+
+
+class HeadState:
+    """Keys, values and tree mask of one run over a shared head. Buffers double when the text outgrows them."""
+
+    def __init__(
+        self, head: FusedHead, embed: Callable[[Tensor], Tensor], width: int, levels: int, capacity: int = 1024
+    ) -> None:
+        """For trees of `levels` passes of `width` nodes below the root's own pass; `embed` maps ids to [n, h]."""
+        like = head.qkv
+        self.head, self.embed = head, embed
+        self.width, self.levels, self.tree = width, levels, width * levels
+        self.length = 0  # text rows
+        self._like = {"dtype": like.dtype, "device": like.device}
+        self._own = torch.full((width, width), -torch.inf, **self._like).fill_diagonal_(0.0)
+        self._allocate(capacity)
+
+    def extend(self, tokens: Tensor, features: Tensor) -> Tensor:
+        """Append text rows and return u of the last one, [1, h].
+
+        Row j pairs features [m, h] of a token with the embedding of the token after it, tokens [m]; it sits at the
+        position of the feature. Only the last row's answer is asked for, so only it attends.
+        """
+        start, end = self.length, self.length + len(tokens)
+        if end > self.capacity:
+            self._grow(end)
+        entry = self.head.enter(self.embed(tokens), features)
+        query, keys, values = self.head.project(entry, self._cos[start:end], self._sin[start:end])
+        self._write(self.tree + start, keys, values)
+        self.length = end
+        text = slice(self.tree, self.tree + end)
+        return self.head.attend(entry[-1:], query[-1:], self._keys[:, text], self._values[:, text], None)
+
+    def level(self, index: int, tokens: Tensor, features: Tensor, rows: Tensor) -> Tensor:
+        """u [width, h] of the frontier that is `index` levels below the root's children, all at one position.
+
+        tokens [width], features [width, h] of their parents, rows [width]: each node's parent in the pass before.
+        """
+        start = self.tree - (index + 1) * self.width
+        below = start + self.width
+        if index:
+            self._mask[:, below : self.tree] = self._mask[:, below : self.tree].index_select(0, rows)
+        self._mask[:, start:below] = self._own
+        here = slice(self.length + index, self.length + index + 1)
+        entry = self.head.enter(self.embed(tokens), features)
+        query, keys, values = self.head.project(entry, self._cos[here], self._sin[here])
+        self._write(start, keys, values)
+        seen = slice(start, self.tree + self.length)
+        return self.head.attend(entry, query, self._keys[:, seen], self._values[:, seen], self._mask[:, seen])
+
+    def _write(self, start: int, keys: Tensor, values: Tensor) -> None:
+        rows = slice(start, start + len(keys))
+        self._keys[:, rows] = keys.transpose(0, 1)
+        self._values[:, rows] = values.transpose(0, 1)
+
+    def _allocate(self, capacity: int) -> None:
+        config, rows = self.head.config, self.tree + capacity
+        self.capacity = capacity
+        shape = (config.num_key_value_heads, rows, config.head_dim)
+        self._keys, self._values = (torch.zeros(shape, **self._like) for _ in range(2))  # [key heads, rows, d]
+        self._mask = torch.zeros(self.width, rows, **self._like)  # additive; 0 over the text
+        positions = torch.arange(capacity + self.levels, device=self._like["device"])
+        self._cos, self._sin = (table[:, None].to(**self._like) for table in rope_tables(config, positions))
+
+    def _grow(self, least: int) -> None:
+        keys, values, used = self._keys, self._values, self.tree + self.length
+        self._allocate(max(least, 2 * self.capacity))
+        self._keys[:, :used] = keys[:, :used]
+        self._values[:, :used] = values[:, :used]

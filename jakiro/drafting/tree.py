@@ -1,0 +1,31 @@
+"""The settings of a dynamic draft tree, and the sizes that suit a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from jakiro.settings import check, setting
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSettings:
+    """EAGLE-2's three sizes. Its papers count expansions, "depth 5" for what is 6 levels here."""
+
+    top_k: int = setting(10, "Children of each expanded node, and nodes expanded on each level.", 1, 64)
+    depth: int = setting(6, "Levels below the root.", 1, 16)
+    total_tokens: int = setting(60, "Nodes kept for the target to check, the root among them.", 1, 512)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def sizes(device: torch.device) -> dict[str, int]:
+    """The default tree. A GPU checks 60 nodes at little more than the price of one (EAGLE-2's own choice).
+
+    A CPU does not: its sizes come from measuring what n nodes cost against the tokens that they bring.
+    """
+    if device.type == "cpu":
+        return {"top_k": 6, "depth": 5, "total_tokens": 14}
+    return {"top_k": 10, "depth": 6, "total_tokens": 60}

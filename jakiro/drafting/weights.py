@@ -1,0 +1,136 @@
+"""Head checkpoints: read strictly, written in the published layout.
+
+A head that loads with a key left out is not an error that shows: decoding stays lossless and is merely slow. So every
+key and shape must fit, and what does not is named. Only `embed_tokens.weight` is free to be there or not: it is a copy
+of the target's own embedding.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from huggingface_hub import save_torch_state_dict
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from jakiro.target import Target
+
+from .head import EagleHead, Head, HeadConfig, JakiroHead
+
+SHARD_BYTES = 15 * 2**20 - 2**16  # files of at most 15 MiB, header included
+
+_ROUTER = "layers.0.mlp_moe.gate.weight"
+_EXPERT = "layers.0.mlp_moe.experts.0"
+_KINDS: dict[type[Head], str] = {EagleHead: "EAGLE", JakiroHead: "Jakiro"}
+H = TypeVar("H", bound=Head)
+
+
+def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
+    """The head in `folder`, in the target's dtype and on its device, ready to decode.
+
+    Reads config.json and model.safetensors, its sharded form or pytorch_model.bin. Raises FileNotFoundError or
+    ValueError, naming the file, key or shape that does not fit, also where the head is not of the class `kind`.
+    """
+    folder = Path(folder)
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"{folder} has no config.json: give a folder that holds a draft head")
+    config = HeadConfig.from_json(folder / "config.json")
+    _check_target(config, target, folder)
+    tensors = read_tensors(folder)
+    tensors.pop("embed_tokens.weight", None)
+    cls = _class_of(tensors, folder)
+    if not issubclass(cls, kind):
+        raise ValueError(f"{folder} holds a head of kind {_KINDS[cls]}; this method needs one of kind {_KINDS[kind]}")
+    if cls is JakiroHead and f"{_EXPERT}.gate_proj.weight" in tensors:
+        config = replace(config, expert_intermediate_size=len(tensors[f"{_EXPERT}.gate_proj.weight"]))
+    with torch.device("meta"):
+        head = cls(config)
+    _check_keys(head.state_dict(), tensors, config, folder)
+    tensors = {key: tensor.to(target.device, target.dtype) for key, tensor in tensors.items()}
+    head.load_state_dict(tensors, assign=True)
+    return head.eval().requires_grad_(False)
+
+
+def save_head(folder: str | Path, module: Head, config: HeadConfig | None = None) -> None:
+    """Write config.json (`config`, or the module's own) and safetensors, sharded as Hugging Face does where large."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text((config or module.config).to_json(), encoding="utf-8")
+    tensors = {key: tensor.detach().contiguous() for key, tensor in module.state_dict().items()}
+    save_torch_state_dict(tensors, folder, max_shard_size=SHARD_BYTES)
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """Every tensor of a checkpoint folder by key, on the CPU. Raises FileNotFoundError or ValueError with the file."""
+    index = folder / "model.safetensors.index.json"
+    if (folder / "model.safetensors").is_file():
+        return _read_file(folder / "model.safetensors")
+    if index.is_file():
+        shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        return {key: tensor for shard in shards for key, tensor in _read_file(folder / Path(shard).name).items()}
+    if (folder / "pytorch_model.bin").is_file():
+        return _read_file(folder / "pytorch_model.bin")
+    raise FileNotFoundError(f"{folder} has neither model.safetensors nor pytorch_model.bin")
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is listed in the index but is not there; download the folder again")
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        return dict(torch.load(path, map_location="cpu", weights_only=True))
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); download it again") from error
+
+
+def _check_target(config: HeadConfig, target: Target, folder: Path) -> None:
+    for name in ("hidden_size", "vocab_size"):
+        made_for, has = getattr(config, name), getattr(target, name)
+        if made_for != has:
+            who = target.name or "this one"
+            raise ValueError(f"the head in {folder} was made for a target of {name} {made_for}; {who} has {has}")
+
+
+def _class_of(tensors: dict[str, Tensor], folder: Path) -> type[Head]:
+    """Which head the keys describe (reference: released Jakiro and Jakiro* checkpoints differ only here)."""
+    if any(key.startswith("midlayer.") for key in tensors):
+        raise ValueError(f"{folder} holds an EAGLE-3 head, which is not supported; use an EAGLE-1 or -2 head")
+    if _ROUTER not in tensors:
+        return EagleHead
+    rows = len(tensors[_ROUTER])
+    if rows == 2:
+        raise ValueError(f"{folder} holds a Jakiro* head (router of 2 rows), which is not supported; use a Jakiro head")
+    if rows != 4:
+        raise ValueError(f"{folder}: {_ROUTER} has {rows} rows; a Jakiro head of two experts has 4")
+    if f"{_EXPERT}.fc.weight" in tensors:
+        raise ValueError(f"{folder} has GELU experts ({_EXPERT}.fc.weight), which are not supported; SwiGLU ones are")
+    return JakiroHead
+
+
+def _check_keys(expected: dict[str, Tensor], found: dict[str, Tensor], config: HeadConfig, folder: Path) -> None:
+    problems = [f"{key} is missing" for key in expected if key not in found]
+    problems += [f"{key} is not expected" for key in found if key not in expected]
+    problems += [
+        f"{key} has shape {list(found[key].shape)}, expected {list(tensor.shape)}"
+        for key, tensor in expected.items()
+        if key in found and found[key].shape != tensor.shape
+    ]
+    if "fc.bias is missing" in problems or "fc.bias is not expected" in problems:
+        problems.append(f'its config.json says "bias": {json.dumps(config.bias)}')
+    if problems:
+        raise ValueError(f"the head in {folder} (hidden size {config.hidden_size}) does not fit: {'; '.join(problems)}")
+
+
+def no_head(method: str, target: Target) -> str:
+    """Why a method that needs a head cannot run on this target; empty if it can."""
+    if method in target.heads:
+        return ""
+    place = f"{target.path or '<target folder>'}/{method}"
+    return f"no {method} head for this target: put one in {place} or pass --head {method}=DIR"

@@ -1,0 +1,53 @@
+"""EAGLE-2 (Li et al., 2024): one head over features, a dynamic tree by its own confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from jakiro.drafting.builder import best
+from jakiro.drafting.columns import Rows, common
+from jakiro.drafting.drafter import HeadDrafter, Round, Step
+from jakiro.drafting.fused import FusedEagle
+from jakiro.drafting.head import EagleHead
+from jakiro.drafting.tree import TreeSettings, sizes
+from jakiro.drafting.weights import load_head, no_head
+from jakiro.target import Target
+from jakiro.trace import DraftTree
+
+
+class Eagle2Drafter(HeadDrafter):
+    """Proposes the likeliest tokens of the one predicted feature."""
+
+    head: FusedEagle
+
+    def propose(self, residual: Tensor, level: int) -> Step:
+        features = self.head.predict(residual)
+        return Step(best(self.target.logits(features), self.width), features, residual)
+
+    def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
+        features = torch.cat([step.features for step in last.steps])[used]
+        logprobs = self.target.logits(features).float().log_softmax(-1)
+        return common(tree, picks, rows, logprobs, min(last.kept.scores))
+
+
+class Eagle2:
+    """One feature predictor, and the tree that its own probabilities suggest."""
+
+    name = "eagle2"
+    title = "EAGLE-2"
+    summary = "A one-layer head guesses the target's next features; the likeliest paths form the tree."
+    settings = TreeSettings
+
+    def defaults(self, target: Target) -> TreeSettings:
+        return TreeSettings(**sizes(target.device))
+
+    def unavailable(self, target: Target) -> str:
+        return no_head(self.name, target)
+
+    def load(self, target: Target) -> Callable[[TreeSettings], Eagle2Drafter]:
+        """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
+        head = FusedEagle(load_head(target.heads[self.name], target, EagleHead))
+        return lambda settings: Eagle2Drafter(head, target, settings)

@@ -1,0 +1,151 @@
+"""Jakiro (Huang et al., arXiv 2502.06282): two experts propose, and a contrastive feature saves the last pass.
+
+Paper and released code differ, so both are settings. `mixture` is the code: the level's candidates are the top-k of
+the gate-weighted sum L of the experts. `decoupled` is the paper's claim: each expert proposes its own top-k from
+u + E_i(z), and the union is ranked by q = w0 p0 + w1 p1. The next level is fed with L in both.
+
+With `contrastive`, the last level is read off the pass two levels above it: that pass also gives R, one feature for
+the token after next (so its candidates are R's top-k in both modes), and all children of a node share what its R
+proposes. That saves one pass and needs two levels. In the released code row j of the R table belongs to node j of one
+level and is given to node j of the next, whose parent is another; `aligned` gives each node its parent's row. The
+mix-up needs three levels, as the release does: with two, the table has one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from jakiro.drafting.builder import Children
+from jakiro.drafting.columns import Rows, common, of_experts, spread
+from jakiro.drafting.drafter import HeadDrafter, Round, Step
+from jakiro.drafting.fused import FusedJakiro
+from jakiro.drafting.head import JakiroHead, contrast_weights
+from jakiro.drafting.tree import TreeSettings, sizes
+from jakiro.drafting.weights import load_head, no_head
+from jakiro.settings import setting
+from jakiro.target import Target
+from jakiro.trace import DraftTree
+
+
+@dataclass(frozen=True, slots=True)
+class JakiroSettings(TreeSettings):
+    """A dynamic tree, and which of paper and released code fills it."""
+
+    candidates: str = setting(
+        "mixture",
+        "mixture: from the weighted sum of the experts, as released; decoupled: each expert proposes, as in the paper.",
+        choices=("mixture", "decoupled"),
+    )
+    contrastive: bool = setting(True, "Read the last level off the pass above, by the contrastive feature.")
+    aligned: bool = setting(True, "Give each node of the last level its own parent's row; off: the released mix-up.")
+
+    def __post_init__(self) -> None:
+        TreeSettings.__post_init__(self)
+        if self.contrastive and self.depth < 2:
+            raise ValueError(
+                "contrastive needs a depth of at least 2, as its level has no pass of its own: turn it off"
+            )
+        if self.contrastive and not self.aligned and self.depth < 3:
+            raise ValueError("aligned=off needs a depth of at least 3, as the released code does: turn aligned on")
+
+
+class JakiroDrafter(HeadDrafter):
+    """Proposes from two experts, together or each for itself."""
+
+    head: FusedJakiro
+    settings: JakiroSettings
+
+    def propose(self, residual: Tensor, level: int) -> Step:
+        active, gates = self.head.activate(residual)
+        weights = gates[:, :2].softmax(-1)
+        if self._decoupled:
+            own = self.head.own(residual, active)
+            mixed = own[0].lerp(own[1], weights[:, 1:].to(own.dtype))  # the weights sum to one
+            read = [*own]
+        else:
+            mixed = self.head.mix(residual, active, weights)
+            read = [mixed]
+        contrast = None
+        if self.settings.contrastive and level == self.settings.depth - 2:
+            contrast = self.head.mix(residual, active, contrast_weights(gates))
+            read.append(contrast)
+        logits = self.target.logits(torch.cat(read))  # one reading of lm_head for all features of the level
+        logprobs = torch.log_softmax(logits, -1, dtype=torch.float32).view(len(read), len(residual), -1)
+        values, tokens = logprobs.topk(self.width)  # [features, n, k]
+        ahead = None if contrast is None else Step(Children(tokens[-1], values[-1]), contrast, residual)
+        if self._decoupled:
+            return Step(union(logprobs[:2], tokens[:2], weights), mixed, residual, ahead)
+        return Step(Children(tokens[0], values[0]), mixed, residual, ahead)
+
+    def follow(self, level: int, tokens: Tensor, rows: Tensor, before: Step) -> Step:
+        if before.ahead is None:
+            return super().follow(level, tokens, rows, before)
+        return before.ahead.take(rows) if self.settings.aligned else before.ahead
+
+    def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
+        residual, features = (
+            torch.cat([getattr(step, name) for step in last.steps])[used] for name in ("residual", "features")
+        )
+        first = 1 + (self.settings.depth - 2) * self.width  # row of the last level, which a contrastive one fills
+        contrast = (used >= first) if self.settings.contrastive else torch.zeros_like(used, dtype=torch.bool)
+        active, gates = self.head.activate(residual)
+        weights = torch.where(contrast[:, None], gates[:, 2:], gates[:, :2]).softmax(-1)
+        experts = self.target.logits(self.head.own(residual, active)).float().log_softmax(-1)
+        logprobs = self.target.logits(features).float().log_softmax(-1)
+        if self._decoupled:
+            logprobs = torch.where(contrast[:, None], logprobs, blend(experts, weights))
+        return {
+            **common(tree, picks, rows, logprobs, min(last.kept.scores)),
+            **of_experts(tree, picks, rows, experts, self.width),
+            "gate0": spread(weights[:, 0].tolist(), rows.hung),
+            "gate1": spread(weights[:, 1].tolist(), rows.hung),
+            "head": spread(contrast.int().tolist(), rows.hung),
+        }
+
+    @property
+    def _decoupled(self) -> bool:
+        return self.settings.candidates == "decoupled"
+
+
+def blend(logprobs: Tensor, weights: Tensor) -> Tensor:
+    """log(w0 p0 + w1 p1) [n, m] from log-probabilities [2, n, m] and weights [n, 2]."""
+    first, second = logprobs + weights.log().T[..., None]
+    return torch.logaddexp(first, second).clamp_max(0.0)
+
+
+def union(logprobs: Tensor, tokens: Tensor, weights: Tensor) -> Children:
+    """The best k of what two experts propose, tokens [2, n, k], by their blend; each token once.
+
+    logprobs [2, n, vocab] are the experts' own, weights [n, 2] the gate's.
+    """
+    width = tokens.shape[-1]
+    pool = torch.cat([tokens[0], tokens[1]], dim=-1)  # [n, 2k]
+    scores = blend(logprobs.gather(-1, pool.expand(2, -1, -1)), weights)
+    twice = (tokens[1][:, :, None] == tokens[0][:, None, :]).any(-1)
+    scores[:, width:].masked_fill_(twice, -torch.inf)
+    scores, order = scores.sort(dim=-1, descending=True, stable=True)
+    return Children(pool.gather(-1, order[:, :width]), scores[:, :width])
+
+
+class Jakiro:
+    """Two experts over one attention, and a last level without a pass."""
+
+    name = "jakiro"
+    title = "Jakiro"
+    summary = "Two routed experts guess the next features; a contrastive one gives the last level for free."
+    settings = JakiroSettings
+
+    def defaults(self, target: Target) -> JakiroSettings:
+        return JakiroSettings(**sizes(target.device))
+
+    def unavailable(self, target: Target) -> str:
+        return no_head(self.name, target)
+
+    def load(self, target: Target) -> Callable[[JakiroSettings], JakiroDrafter]:
+        """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
+        head = FusedJakiro(load_head(target.heads[self.name], target, JakiroHead))
+        return lambda settings: JakiroDrafter(head, target, settings)

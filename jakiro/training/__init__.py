@@ -1,0 +1,1 @@
+"""Training of embedded models: a small target from text, and draft heads on a target's features."""

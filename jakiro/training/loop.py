@@ -1,0 +1,81 @@
+"""The training loop: progress bar, metrics as CSV, checkpoints, and a resume that continues the same curve.
+
+The loop knows nothing of models or data. A `Job` gives it named states to save and does one step at a time; everything
+that a step depends on is either in those states or a function of the step's number, so that an interrupted run that is
+started again writes the same metrics as one that was not.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from tqdm import tqdm
+
+
+class Job(Protocol):
+    """What the loop drives."""
+
+    steps: int
+
+    def states(self) -> dict[str, object]:
+        """Name -> object with state_dict() and load_state_dict()."""
+        ...
+
+    def step(self, index: int) -> dict[str, float]:
+        """Do optimizer step `index` (from 0) and return its metrics, the same names at every step."""
+        ...
+
+
+def run(job: Job, folder: Path, save_every: int = 100, stop_after: int | None = None) -> None:
+    """Do the steps that `folder` does not yet hold. Metrics go to metrics.csv, state to checkpoint.pt.
+
+    `stop_after` ends the run after that many steps in all, as an interrupt would. An interrupt (Ctrl-C) loses what came
+    after the last checkpoint; the rows of metrics.csv past it are dropped on resume.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoint, metrics = folder / "checkpoint.pt", folder / "metrics.csv"
+    done = _resume(job, checkpoint) if checkpoint.exists() else 0
+    rows = _kept_rows(metrics, done)
+    end = min(job.steps, stop_after or job.steps)
+    with tqdm(total=job.steps, initial=done, desc=folder.name, unit="step", dynamic_ncols=True) as bar:
+        for index in range(done, end):
+            row = job.step(index)
+            rows.append({"step": index + 1, **{name: f"{value:.6g}" for name, value in row.items()}})
+            bar.set_postfix({name: f"{value:.4g}" for name, value in row.items()})
+            bar.update()
+            if (index + 1) % save_every == 0 or index + 1 == end:
+                _save(job, checkpoint, index + 1)
+                _write_rows(metrics, rows)
+
+
+def _resume(job: Job, checkpoint: Path) -> int:
+    saved = torch.load(checkpoint, weights_only=True)
+    for name, state in job.states().items():
+        state.load_state_dict(saved[name])
+    return saved["step"]
+
+
+def _save(job: Job, checkpoint: Path, step: int) -> None:
+    temporary = checkpoint.with_suffix(".tmp")
+    torch.save({"step": step, **{name: state.state_dict() for name, state in job.states().items()}}, temporary)
+    os.replace(temporary, checkpoint)
+
+
+def _kept_rows(metrics: Path, done: int) -> list[dict[str, str]]:
+    if not metrics.exists():
+        return []
+    with metrics.open(newline="") as file:
+        return [row for row in csv.DictReader(file) if int(row["step"]) <= done]
+
+
+def _write_rows(metrics: Path, rows: list[dict]) -> None:
+    temporary = metrics.with_suffix(".tmp")
+    with temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    os.replace(temporary, metrics)

@@ -1,0 +1,195 @@
+"""The trainer end to end at a tiny size: stages that grow, resume to the same curve, heads that load strictly."""
+
+import csv
+import json
+import random
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from jakiro.drafting.weights import load_head
+from jakiro.target import Target
+from jakiro.training import loop
+from jakiro.training.data import Source, encode_chat, pack, shorten
+from jakiro.training.heads import HeadRecipe, train_heads
+from jakiro.training.target import Recipe, Stage, grow, train
+
+WORDS = "the cat sat on a red mat and then saw two small dogs run over one green hill near that old house".split()
+MIX = [Source("chat.jsonl", 3.0), Source("plain/text.txt.xz", 1.0)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder with one chat file and one plain file of random sentences."""
+    import lzma
+
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "plain").mkdir()
+    rng = random.Random(0)
+
+    def sentence(n):
+        return " ".join(rng.choices(WORDS, k=n)) + "."
+
+    with (folder / "chat.jsonl").open("w") as file:
+        for _ in range(400):
+            turns = [{"role": "user", "content": sentence(5)}, {"role": "assistant", "content": sentence(9)}]
+            file.write(json.dumps({"source": "made", "messages": turns}) + "\n")
+    with lzma.open(folder / "plain" / "text.txt.xz", "wt") as file:
+        file.write("\n<|doc|>\n".join("\n".join(sentence(12) for _ in range(40)) for _ in range(8)))
+    return folder
+
+
+def recipe(**changes):
+    shape = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
+    stages = [
+        Stage(1, 6000, 32, 4, 2, "all", (1.0, 1.0)),
+        Stage(2, 4000, 32, 4, 2, "all", (1.0, 0.1)),
+    ]
+    return Recipe(300, shape | {"max_position_embeddings": 128}, 0.3, {"all": MIX}, stages, **changes)
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    train(recipe(), data, folder / "run", folder / "out", compiled=False)
+    return folder
+
+
+def losses(path, name="loss"):
+    with path.open() as file:
+        return [float(row[name]) for row in csv.DictReader(file)]
+
+
+def test_training_learns_and_writes_a_hugging_face_folder(trained):
+    first, second = (losses(trained / "run" / f"stage{i}" / "metrics.csv") for i in (0, 1))
+    assert second[-1] < first[0] - 0.5
+    model = AutoModelForCausalLM.from_pretrained(trained / "out")
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    assert model.config.num_hidden_layers == 2
+    ids = tokenizer.apply_chat_template([{"role": "user", "content": "the cat"}], add_generation_prompt=True)["input_ids"]
+    assert tokenizer.decode(ids) == "<|user|>the cat<|end|><|assistant|>"
+    assert model.generation_config.eos_token_id == tokenizer.eos_token_id
+
+
+def test_growing_keeps_the_function(trained):
+    model = AutoModelForCausalLM.from_pretrained(trained / "out")
+    grown = grow(model, 6)
+    ids = torch.arange(4, 24)[None]
+    assert len(grown.model.layers) == 6
+    torch.testing.assert_close(grown(ids).logits, model(ids).logits, atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="not a multiple"):
+        grow(model, 3)
+
+
+class Counter:
+    """A job whose metric depends on its saved state and on the step, so that a lost or doubled step shows."""
+
+    steps = 7
+
+    def __init__(self):
+        self.value = 1.0
+
+    def states(self):
+        return {"counter": self}
+
+    def state_dict(self):
+        return {"value": self.value}
+
+    def load_state_dict(self, state):
+        self.value = state["value"]
+
+    def step(self, index):
+        self.value = self.value * 1.1 + index
+        return {"value": self.value}
+
+
+@pytest.mark.parametrize("stop", [3, 4, 6])
+def test_an_interrupted_run_resumes_to_the_same_curve(tmp_path, stop):
+    loop.run(Counter(), tmp_path / "whole", save_every=2)
+    loop.run(Counter(), tmp_path / "parts", save_every=2, stop_after=stop)
+    loop.run(Counter(), tmp_path / "parts", save_every=2)
+    assert losses(tmp_path / "parts/metrics.csv", "value") == losses(tmp_path / "whole/metrics.csv", "value")
+
+
+def test_a_crash_between_checkpoints_repeats_the_lost_steps(tmp_path):
+    class Crashing(Counter):
+        def step(self, index):
+            if index == 5:
+                raise KeyboardInterrupt
+            return super().step(index)
+
+    loop.run(Counter(), tmp_path / "whole", save_every=2)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(Crashing(), tmp_path / "parts", save_every=2)
+    assert len(losses(tmp_path / "parts/metrics.csv", "value")) == 4
+    loop.run(Counter(), tmp_path / "parts", save_every=2)
+    assert losses(tmp_path / "parts/metrics.csv", "value") == losses(tmp_path / "whole/metrics.csv", "value")
+
+
+def head_recipe(steps=6):
+    shape = {"intermediate_size": 24, "num_attention_heads": 2, "bias": False}
+    heads = {"eagle2": shape, "jakiro": shape | {"expert_intermediate_size": 16}}
+    return HeadRecipe(steps=steps, row=32, rows=4, mix=MIX[:1], heads=heads, scored=40)
+
+
+def train_both(trained, data, run, out, steps=6):
+    model = AutoModelForCausalLM.from_pretrained(trained / "out")
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    folders = {"eagle2": out / "eagle2", "jakiro": out / "jakiro"}
+    train_heads(list(folders), model, tokenizer, head_recipe(steps), data, run, folders, compiled=False)
+    return folders
+
+
+def test_heads_learn_resume_and_load(trained, data, tmp_path):
+    folders = train_both(trained, data, tmp_path / "whole", tmp_path)
+    curve = {name: losses(tmp_path / "whole/metrics.csv", f"{name}_loss") for name in folders}
+    assert all(values[-1] < values[0] for values in curve.values())
+    target = Target.load(trained / "out")
+    for folder in folders.values():
+        load_head(folder, target)
+
+
+def test_head_training_resumes_to_the_same_curve(trained, data, tmp_path, monkeypatch):
+    train_both(trained, data, tmp_path / "whole", tmp_path)
+    real = loop.run
+    monkeypatch.setattr(loop, "run", lambda job, run: real(job, run, stop_after=3))
+    train_both(trained, data, tmp_path / "parts", tmp_path)
+    monkeypatch.setattr(loop, "run", real)
+    train_both(trained, data, tmp_path / "parts", tmp_path)
+    for name in ("eagle2_loss", "jakiro_loss"):
+        whole, parts = (losses(tmp_path / run / "metrics.csv", name) for run in ("whole", "parts"))
+        assert parts == pytest.approx(whole, rel=1e-5)
+
+
+def test_packing_keeps_documents_whole_and_marks_answers(trained, data):
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    ids, said = pack(MIX[:1], data, tokenizer, 2000, 64, seed=1)
+    again, _ = pack(MIX[:1], data, tokenizer, 2000, 64, seed=1)
+    assert (ids == again).all() and ids.shape[1] == 65
+    user, end = tokenizer.convert_tokens_to_ids(["<|user|>", "<|end|>"])
+    assert (ids[:, 0] == user).all()
+    assert not said[ids == 0].any() and not said[ids == user].any()
+    for row, answer in zip(ids, said, strict=True):
+        assert answer.sum() and row[answer][-1] == end
+
+
+def test_encode_chat_marks_the_end_of_an_answer_as_said(trained):
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    messages = [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "sat"}]
+    ids, said = encode_chat(tokenizer, messages)
+    assert ids == tokenizer.apply_chat_template(messages)["input_ids"]
+    assert tokenizer.decode([token for token, mine in zip(ids, said, strict=True) if mine]) == "sat<|end|>"
+
+
+@pytest.mark.parametrize(
+    ("text", "longest", "short"),
+    [
+        ("One. Two. Three.", 99, "One. Two. Three."),
+        ("One. Two. Three.", 11, "One. Two."),
+        ("no end at all", 5, ""),
+        ("Look:\n\n```\ncode\n```\nmore text here. And", 30, "Look:"),
+    ],
+)
+def test_shorten_cuts_at_a_sentence(text, longest, short):
+    assert shorten(text, longest) == short

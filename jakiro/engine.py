@@ -236,7 +236,7 @@ def _inspected(tree: DraftTree, picks: list[int], logprobs: Tensor, drafter: Dra
         **tree.columns,
         "pick": picks,
         "pick_logprob": chosen.tolist(),
-        "target_entropy": -(logprobs.exp() * logprobs).sum(-1).tolist(),
+        "target_entropy": (-logprobs.exp() * logprobs).sum(-1).tolist(),
         **drafter.inspect(tree, picks),
     }
     assert all(len(column) == len(tree) for column in columns.values()), "a column has one value a node"

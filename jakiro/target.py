@@ -35,7 +35,7 @@ class Target:
         path: Path | None = None,
     ) -> None:
         """Wrap a loaded model. Raises ValueError if trees cannot be scored with it, saying why."""
-        self.model = model.eval()
+        self.model = model.eval().requires_grad_(False)
         self.tokenizer = tokenizer
         self.name = name or type(model).__name__
         self.path = path

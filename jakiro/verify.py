@@ -1,7 +1,7 @@
 """Verification: which tokens of a draft tree the target keeps.
 
-The target picks its own next token at every node of the tree. If a child of the node holds that token the walk steps in,
-otherwise the token is the round's bonus. For children that are a deterministic function of the prefix (top-k, never
+The target picks its own next token at every node of the tree. If a child of the node holds that token the walk steps
+in, otherwise the token is the round's bonus. For children that are a deterministic function of the prefix (top-k, never
 sampled) this has exactly the law of EAGLE's sequential rejection, and of plain sampling.
 
 The pick at an absolute position is a function of the seed, the position and the target's distribution alone, so every
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from jakiro.trace import DraftTree
 
+NUCLEUS_GUESSES = (256, 2048)  # tokens sorted before all are: that would cost a CPU more than the target's pass
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, the increment of splitmix64
 _STAGES = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))  # splitmix64's xor shifts and multipliers
 
@@ -49,23 +50,30 @@ def pick(logits: Tensor, positions: Sequence[int], sampling: Sampling) -> Tensor
     """
     if sampling.temperature == 0:
         return logits.argmax(-1)
-    scaled = logits.double() / sampling.temperature
+    scaled = logits.float() / sampling.temperature
     if sampling.top_p < 1:
         scaled = scaled.masked_fill(~nucleus(scaled, sampling.top_p), -math.inf)
-    distinct = sorted(set(positions))
-    noise = gumbel(sampling.seed, distinct, logits.shape[-1], logits.device)  # [distinct, vocab]
-    rows = torch.tensor([distinct.index(position) for position in positions], device=logits.device)
+    row = {position: at for at, position in enumerate(dict.fromkeys(positions))}
+    noise = gumbel(sampling.seed, list(row), logits.shape[-1], logits.device)  # [distinct positions, vocab]
+    rows = torch.tensor([row[position] for position in positions], device=logits.device)
     return (scaled + noise[rows]).argmax(-1)
 
 
 def nucleus(logits: Tensor, top_p: float) -> Tensor:
     """Mask [n, vocab] of the smallest set of most probable tokens with mass >= top_p, never empty.
 
-    Equal probabilities are taken in token-id order, so that the set does not depend on the sort.
+    Equal probabilities at the edge are taken in token-id order, so that the set does not depend on the sort.
     """
-    ordered, order = logits.softmax(-1).sort(-1, descending=True, stable=True)
-    before = ordered.cumsum(-1) - ordered  # mass of the more probable tokens
-    return torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before < top_p)
+    law = logits.softmax(-1)
+    for count in (*NUCLEUS_GUESSES, law.shape[-1]):
+        ordered = law.topk(min(count, law.shape[-1])).values
+        if (ordered.double().sum(-1) >= top_p).all():
+            break
+    mass = ordered.double().cumsum(-1)
+    size = (mass - ordered < top_p).sum(-1, keepdim=True)  # tokens whose more probable ones do not reach top_p
+    edge = ordered.gather(-1, size - 1)
+    above, equal = law > edge, law == edge
+    return above | equal & (equal.cumsum(-1) <= size - above.sum(-1, keepdim=True))
 
 
 def gumbel(seed: int, positions: Sequence[int], vocab: int, device: torch.device | str = "cpu") -> Tensor:
@@ -80,8 +88,8 @@ def gumbel(seed: int, positions: Sequence[int], vocab: int, device: torch.device
 def walk(tree: DraftTree, picks: Sequence[int], ends: Callable[[int, int], bool]) -> tuple[list[int], int]:
     """Follow the target's picks [n] down the tree: (accepted nodes in path order, bonus token).
 
-    `ends(token, count)` says whether the text ends with this token, the round's count-th. Such a token is the bonus even
-    if a child holds it, since nothing may follow it.
+    `ends(token, count)` says whether the text ends with this token, the round's count-th. Such a token is the bonus
+    even if a child holds it, since nothing may follow it.
     """
     child = {}
     for node in range(len(tree) - 1, 0, -1):  # backwards: of two siblings with one token the first counts

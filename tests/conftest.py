@@ -1,0 +1,41 @@
+"""Targets and heads shared by the tests; built once a session, since nothing in a run changes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import save_heads, tiny_model, tiny_tokenizer
+
+from jakiro.target import Target
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    return tiny_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def heads(tmp_path_factory) -> dict[str, Path]:
+    """Folders of random heads that fit the tiny targets."""
+    return save_heads(tmp_path_factory.mktemp("heads"))
+
+
+@pytest.fixture(scope="session")
+def target(tokenizer, heads) -> Target:
+    """A tiny Llama with a tokenizer and heads, no end-of-sequence token."""
+    target = Target.wrap(tiny_model(), tokenizer, heads, name="tiny")
+    target.ends = frozenset()
+    return target
+
+
+@pytest.fixture(scope="session")
+def eager_target(heads) -> Target:
+    """The same weights with eager attention."""
+    return Target.wrap(tiny_model(attention="eager"), None, heads, name="tiny-eager")

@@ -1,0 +1,328 @@
+"""The loop: what it emits, what it hands to drafters, where it stops, and what it counts."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+import torch
+from tiny import CONTEXT, VOCAB, random_tree, tiny_model
+
+from jakiro import trace as traces
+from jakiro.engine import Context, Prefill, decode, record, stop_reason
+from jakiro.methods.vanilla import VanillaDrafter
+from jakiro.target import Target
+from jakiro.trace import DraftTree
+from jakiro.verify import Sampling
+
+PROMPT = [5, 17, 230, 41, 5, 99]
+GREEDY = Sampling()
+SAMPLED = Sampling(temperature=1.1, top_p=0.9, seed=4)
+
+
+class Base:
+    """A drafter that keeps what it was shown."""
+
+    def __init__(self) -> None:
+        self.contexts: list[Context] = []
+
+    def draft(self, context: Context) -> DraftTree:
+        self.contexts.append(Context(list(context.tokens), context.features.clone(), context.room))
+        return self.tree(context)
+
+    def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
+        return {}
+
+
+class Oracle(Base):
+    """Knows the text. With `decoy`, each right node comes after a wrong sibling that has a child of its own."""
+
+    def __init__(self, text: list[int], depth: int, decoy: bool = False) -> None:
+        super().__init__()
+        self.text, self.depth, self.decoy = text, depth, decoy
+
+    def tree(self, context: Context) -> DraftTree:
+        at = len(context.tokens)
+        tokens, parents, right = [context.tokens[-1]], [-1], 0
+        for token in self.text[at : at + self.depth]:
+            if self.decoy:
+                tokens += [(token + 1) % VOCAB, token]
+                parents += [right, len(tokens) - 2]
+            tokens.append(token)
+            parents.append(right)
+            right = len(tokens) - 1
+        return DraftTree(tokens, parents, [0.0] * len(tokens))
+
+
+class Wrong(Oracle):
+    """Knows the text and never says it."""
+
+    def tree(self, context: Context) -> DraftTree:
+        right = self.text[len(context.tokens)] if len(context.tokens) < len(self.text) else 0
+        tokens = [context.tokens[-1], (right + 1) % VOCAB, (right + 2) % VOCAB, right]
+        return DraftTree(tokens, [-1, 0, 0, 1], [0.0] * 4)
+
+
+class Noise(Base):
+    """Random trees, always the same for a seed, minding neither room nor the size set aside."""
+
+    def __init__(self, seed: int, nodes: int) -> None:
+        super().__init__()
+        self.rng, self.nodes = random.Random(seed), nodes
+
+    def tree(self, context: Context) -> DraftTree:
+        return random_tree(self.rng, context.tokens[-1], self.nodes)
+
+
+def vanilla_text(target: Target, prompt: list[int], count: int, sampling: Sampling = GREEDY) -> list[int]:
+    return record(target, VanillaDrafter(), prompt, count, sampling, inspect=False).tokens
+
+
+def generated(target: Target, prompt: list[int], count: int) -> list[int]:
+    ids = target.model.generate(torch.tensor([prompt]), max_new_tokens=count, do_sample=False, pad_token_id=0)
+    return ids[0, len(prompt) :].tolist()
+
+
+def with_ends(target: Target, *ids: int) -> Target:
+    """The same target, ending its text at the given tokens."""
+    other = Target.__new__(Target)
+    other.__dict__.update(target.__dict__, ends=frozenset(ids))
+    return other
+
+
+@pytest.fixture(scope="module")
+def text(target) -> list[int]:
+    """The target's greedy text, long enough to stop inside."""
+    text = vanilla_text(target, PROMPT, 60)
+    assert len(set(text)) > 20, "a repetitive target hides mistakes"
+    return text
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_vanilla_is_generate(target, eager_target, count):
+    for one in (target, eager_target):
+        assert vanilla_text(one, PROMPT, count) == generated(one, PROMPT, count)
+
+
+@pytest.mark.parametrize("depth", [1, 3, 7])
+@pytest.mark.parametrize("decoy", [False, True])
+def test_an_oracle_gives_depth_plus_one_tokens_a_round(target, text, depth, decoy):
+    count = 1 + 4 * (depth + 1)
+    trace = record(target, Oracle(PROMPT + text, depth, decoy), PROMPT, count, GREEDY)
+    assert trace.tokens == text[:count]
+    assert [len(step.emitted) for step in trace.steps] == [depth + 1] * 4
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("nodes", [1, 2, 9, 90])
+def test_random_trees_change_nothing(target, sampling, nodes):
+    trace = record(target, Noise(nodes, nodes), PROMPT, 20, sampling, inspect=False)
+    assert trace.tokens == vanilla_text(target, PROMPT, 20, sampling)
+
+
+def test_a_drafter_that_is_always_wrong_costs_rounds_only(target, text):
+    trace = record(target, Wrong(PROMPT + text, 1), PROMPT, 20, GREEDY)
+    assert trace.tokens == text[:20]
+    assert len(trace.steps) == 19 and not any(step.accepted for step in trace.steps)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_features_are_those_of_the_text(target, sampling):
+    """With decoys, any mix-up of rows would hand over the features of a wrong node."""
+    text = vanilla_text(target, PROMPT, 25, sampling)
+    drafter = Oracle(PROMPT + text, 3, decoy=True)
+    assert record(target, drafter, PROMPT, 25, sampling).tokens == text
+    shown = torch.cat([context.features for context in drafter.contexts])
+    last = drafter.contexts[-1].tokens
+    assert [len(context.features) for context in drafter.contexts] == [len(PROMPT)] + [4] * (len(drafter.contexts) - 1)
+    with torch.inference_mode():
+        expected = target.model.model(torch.tensor([last[:-1]])).last_hidden_state[0]
+    torch.testing.assert_close(shown, expected, atol=2e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("at", range(1, 10))
+def test_nothing_follows_an_end_inside_an_accepted_block(target, text, at):
+    """`at` runs over every place of a block; the end is never accepted, it is the bonus."""
+    ended = with_ends(target, text[at])
+    stop = text.index(text[at])
+    trace = record(ended, Oracle(PROMPT + text, 4, decoy=True), PROMPT, 60, GREEDY)
+    assert trace.tokens == text[: stop + 1] and trace.stop == "eos"
+    assert trace.steps[-1].bonus == text[at] if stop else not trace.steps
+
+
+def test_an_end_that_prefill_gives_leaves_no_round(target, text):
+    trace = record(with_ends(target, text[0]), VanillaDrafter(), PROMPT, 9, GREEDY)
+    assert (trace.tokens, trace.steps, trace.stop) == (text[:1], [], "eos")
+
+
+@pytest.mark.parametrize("count", range(1, 12))
+def test_the_length_is_exact_inside_a_block(target, text, count):
+    drafter = Oracle(PROMPT + text, 4, decoy=True)
+    trace = record(target, drafter, PROMPT, count, GREEDY)
+    assert trace.tokens == text[:count] and trace.stop == "length"
+    for context, step in zip(drafter.contexts, trace.steps, strict=True):
+        assert context.room == count - (len(context.tokens) - len(PROMPT)) - 1
+        assert max(step.tree.depths()) <= context.room
+
+
+@pytest.mark.parametrize("room", [1, 2, 5, 9])
+def test_the_context_is_filled_exactly(target, room):
+    prompt = [(7 * at) % VOCAB for at in range(CONTEXT - room)]
+    text = vanilla_text(target, prompt, 50)
+    assert len(text) == room
+    trace = record(target, Oracle(prompt + text + [1] * 9, 4), prompt, 50, GREEDY)
+    assert trace.tokens == text and trace.stop == "context"
+
+
+def test_text_that_fills_context_and_length_at_once_ends_by_length(target):
+    prompt = [(7 * at) % VOCAB for at in range(CONTEXT - 3)]
+    assert record(target, VanillaDrafter(), prompt, 3, GREEDY).stop == "length"
+
+
+def test_a_prompt_of_one_token(target):
+    text = generated(target, [42], 12)
+    assert record(target, Oracle([42, *text], 3), [42], 12, GREEDY).tokens == text
+
+
+@pytest.mark.parametrize(
+    ("prompt", "count", "message"),
+    [
+        ([], 5, "empty"),
+        ([1] * CONTEXT, 5, "shorten it"),
+        ([1, VOCAB], 5, "outside"),
+        ([-1], 5, "outside"),
+        ([1], 0, "at least 1"),
+    ],
+)
+def test_impossible_runs_are_refused_before_they_start(target, prompt, count, message):
+    with pytest.raises(ValueError, match=message):
+        decode(target, VanillaDrafter(), prompt, count, GREEDY)
+
+
+def test_runs_do_not_disturb_each_other(target, text):
+    """Two runs stepped in turn, one left in the middle, as a race does."""
+    left = decode(target, Noise(1, 6), PROMPT, 30, SAMPLED)
+    runs = [decode(target, Oracle(PROMPT + text, 3), PROMPT, 30, GREEDY), left]
+    emitted = []
+    for _ in range(4):
+        for run in runs:
+            event = next(run)
+            if run is runs[0]:
+                emitted += [event.first] if isinstance(event, Prefill) else event.emitted
+    left.close()
+    for event in runs[0]:
+        emitted += event.emitted
+    assert emitted == text[:30]
+    assert not torch.is_inference_mode_enabled()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt_neox", "mistral", "gemma2", "qwen3_moe"])
+def test_other_architectures_decode_as_generate(name):
+    other = Target.wrap(tiny_model(name, "eager" if name == "gemma2" else "sdpa"))
+    text = generated(other, PROMPT, 24)
+    assert record(other, Oracle(PROMPT + text, 3, decoy=True), PROMPT, 24, GREEDY).tokens == text
+    assert record(other, Noise(3, 12), PROMPT, 24, GREEDY, inspect=False).tokens == text
+
+
+def test_engine_columns_are_the_targets_own(target, text):
+    """Against a plain forward of each node's path."""
+    step = record(target, Oracle(PROMPT + text, 2, decoy=True), PROMPT, 4, GREEDY).steps[0]
+    for node in range(len(step.tree)):
+        path = [*PROMPT, text[0], *(step.tree.tokens[one] for one in step.tree.path(node))]
+        with torch.inference_mode():
+            law = target.model(torch.tensor([path])).logits[0].log_softmax(-1)
+        pick = int(law[-1].argmax())
+        assert step.tree.columns["pick"][node] == pick
+        assert step.tree.columns["pick_logprob"][node] == pytest.approx(float(law[-1, pick]), abs=1e-3)
+        entropy = -float((law[-1].exp() * law[-1]).sum())
+        assert step.tree.columns["target_entropy"][node] == pytest.approx(entropy, abs=1e-3)
+        own = float(law[-2, step.tree.tokens[node]]) if node else 0.0
+        assert step.target_logprobs[node] == pytest.approx(own, abs=1e-3)
+
+
+def test_columns_can_be_left_out_and_drafters_may_add_some(target):
+    class Marked(Noise):
+        def inspect(self, tree, picks):
+            return {"seen": list(picks)}
+
+    bare = record(target, Marked(2, 5), PROMPT, 6, GREEDY, inspect=False)
+    full = record(target, Marked(2, 5), PROMPT, 6, GREEDY)
+    assert all(step.tree.columns == {} for step in bare.steps)
+    assert all(step.tree.columns["seen"] == step.tree.columns["pick"] for step in full.steps)
+    assert bare.tokens == full.tokens
+    assert [step.target_logprobs for step in bare.steps] == [step.target_logprobs for step in full.steps]
+
+
+def test_pruning_keeps_columns_with_their_nodes(target, text):
+    class Numbered(Oracle):
+        def tree(self, context):
+            tree = super().tree(context)
+            return DraftTree(tree.tokens, tree.parents, tree.scores, {"level": tree.depths()})
+
+    trace = record(target, Numbered(PROMPT + text, 6, decoy=True), PROMPT, 3, GREEDY)
+    tree = trace.steps[0].tree
+    assert tree.columns["level"] == tree.depths() and max(tree.depths()) == 1
+
+
+def test_seconds_are_the_rounds_wall_time(target, monkeypatch):
+    """On a clock that only the phases move: draft 100, target 10, walk 1 a call."""
+    from jakiro import engine
+
+    now = [0.0]
+
+    def spend(seconds, call):
+        def spent(*args, **kwargs):
+            now[0] += seconds
+            return call(*args, **kwargs)
+
+        return spent
+
+    monkeypatch.setattr(engine.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(engine, "walk", spend(1, engine.walk))
+    monkeypatch.setattr(target, "score", spend(10, target.score), raising=False)
+    drafter = Noise(1, 4)
+    drafter.draft = spend(100, drafter.draft)
+    drafter.inspect = spend(1000, drafter.inspect)
+    for step in record(target, drafter, PROMPT, 5, GREEDY).steps:
+        assert (step.draft_s, step.verify_s, step.overhead_s) == (100, 10, 1)
+
+
+def test_stop_reason(target):
+    ended = with_ends(target, 7)
+    assert stop_reason(ended, [3, 7], 2) == "eos"
+    assert stop_reason(ended, [7, 3], 2) == "length"
+    assert stop_reason(ended, [7, 3], 3) == "context"
+
+
+def test_a_record_is_a_whole_trace(target):
+    trace = record(target, Noise(5, 7), PROMPT, 8, SAMPLED, method="noise", settings={"nodes": 7})
+    assert traces.from_json(traces.to_json(trace)).tokens == trace.tokens
+    assert (trace.method, trace.settings, trace.target, trace.dtype) == ("noise", {"nodes": 7}, "tiny", "float32")
+    assert (trace.seed, trace.temperature, trace.top_p) == (4, 1.1, 0.9)
+    assert set(trace.versions) == {"python", "torch", "transformers"} and trace.device and trace.recorded
+    occurring = {*PROMPT, *trace.tokens}
+    for step in trace.steps:
+        occurring |= {*step.tree.tokens, *step.tree.columns["pick"]}
+    assert trace.pieces.keys() == occurring
+    assert all(math.isfinite(value) for step in trace.steps for value in step.target_logprobs)
+
+
+def test_zero_probabilities_stay_finite(target):
+    """A model may rule a token out with -inf; a trace holds numbers."""
+
+    class Ruled(VanillaDrafter):
+        def draft(self, context):
+            return DraftTree([context.tokens[-1], 1], [-1, 0], [0.0, 0.0])
+
+    ruled = with_ends(target)
+    score = target.score
+
+    def without_one(tokens, parents, cache):
+        logits, features = score(tokens, parents, cache)
+        return logits.index_fill(-1, torch.tensor([1]), -math.inf), features
+
+    ruled.score = without_one
+    trace = record(ruled, Ruled(), PROMPT, 3, GREEDY)
+    assert trace.steps[0].target_logprobs[1] < -1000
+    assert traces.from_json(traces.to_json(trace)).tokens == trace.tokens

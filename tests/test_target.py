@@ -1,0 +1,188 @@
+"""Scoring a tree is one plain forward per path, for several architectures; what cannot work is refused at load."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from tiny import CONTEXT, path_tokens, random_tree, tiny_model
+
+from jakiro import target as module
+from jakiro.target import Target
+
+FAMILIES = [
+    ("llama", "sdpa"),
+    ("llama", "eager"),
+    ("qwen2", "sdpa"),
+    ("gpt2", "sdpa"),
+    ("gpt_neox", "eager"),
+    ("gemma2", "eager"),  # soft-capped logits, sliding window
+    ("mistral", "sdpa"),  # sliding window
+    ("qwen3_moe", "sdpa"),
+]
+
+
+@pytest.fixture(scope="module", params=FAMILIES, ids="-".join)
+def any_target(request) -> Target:
+    return Target.wrap(tiny_model(*request.param))
+
+
+def plain(target: Target, ids: list[int]):
+    """Logits and features of the last token by the model alone."""
+    with torch.inference_mode():
+        output = target.model(torch.tensor([ids]), output_hidden_states=True)
+    return output.logits[0, -1], output.hidden_states[-1][0, -1]
+
+
+def prefilled(target: Target, ids: list[int]):
+    cache = target.new_cache(CONTEXT)
+    with torch.inference_mode():
+        return cache, *target.prefill(torch.tensor(ids), cache)
+
+
+@torch.inference_mode()
+def scored(target: Target, tree, cache):
+    return target.score(torch.tensor(tree.tokens), tree.parents, cache)
+
+
+def test_tree_scores_are_those_of_its_paths(any_target):
+    rng = random.Random(1)
+    prompt = [rng.randrange(300) for _ in range(9)]
+    cache, last, features = prefilled(any_target, prompt)
+    for row, expected in zip((last, features[-1]), plain(any_target, prompt), strict=True):
+        torch.testing.assert_close(row, expected, atol=1e-4, rtol=1e-4)
+    tree = random_tree(rng, 7, 14)
+    logits, features = scored(any_target, tree, cache)
+    for node in range(len(tree)):
+        expected = plain(any_target, prompt + path_tokens(tree, node))
+        torch.testing.assert_close(logits[node], expected[0], atol=2e-4, rtol=1e-3)
+        torch.testing.assert_close(features[node], expected[1], atol=2e-4, rtol=1e-3)
+
+
+def test_cache_after_keep_is_a_fresh_prefill(any_target):
+    """Three rounds of trees; then every stored row and the next logits, against a prefill of the accepted text."""
+    rng = random.Random(2)
+    text = [rng.randrange(300) for _ in range(6)]
+    cache, _, _ = prefilled(any_target, text)
+    for _ in range(3):
+        tree = random_tree(rng, rng.randrange(300), 10)
+        scored(any_target, tree, cache)
+        leaf = rng.randrange(1, 10)
+        cache.keep(cache.length, [0, *tree.path(leaf)])
+        text += path_tokens(tree, leaf)
+    fresh, _, _ = prefilled(any_target, text)
+    assert cache.length == fresh.length == len(text)
+    for kept, expected in zip(cache._storage.values(), fresh._storage.values(), strict=True):
+        torch.testing.assert_close(kept[:, :, : len(text)], expected[:, :, : len(text)], atol=2e-4, rtol=1e-3)
+    logits, _ = scored(any_target, random_tree(rng, 5, 1), cache)
+    torch.testing.assert_close(logits[0], plain(any_target, [*text, 5])[0], atol=2e-4, rtol=1e-3)
+
+
+def test_embed_and_logits_are_the_models_ends(target):
+    ids = torch.tensor([3, 4, 5])
+    _, last, features = prefilled(target, ids.tolist())
+    torch.testing.assert_close(target.logits(features[-1]), last)
+    assert torch.equal(target.embed(ids), target.model.get_input_embeddings().weight[ids])
+
+
+def test_facts_are_read_off_the_model(target):
+    assert (target.vocab_size, target.hidden_size, target.context) == (300, 32, CONTEXT)
+    assert target.dtype == torch.float32 and target.device.type == "cpu"
+
+
+@pytest.mark.parametrize(("family", "window"), [("mistral", 48), ("gemma2", 64)])
+def test_a_sliding_window_bounds_the_context(family, window):
+    attention = "eager" if family == "gemma2" else "sdpa"
+    assert Target.wrap(tiny_model(family, attention)).context == window
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [((None, None), set()), ((7, None), {7}), ((0, 9), {0}), (([4, 5], 9), {4, 5}), ((None, 0), {0})],
+)
+def test_ends_are_those_of_generate(ids, expected):
+    model = tiny_model(num_hidden_layers=1)
+    model.generation_config.eos_token_id, model.config.eos_token_id = ids
+    assert Target.wrap(model).ends == expected
+
+
+def test_the_tokenizers_end_of_turn_ends_the_text_too(tokenizer):
+    model = tiny_model(num_hidden_layers=1)
+    model.generation_config.eos_token_id = 3
+    assert Target.wrap(model, tokenizer).ends == {3, tokenizer.eos_token_id}
+
+
+def test_models_that_ignore_the_tree_are_refused():
+    mpt = tiny_model("mpt", "eager", d_model=32, n_heads=4, n_layers=2, num_hidden_layers=2, max_seq_len=64)
+    with pytest.raises(ValueError, match="differently from its paths"):
+        Target.wrap(mpt)
+
+
+def test_recurrent_states_are_refused():
+    hybrid = tiny_model("qwen3_next", num_hidden_layers=4, head_dim=8, num_experts=2, num_experts_per_tok=1)
+    with pytest.raises(ValueError, match="cannot take back a rejected token"):
+        Target.wrap(hybrid)
+
+
+def test_attention_without_tree_masks_is_refused():
+    model = tiny_model(num_hidden_layers=1)
+    model.config._attn_implementation_internal = "flash_attention_2"
+    with pytest.raises(ValueError, match="takes no tree mask"):
+        module._check_trees(_bare(model))
+
+
+def _bare(model) -> Target:
+    """A target as far as the check reads it; flash attention itself is not installed where tests run."""
+    target = Target.__new__(Target)
+    target.model = model
+    return target
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, tokenizer, heads):
+    """A saved target with a head in a sub-folder."""
+    path = tmp_path_factory.mktemp("models") / "small"
+    tiny_model().save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    (path / "eagle2").mkdir()
+    (path / "eagle2" / "config.json").write_text("{}")
+    (path / "notes").mkdir()
+    return path
+
+
+def test_load_reads_a_folder(folder, tmp_path):
+    loaded = Target.load(folder, heads={"jakiro": tmp_path})
+    assert loaded.name == "small"
+    assert loaded.heads == {"eagle2": folder / "eagle2", "jakiro": tmp_path}
+    assert loaded.tokenizer.decode(loaded.tokenizer("the man").input_ids) == "the man"
+    original = Target.wrap(tiny_model())
+    torch.testing.assert_close(plain(loaded, [1, 2, 3])[0], plain(original, [1, 2, 3])[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dtype": "float8"}, "dtype"),
+        ({"attention": "flash_attention_2"}, "attention"),
+        ({"device": "cuda"}, "no CUDA device"),
+    ],
+)
+def test_load_refuses_what_cannot_run(folder, changes, message, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match=message):
+        Target.load(folder, **changes)
+
+
+def test_load_names_what_is_missing(folder, tmp_path):
+    with pytest.raises(FileNotFoundError, match="no model in"):
+        Target.load(tmp_path / "nowhere")
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    with pytest.raises(FileNotFoundError, match="no weights in"):
+        Target.load(tmp_path)
+    (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(ValueError, match="git lfs pull"):
+        Target.load(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    with pytest.raises(FileNotFoundError, match="no tokenizer in"):
+        Target.load(tmp_path)

@@ -19,6 +19,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from jakiro.cache import KVCache
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+DEVICES = ("cpu", "cuda", "mps", "xpu")
 ATTENTIONS = ("sdpa", "eager")  # flash attention takes no tree mask
 UNBOUNDED = 1 << 20  # context of a model whose config names none
 
@@ -224,7 +225,10 @@ def _check_request(folder: Path, device: str, dtype: str, attention: str) -> Non
         raise ValueError(f"dtype is {dtype!r}; use one of {', '.join(DTYPES)}")
     if attention not in ATTENTIONS:
         raise ValueError(f"attention is {attention!r}; use one of {', '.join(ATTENTIONS)}, which take tree masks")
-    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+    kind, _, number = device.partition(":")
+    if kind not in DEVICES or not (number or "0").isdigit():
+        raise ValueError(f"device is {device!r}; use one of {', '.join(DEVICES)}, or cuda:1 for the second GPU")
+    if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device is {device!r}, but torch sees no CUDA device here; use cpu")
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"no model in {folder}: give a folder with config.json, weights and a tokenizer")

@@ -15,7 +15,30 @@ from jakiro.training.data import Source, encode_chat, pack, shorten
 from jakiro.training.heads import HeadRecipe, train_heads
 from jakiro.training.target import Recipe, Stage, grow, train
 
-WORDS = "the cat sat on a red mat and then saw two small dogs run over one green hill near that old house".split()
+WORDS = [
+    "the",
+    "cat",
+    "sat",
+    "on",
+    "a",
+    "red",
+    "mat",
+    "and",
+    "then",
+    "saw",
+    "two",
+    "small",
+    "dogs",
+    "run",
+    "over",
+    "one",
+    "green",
+    "hill",
+    "near",
+    "that",
+    "old",
+    "house",
+]
 MIX = [Source("chat.jsonl", 3.0), Source("plain/text.txt.xz", 1.0)]
 
 
@@ -67,7 +90,9 @@ def test_training_learns_and_writes_a_hugging_face_folder(trained):
     model = AutoModelForCausalLM.from_pretrained(trained / "out")
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     assert model.config.num_hidden_layers == 2
-    ids = tokenizer.apply_chat_template([{"role": "user", "content": "the cat"}], add_generation_prompt=True)["input_ids"]
+    ids = tokenizer.apply_chat_template([{"role": "user", "content": "the cat"}], add_generation_prompt=True)[
+        "input_ids"
+    ]
     assert tokenizer.decode(ids) == "<|user|>the cat<|end|><|assistant|>"
     assert model.generation_config.eos_token_id == tokenizer.eos_token_id
 

@@ -45,7 +45,7 @@ def read_chats(source: Source, root: Path, validation: bool = False) -> Iterator
     """Conversations of one source, shortened as the recipe says. Raises FileNotFoundError for a missing file."""
     for record in stdlib.functions() if source.file == "stdlib" else _records(root / source.file):
         name = record["source"]
-        if source.only and not name.startswith(source.only) or source.without and name.startswith(source.without):
+        if (source.only and not name.startswith(source.only)) or (source.without and name.startswith(source.without)):
             continue
         messages = record["messages"][: 2 * source.turns]
         if source.longest:
@@ -57,7 +57,7 @@ def read_chats(source: Source, root: Path, validation: bool = False) -> Iterator
 
 
 def shorten(text: str, longest: int) -> str:
-    """Cut at the last end of a paragraph, or else of a sentence, within `longest` characters ("" where there is none)."""
+    """Cut at the last end of a paragraph, or else of a sentence, within `longest` characters; "" if none."""
     if len(text) <= longest:
         return text
     head = text[:longest]
@@ -82,7 +82,9 @@ def encode_chat(tokenizer, messages: list[dict]) -> tuple[list[int], list[bool]]
 class Documents:
     """Endless documents of one source in shuffled order, as (ids, said) pairs of at most `longest` tokens."""
 
-    def __init__(self, source: Source, root: Path, tokenizer, longest: int, seed: int, validation: bool = False) -> None:
+    def __init__(
+        self, source: Source, root: Path, tokenizer, longest: int, seed: int, validation: bool = False
+    ) -> None:
         self.tokenizer, self.longest = tokenizer, longest
         self.random = random.Random(f"{seed} {source.file} {source.only}")
         if source.file.startswith("plain/"):

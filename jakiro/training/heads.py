@@ -99,7 +99,9 @@ class HeadJob:
         self.model = model.to(torch.bfloat16).eval().requires_grad_(False)
         wrap = torch.compile if compiled else (lambda function: function)
         self.features = wrap(self._features)
-        self.losses = {kind: wrap(_eagle_loss if isinstance(head, EagleHead) else _jakiro_loss) for kind, head in heads.items()}
+        self.losses = {
+            kind: wrap(_eagle_loss if isinstance(head, EagleHead) else _jakiro_loss) for kind, head in heads.items()
+        }
 
     def states(self) -> dict[str, object]:
         return {**self.heads, **{f"{kind} optimizer": optimizer for kind, optimizer in self.optimizers.items()}}
@@ -115,7 +117,9 @@ class HeadJob:
         factor = self.recipe.rate * warm_up(index, min(50, self.steps // 8)) * (1.0 - 0.95 * index / self.steps)
         row = {}
         for kind, head in self.heads.items():
-            loss, agreement = self.losses[kind](head, self.model.get_output_embeddings(), features, embeddings, at, self.recipe)
+            loss, agreement = self.losses[kind](
+                head, self.model.get_output_embeddings(), features, embeddings, at, self.recipe
+            )
             loss.backward()
             nn.utils.clip_grad_norm_(head.parameters(), 1.0)
             self.optimizers[kind].step(factor)
@@ -132,14 +136,18 @@ class HeadJob:
         return said[:, 2:-1].float().flatten().multinomial(self.recipe.scored, replacement=True)
 
 
-def _eagle_loss(head, lm_head, features: Tensor, embeddings: Tensor, at: Tensor, recipe: HeadRecipe) -> tuple[Tensor, Tensor]:
+def _eagle_loss(
+    head, lm_head, features: Tensor, embeddings: Tensor, at: Tensor, recipe: HeadRecipe
+) -> tuple[Tensor, Tensor]:
     with torch.autocast(features.device.type, dtype=torch.bfloat16):
         mixed = head(embeddings[:, 1:], _inputs(lambda e, f: head(e, f), features, embeddings, recipe))
         loss, agreement = _head_loss(lm_head, mixed[:, :-1], features[:, 1:-1], at, recipe)
     return loss, agreement
 
 
-def _jakiro_loss(head, lm_head, features: Tensor, embeddings: Tensor, at: Tensor, recipe: HeadRecipe) -> tuple[Tensor, Tensor]:
+def _jakiro_loss(
+    head, lm_head, features: Tensor, embeddings: Tensor, at: Tensor, recipe: HeadRecipe
+) -> tuple[Tensor, Tensor]:
     with torch.autocast(features.device.type, dtype=torch.bfloat16):
         out = head(embeddings[:, 1:], _inputs(lambda e, f: head(e, f).mixed, features, embeddings, recipe))
         loss, agreement = _head_loss(lm_head, out.mixed[:, :-1], features[:, 1:-1], at, recipe)

@@ -121,7 +121,12 @@ class StageJob:
     """One stage as the loop wants it."""
 
     def __init__(self, model, stage: Stage, ids, said, device: str, compiled: bool, recipe: Recipe) -> None:
-        self.model, self.stage, self.device, self.prompt_weight = model.to(device).train(), stage, device, recipe.prompt_weight
+        self.model, self.stage, self.device, self.prompt_weight = (
+            model.to(device).train(),
+            stage,
+            device,
+            recipe.prompt_weight,
+        )
         self.ids, self.said = ids, said
         self.optimizer = Optimizer(self.model)
         self.per_step = stage.rows * stage.passes
@@ -179,7 +184,9 @@ def _tokenizer(recipe: Recipe, data: Path, run: Path) -> PreTrainedTokenizerFast
     return tokenizer
 
 
-def _rows(recipe: Recipe, stage: Stage, number: int, tokenizer, data: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+def _rows(
+    recipe: Recipe, stage: Stage, number: int, tokenizer, data: Path, folder: Path
+) -> tuple[np.ndarray, np.ndarray]:
     cached = folder / "rows.npz"
     if not cached.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,185 @@
+"""The command line: `python -m jakiro trace | bench | train`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jakiro.assets import TARGET
+
+RECIPES = Path(__file__).parent / "training" / "recipes"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Bad input prints one line that says what to do, and returns 2."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except (ValueError, OSError) as error:
+        print(f"jakiro {options.command}: {error}", file=sys.stderr)
+        return 2
+
+
+def trace(options: argparse.Namespace) -> int:
+    """Decode one prompt and write its trace."""
+    from jakiro.bench import load_methods
+    from jakiro.engine import record
+    from jakiro.metrics import tau
+    from jakiro.text import encode
+    from jakiro.trace import save
+
+    check_writable(options.out)
+    target, sampling = _target(options), _sampling(options)
+    ids = encode(target.tokenizer, options.prompt)
+    (make, settings) = load_methods(target, [options.method], _pairs(options.set, "--set"))[options.method]
+    run = record(target, make(settings), ids, options.max_new_tokens, sampling, options.method, settings)
+    save(run, options.out)
+    rate = f"tau {tau(run):.2f}" if run.steps else "no rounds"
+    print(f"{options.out}: {len(run.tokens)} tokens in {len(run.steps)} rounds, {rate}, ended by {run.stop}")
+    return 0
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Measure methods on prompt files and write bench.json."""
+    import json
+
+    from jakiro import bench as benchmark
+    from jakiro.peers import generate_peers
+    from jakiro.trace import write_text
+
+    check_writable(options.out)
+    prompts = benchmark.read_prompts(options.prompts, options.limit)
+    target, sampling = _target(options), _sampling(options)
+    methods = benchmark.load_methods(target, options.methods.split(","), _pairs(options.set, "--set"))
+    peers = generate_peers(target, sampling) if options.peers else {}
+    report = benchmark.run(target, prompts, methods, options.max_new_tokens, sampling, peers)
+    report["command"] = "python -m jakiro " + " ".join(sys.argv[1:])
+    write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")
+    print(benchmark.as_markdown(report))
+    return 0
+
+
+def train(options: argparse.Namespace) -> int:
+    """Train a target, or heads of one."""
+    if options.threads:
+        import torch
+
+        torch.set_num_threads(options.threads)
+    if "target" in options.what:
+        if options.what != ["target"]:
+            raise ValueError("a target is trained alone; train its heads after it")
+        return _train_target(options)
+    return _train_heads(options)
+
+
+def _train_target(options: argparse.Namespace) -> int:
+    from jakiro.training.target import Recipe, train
+
+    if options.out is None:
+        raise ValueError("--out is missing: name the folder for the trained target")
+    recipe = Recipe.read(options.recipe or RECIPES / "target-cpu.json")
+    train(recipe, options.data, options.run_folder, options.out, options.device, options.compile)
+    return 0
+
+
+def _train_heads(options: argparse.Namespace) -> int:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from jakiro.training.heads import HeadRecipe, train_heads
+
+    recipe = HeadRecipe.read(options.recipe or RECIPES / "heads-cpu.json")
+    model = AutoModelForCausalLM.from_pretrained(options.target).to(options.device)
+    tokenizer = AutoTokenizer.from_pretrained(options.target)
+    out = {kind: (options.out or options.target) / kind for kind in options.what}
+    train_heads(options.what, model, tokenizer, recipe, options.data, options.run_folder, out, options.compile)
+    return 0
+
+
+def check_writable(path: Path) -> None:
+    """Raise OSError before any work is done if the file cannot be written."""
+    if path.is_dir():
+        raise IsADirectoryError(f"cannot write {path}: it is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"cannot write {path}: the folder {path.parent} is read-only; choose another")
+
+
+def _target(options: argparse.Namespace):
+    from transformers.utils import logging
+
+    from jakiro.target import Target
+
+    logging.disable_progress_bar()
+    heads = {name: Path(folder) for name, folder in _pairs(options.head, "--head").items()}
+    return Target.load(options.target, options.device, options.dtype, heads=heads)
+
+
+def _sampling(options: argparse.Namespace):
+    from jakiro.verify import Sampling
+
+    return Sampling(options.temperature, options.top_p, options.seed)
+
+
+def _pairs(items: Sequence[str], flag: str) -> dict[str, str]:
+    """["depth=6"] -> {"depth": "6"}."""
+    for item in items:
+        name, mark, value = item.partition("=")
+        if not (name and mark and value):
+            raise ValueError(f"{flag} takes name=value, not {item!r}")
+    return dict(item.split("=", 1) for item in items)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="jakiro", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    decoding = argparse.ArgumentParser(add_help=False)
+    decoding.add_argument("--max-new-tokens", type=int, default=128)
+    decoding.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
+    decoding.add_argument("--top-p", type=float, default=1.0)
+    decoding.add_argument("--seed", type=int, default=0)
+    decoding.add_argument("--target", type=Path, default=TARGET, help="folder of a Hugging Face causal LM")
+    decoding.add_argument("--head", action="append", default=[], metavar="METHOD=DIR", help="a trained head")
+    decoding.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ...")
+    decoding.add_argument("--dtype", default="float32", help="float32, bfloat16, float16 or float64")
+    decoding.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the methods")
+    decoding.add_argument("--out", type=Path, required=True, help="file to write")
+
+    one = commands.add_parser("trace", parents=[decoding], help="decode one prompt and write its trace")
+    one.add_argument("--method", required=True)
+    one.add_argument("--prompt", required=True)
+    one.set_defaults(run=trace)
+
+    many = commands.add_parser("bench", parents=[decoding], help="measure methods on prompt files")
+    many.add_argument("--methods", default="vanilla,eagle2,jakiro", help="comma-separated")
+    many.add_argument("--prompts", type=Path, nargs="+", required=True, metavar="FILE.jsonl")
+    many.add_argument("--limit", type=_positive, help="prompts of each file")
+    many.add_argument("--peers", action="store_true", help="measure model.generate beside them")
+    many.set_defaults(run=bench)
+
+    learn = commands.add_parser("train", help="train the target, or heads of it")
+    learn.add_argument("what", nargs="+", choices=["target", "eagle2", "jakiro"])
+    learn.add_argument("--data", type=Path, required=True, help="folder with train/ and plain/")
+    learn.add_argument("--recipe", type=Path, help="JSON file; default: the recipe for two CPU cores")
+    learn.add_argument("--run-folder", type=Path, required=True, help="checkpoints and metrics; resumes what is there")
+    learn.add_argument("--target", type=Path, default=TARGET, help="the heads' target")
+    learn.add_argument("--out", type=Path, default=None, help="model folder to write; heads: default beside the target")
+    learn.add_argument("--device", default="cpu")
+    learn.add_argument("--threads", type=int, help="CPU threads; default: torch's choice")
+    learn.add_argument("--no-compile", dest="compile", action="store_false", help="without torch.compile")
+    learn.set_defaults(run=train)
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

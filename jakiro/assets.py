@@ -1,0 +1,7 @@
+"""Where the files that ship with the project are. Paths only; nothing is read here."""
+
+from pathlib import Path
+
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
+TARGET = ASSETS / "models" / "chat-12m"  # the embedded target; its heads are its sub-folders
+TRACES = ASSETS / "traces"

@@ -1,0 +1,90 @@
+"""The benchmark's numbers against traces counted by hand, and its prompts and peers."""
+
+import json
+
+import pytest
+
+from jakiro import bench
+from jakiro.engine import record
+from jakiro.peers import generate_peers
+from jakiro.text import encode
+from jakiro.verify import Sampling
+
+GREEDY = Sampling()
+QUESTIONS = {"chat": ["the man ran", "an ant and the hat"], "maths": ["1 2 3 1 2 3 1 2"]}
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prompts")
+    for task, questions in QUESTIONS.items():
+        lines = [json.dumps({"id": f"{task}/{i}", "turns": [text, "ignored"]}) for i, text in enumerate(questions)]
+        (folder / f"{task}.jsonl").write_text("\n".join(lines) + "\n")
+    return [folder / f"{task}.jsonl" for task in QUESTIONS]
+
+
+@pytest.fixture(scope="module")
+def report(target, prompts):
+    methods = bench.load_methods(target, ["vanilla", "prompt_lookup", "eagle2", "jakiro"], {"depth": "3"})
+    return bench.run(target, bench.read_prompts(prompts), methods, 12, GREEDY, generate_peers(target, GREEDY))
+
+
+def test_rows_cover_every_task_and_method(report):
+    names = {"vanilla", "prompt_lookup", "eagle2", "jakiro", "hf_generate_dynamic", "hf_generate_static"}
+    assert {(row["task"], row["method"]) for row in report["rows"]} == {
+        (task, name) for task in QUESTIONS for name in names
+    }
+    assert report["schema"] == "jakiro-bench/1"
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+    assert report["settings"]["eagle2"]["depth"] == report["settings"]["jakiro"]["depth"] == 3
+
+
+def test_every_decoder_gives_vanillas_ids(report):
+    assert {row["identical"] for row in report["rows"]} == {1.0}
+
+
+def test_counts_are_those_of_the_traces(target, prompts, report):
+    [row] = [row for row in report["rows"] if (row["task"], row["method"]) == ("chat", "eagle2")]
+    make, settings = bench.load_methods(target, ["eagle2"], {"depth": "3"})["eagle2"]
+    runs = [record(target, make(settings), encode(target.tokenizer, text), 12, GREEDY) for text in QUESTIONS["chat"]]
+    accepted = [len(step.accepted) for run in runs for step in run.steps]
+    assert row["prompts"] == len(runs) and row["tokens"] == 12 * len(runs) and row["rounds"] == len(accepted)
+    assert row["tau"] == pytest.approx(1 + sum(accepted) / len(accepted))
+    expected = [sum(count >= depth for count in accepted) / len(accepted) for depth in (1, 2, 3)]
+    assert row["acceptance_rate_per_position"] == pytest.approx(expected)
+
+
+def test_speed_is_decoded_tokens_over_the_rounds_and_speedup_is_against_vanilla(report):
+    rows = {(row["task"], row["method"]): row for row in report["rows"]}
+    for (task, method), row in rows.items():
+        assert row["speedup"] == pytest.approx(row["tokens_per_s"] / rows[task, "vanilla"]["tokens_per_s"])
+        if not method.startswith("hf_"):
+            seconds = row["draft_s"] + row["verify_s"] + row["overhead_s"]
+            assert row["tokens_per_s"] == pytest.approx((row["tokens"] - row["prompts"]) / seconds)
+
+
+def test_markdown_has_a_line_a_task_and_the_means(report):
+    lines = bench.as_markdown(report).splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2:]] == [*sorted(QUESTIONS), "mean"]
+    assert "1.00×, τ 1.00" in lines[-1]
+
+
+def test_without_vanilla_there_is_no_speedup(target, prompts):
+    methods = bench.load_methods(target, ["prompt_lookup"], {})
+    report = bench.run(target, bench.read_prompts(prompts, limit=1), methods, 6, GREEDY)
+    assert {row["speedup"] for row in report["rows"]} == {row["identical"] for row in report["rows"]} == {None}
+
+
+@pytest.mark.parametrize("line", ["not json", '{"id": 1}', '{"turns": []}', "[1]"])
+def test_a_bad_prompt_line_is_named(tmp_path, line):
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"turns": ["fine"]}\n' + line + "\n")
+    with pytest.raises(ValueError, match=r"bad\.jsonl, line 2"):
+        bench.read_prompts([path])
+
+
+def test_settings_must_belong_to_a_method(target):
+    with pytest.raises(ValueError, match="no method here has the setting deepness"):
+        bench.load_methods(target, ["vanilla", "eagle2"], {"deepness": "3"})
+    with pytest.raises(ValueError, match="unknown method 'eagle3'; known: vanilla"):
+        bench.load_methods(target, ["eagle3"], {})

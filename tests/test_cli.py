@@ -1,0 +1,163 @@
+"""The command line from end to end on a saved tiny target, and what it says of bad input."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny import save_heads, tiny_model, tiny_tokenizer
+
+from jakiro import trace
+from jakiro.__main__ import main
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A target folder with both heads as sub-folders."""
+    folder = tmp_path_factory.mktemp("target")
+    tiny_model().save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    save_heads(folder)
+    return folder
+
+
+def run(command, folder, *more):
+    return main([command, "--target", str(folder), *map(str, more)])
+
+
+def test_traces_of_all_methods_agree(folder, tmp_path):
+    runs = []
+    for method in ("vanilla", "prompt_lookup", "eagle2", "jakiro"):
+        out = tmp_path / f"{method}.json"
+        arguments = [
+            "--method",
+            method,
+            "--prompt",
+            "the ant",
+            "--max-new-tokens",
+            16,
+            "--temperature",
+            0.8,
+            "--seed",
+            3,
+        ]
+        assert run("trace", folder, *arguments, "--out", out) == 0
+        runs.append(trace.load(out))
+    assert len({tuple(run.tokens) for run in runs}) == 1
+    assert [len(run.tokens) for run in runs] == [16] * 4
+    assert runs[3].settings["depth"] and runs[3].temperature == 0.8 and runs[3].seed == 3
+
+
+def test_set_reaches_the_method(folder, tmp_path):
+    out = tmp_path / "t.json"
+    assert (
+        run(
+            "trace",
+            folder,
+            "--method",
+            "jakiro",
+            "--prompt",
+            "a",
+            "--set",
+            "depth=3",
+            "--set",
+            "total_tokens=9",
+            "--out",
+            out,
+        )
+        == 0
+    )
+    read = trace.load(out)
+    assert read.settings["depth"] == 3
+    assert max(len(step.tree) for step in read.steps) == 9
+
+
+def test_bench_writes_its_report(folder, tmp_path):
+    questions = tmp_path / "chat.jsonl"
+    questions.write_text(json.dumps({"turns": ["the ant"]}) + "\n" + json.dumps({"turns": ["a man"]}) + "\n")
+    out = tmp_path / "bench.json"
+    assert run("bench", folder, "--prompts", questions, "--limit", 1, "--max-new-tokens", 8, "--out", out) == 0
+    report = json.loads(out.read_text())
+    assert [row["method"] for row in report["rows"]] == ["vanilla", "eagle2", "jakiro"]
+    assert {row["prompts"] for row in report["rows"]} == {1}
+
+
+BAD = {
+    "empty prompt": (["--prompt", " \n"], "the prompt is empty"),
+    "long prompt": (["--prompt", "the " * 400], "shorten it"),
+    "unknown method": (["--method", "eagle3"], "unknown method 'eagle3'"),
+    "unknown setting": (["--set", "deep=3"], "no method here has the setting deep"),
+    "setting out of range": (["--set", "depth=0"], "depth must be"),
+    "setting of the wrong kind": (["--set", "depth=six"], "depth must be a whole number"),
+    "half a setting": (["--set", "depth"], "--set takes name=value"),
+    "temperature": (["--temperature", "nan"], "temperature"),
+    "top_p": (["--top-p", "1.5"], "top_p"),
+    "budget": (["--max-new-tokens", "0"], "max_new_tokens"),
+    "dtype": (["--dtype", "int8"], "use one of float32"),
+    "device": (["--device", "cuda"], "no CUDA device"),
+    "device name": (["--device", "gpu7"], "gpu7"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_writes_nothing(folder, tmp_path, capsys, case):
+    more, message = BAD[case]
+    out = tmp_path / "t.json"
+    code = run("trace", folder, "--method", "jakiro", "--prompt", "the", "--max-new-tokens", 8, *more, "--out", out)
+    error = capsys.readouterr().err
+    assert code == 2 and message in error and "Traceback" not in error
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("out", ["missing/t.json", "."])
+def test_an_output_that_cannot_be_written_is_refused_before_any_work(tmp_path, capsys, out):
+    code = run("trace", tmp_path / "no model here", "--method", "vanilla", "--prompt", "the", "--out", tmp_path / out)
+    assert code == 2 and "cannot write" in capsys.readouterr().err
+
+
+def test_missing_parts_of_a_target_are_named(folder, tmp_path, capsys):
+    for missing, message in (
+        ("model.safetensors", "no weights"),
+        ("tokenizer.json", "no tokenizer"),
+        ("config.json", "no model"),
+    ):
+        broken = tmp_path / missing
+        broken.mkdir()
+        for file in folder.iterdir():
+            if file.is_file() and file.name != missing:
+                (broken / file.name).write_bytes(file.read_bytes())
+        assert run("trace", broken, "--method", "vanilla", "--prompt", "the", "--out", tmp_path / "t.json") == 2
+        assert message in capsys.readouterr().err
+
+
+def bad_head(folder, tmp_path, capsys, change):
+    """What the command says of an eagle2 head whose tensors were changed."""
+    head = save_heads(tmp_path / "heads")["eagle2"]
+    tensors = load_file(head / "model.safetensors")
+    change(tensors)
+    save_file(tensors, head / "model.safetensors")
+    arguments = ["--method", "eagle2", "--prompt", "the", "--head", f"eagle2={head}", "--out", tmp_path / "t.json"]
+    assert run("trace", folder, *arguments) == 2
+    return capsys.readouterr().err
+
+
+def test_a_head_with_a_missing_key_is_refused_by_name(folder, tmp_path, capsys):
+    assert "layers.0.self_attn.o_proj.weight" in bad_head(
+        folder, tmp_path, capsys, lambda tensors: tensors.pop("layers.0.self_attn.o_proj.weight")
+    )
+
+
+def test_a_head_with_an_unexpected_key_is_refused_by_name(folder, tmp_path, capsys):
+    assert "norm.weight" in bad_head(folder, tmp_path, capsys, lambda t: t.update({"norm.weight": torch.ones(32)}))
+
+
+def test_a_head_of_the_wrong_shape_is_refused_by_key(folder, tmp_path, capsys):
+    error = bad_head(folder, tmp_path, capsys, lambda tensors: tensors.update({"fc.weight": torch.ones(32, 60)}))
+    assert "fc.weight" in error and "60" in error and "64" in error
+
+
+def test_a_head_of_another_method_is_refused(folder, tmp_path, capsys):
+    heads = save_heads(tmp_path / "heads")
+    arguments = ["--method", "eagle2", "--prompt", "the", "--out", tmp_path / "t.json"]
+    assert run("trace", folder, *arguments, "--head", f"eagle2={heads['jakiro']}") == 2
+    assert "kind Jakiro" in capsys.readouterr().err

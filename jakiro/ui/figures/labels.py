@@ -1,0 +1,42 @@
+"""Token text made fit for a figure: one line, short, white space visible, nothing that plotly would read as mark-up.
+
+Plotly renders a subset of HTML (<b>, <a href>, &entities;) and, where MathJax is loaded, $formulas$. Tokens come from a
+model or an imported file, so they are escaped for it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+GLYPHS = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥"}
+ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "@": "&#64;"}
+
+
+def visible(piece: str) -> str:
+    """The text on one line: glyphs for white space, code points for what has no shape or reorders its neighbours."""
+    return "".join(GLYPHS.get(char) or _shown(char) for char in piece) or "∅"
+
+
+def shorten(text: str, limit: int) -> str:
+    """At most `limit` characters, the cut marked by an ellipsis."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def escape(text: str) -> str:
+    """Text that plotly shows as it stands."""
+    return "".join(ESCAPES.get(char, char) for char in text)
+
+
+def label(piece: str, limit: int = 12) -> str:
+    """A token's label in a figure."""
+    return escape(shorten(visible(piece), limit))
+
+
+def quote(piece: str, limit: int = 24) -> str:
+    """A token inside a sentence of plain text."""
+    return f"“{shorten(visible(piece), limit)}”"
+
+
+def _shown(char: str) -> str:
+    """The character; its code point where it is a control, format, surrogate, private or foreign space character."""
+    return f"·{ord(char):X}" if unicodedata.category(char) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"} else char

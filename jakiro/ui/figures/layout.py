@@ -1,0 +1,50 @@
+"""The parts that all figures share: transparent backgrounds, quiet axes, fonts, captions of panels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jakiro.ui.figures.theme import CLEAR, MONO, SANS
+
+
+def layout(height: int, axes: dict[str, dict], **extra: Any) -> dict:
+    """A layout whose zoom survives a change of data (constant `uirevision`), with the given axes."""
+    base = {
+        "height": height,
+        "autosize": True,
+        "paper_bgcolor": CLEAR,
+        "plot_bgcolor": CLEAR,
+        "font": {"family": SANS, "size": 12, "color": "@muted"},
+        "margin": {"l": 46, "r": 12, "t": 34, "b": 36},
+        "hoverlabel": {"bgcolor": "@hover", "bordercolor": "@grid", "align": "left",
+                       "font": {"family": MONO, "size": 12, "color": "@text"}},
+        "hovermode": "closest",
+        "dragmode": "pan",
+        "uirevision": "run",
+        "modebar": {"bgcolor": CLEAR, "color": "@other", "activecolor": "@text"},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "bgcolor": CLEAR,
+                   "itemsizing": "constant", "font": {"size": 11, "color": "@muted"}},
+    }  # fmt: skip
+    return base | axes | extra
+
+
+def axis(domain: tuple[float, float], anchor: str, title: str = "", **extra: Any) -> dict:
+    """A quiet axis over a share of the figure."""
+    base = {
+        "domain": list(domain),
+        "anchor": anchor,
+        "zeroline": False,
+        "showline": False,
+        "ticks": "",
+        "gridcolor": "@grid",
+        "tickfont": {"size": 11, "color": "@muted"},
+        "title": {"text": title, "font": {"size": 11, "color": "@muted"}, "standoff": 6},
+        "fixedrange": True,
+    }
+    return base | extra
+
+
+def caption(x: float, y: float, text: str, **extra: Any) -> dict:
+    """A panel's caption, its lower left corner at (x, y) of the figure."""
+    place = {"xref": "paper", "yref": "paper", "x": x, "y": y, "xanchor": "left", "yanchor": "bottom"}
+    return place | {"text": text, "showarrow": False, "font": {"size": 12, "color": "@text"}} | extra

@@ -1,0 +1,90 @@
+"""Colours (and one text shadow) by role for the light and the dark page. A figure says "@accepted", never "#00785A"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MONO = "ui-monospace, 'SF Mono', 'Cascadia Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+CLEAR = "rgba(0,0,0,0)"
+
+
+def _halo(color: str) -> str:
+    """A text shadow that covers the lines behind a label for 3 px around it."""
+    offsets = ((3, 0), (-3, 0), (2, 2), (-2, 2), (2, -2), (-2, -2), (0, 3), (0, -3), (1, 0), (-1, 0), (0, 1), (0, -1))
+    return ", ".join(f"{x}px {y}px 0 {color}" for x, y in offsets)
+
+
+THEMES: dict[str, dict[str, str]] = {
+    "light": {
+        "expert0": "#0072B2",
+        "expert1": "#D55E00",
+        "both": "#6B7280",
+        "mixture": "#8A6FBF",
+        "accepted": "#00785A",
+        "bonus": "#B8489B",
+        "text": "#15181D",
+        "muted": "#5B6270",
+        "faded": "#7A8190",
+        "edge": "#D3D6DE",
+        "rejected": "#5B6270",
+        "grid": "#E7E9EE",
+        "other": "#9AA1AE",
+        "shade": "rgba(107,114,128,0.05)",
+        "surface": "#FFFFFF",
+        "halo": _halo("#FFFFFF"),
+        "hover": "#FFFFFF",
+    },
+    "dark": {
+        "expert0": "#56B4E9",
+        "expert1": "#F0A45D",
+        "both": "#9AA3B2",
+        "mixture": "#B9A3E3",
+        "accepted": "#2BC49A",
+        "bonus": "#E08AC8",
+        "text": "#EDEFF3",
+        "muted": "#A3AAB8",
+        "faded": "#8B92A1",
+        "edge": "#3A3F4A",
+        "rejected": "#B4BBC8",
+        "grid": "#2A2E37",
+        "other": "#6F7786",
+        "shade": "rgba(154,163,178,0.06)",
+        "surface": "#181A1F",
+        "halo": _halo("#181A1F"),
+        "hover": "#23262E",
+    },
+}
+
+# Who proposes a node: the values of the column `source`, and None where a trace has no such column.
+SOURCES: dict[int | None, tuple[str, str, str]] = {  # role, plotly symbol, name
+    0: ("expert0", "circle", "expert 0 alone"),
+    1: ("expert1", "diamond", "expert 1 alone"),
+    2: ("both", "square", "both experts"),
+    3: ("mixture", "triangle-up", "only their mixture"),
+    None: ("both", "circle", "drafted"),
+}
+
+# Third argument of Plotly.newPlot and Plotly.react.
+CONFIG: dict[str, Any] = {
+    "displaylogo": False,
+    "responsive": True,
+    "scrollZoom": False,
+    "doubleClick": "reset",
+    "modeBarButtonsToRemove": ["sendChartToCloud", "lasso2d", "select2d", "autoScale2d"],
+}
+
+
+def paint(figure: Any, theme: str) -> Any:
+    """The figure with every colour role replaced by the theme's colour. Raises KeyError for a role it does not have.
+
+    The browser does the same: any string value that starts with "@". Text from a model is never such a value, since
+    `labels.label` escapes a leading "@".
+    """
+    if isinstance(figure, dict):
+        return {key: paint(value, theme) for key, value in figure.items()}
+    if isinstance(figure, list):
+        return [paint(value, theme) for value in figure]
+    if isinstance(figure, str) and figure.startswith("@"):
+        return THEMES[theme][figure[1:]]
+    return figure

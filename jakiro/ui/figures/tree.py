@@ -1,0 +1,271 @@
+"""The draft tree of a round: who proposed each candidate, what the target kept, what it chose instead.
+
+Shape and hue say who proposes, area and edge width the draft probability; the accepted path is thick and green with
+bold labels, the first rejected candidates have a dashed outline, the bonus is a star. x has STEP units a level and y
+SPAN units from top to bottom in every round: short whole numbers, and one axis range for the run, so that zoom is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import networkx as nx
+
+from jakiro.graph import ACCEPTED, BONUS, REJECTED, UNREACHED, round_graph
+from jakiro.trace import Trace
+from jakiro.ui.figures.labels import label
+from jakiro.ui.figures.layout import layout
+from jakiro.ui.figures.theme import CLEAR, MONO, SOURCES
+
+STEP, SPAN = 3, 1000
+MARGIN = {"l": 8, "r": 8, "t": 44, "b": 34}
+LEVEL_WIDTH = 112  # px of a level below which labels would run into the next one
+LABEL, PATH_LABEL = 11, 9  # characters that fit into it, the latter with a percentage behind
+MIN_ROWS = 13  # a smaller tree keeps this pitch instead of filling the height
+EDGE_WIDTHS = (0.8, 1.6, 2.8, 4.2)  # px
+EDGE_LIMITS = (0.05, 0.2, 0.5)  # draft probabilities between them
+ROOT_SIZE, BONUS_SIZE, LARGEST, SMALLEST, OUTLINE = 15, 17, 20, 4, 5  # px
+
+
+def tree_figure(trace: Trace) -> dict:
+    """The trees of a run: {"template", "rounds", "height", "min_width"} (replay.py says how it becomes a figure)."""
+    graphs = [round_graph(trace, index) for index in range(len(trace.steps))]
+    rows = max((_rows(graph) for graph in graphs), default=1)
+    levels = max((max(nx.get_node_attributes(graph, "depth").values()) for graph in graphs), default=1)
+    height = min(max(17 * rows + MARGIN["t"] + MARGIN["b"], 380), 760)
+    sources = _sources(trace)
+    template = _template(trace, sources, levels, height)
+    legend = sum("name" in entry for entry in template["data"])
+    return {
+        "template": template,
+        "rounds": [_patch(graph, sources, height, legend) for graph in graphs],
+        "height": height,
+        "min_width": 60 + LEVEL_WIDTH * (levels + 1),
+    }
+
+
+def _sources(trace: Trace) -> list[int | None]:
+    """Values of the column `source` that occur, in order; [None] for a trace without it."""
+    found = {source for step in trace.steps for source in step.tree.columns.get("source", [])} - {None}
+    return sorted(found & SOURCES.keys()) or [None]
+
+
+# --- the template: everything that is the same in all rounds
+
+
+def _template(trace: Trace, sources: list[int | None], levels: int, height: int) -> dict:
+    drafts = any(len(step.tree) > 1 for step in trace.steps)
+    lines = [_line(width, "@edge") for width in EDGE_WIDTHS]
+    lines += [_line(1.5, "@rejected", "dot"), _line(5, "@accepted"), _line(2.5, "@bonus")]
+    nodes = [_source_trace(source, _hover(trace)) for source in sources]
+    axes = {
+        "xaxis": {"range": [-0.45 * STEP, (levels + 0.9) * STEP], "showgrid": False, "zeroline": False,
+                  "tickvals": [STEP * depth for depth in range(levels + 1)],
+                  "ticktext": ["root", *(f"depth {depth}" for depth in range(1, levels + 1))],
+                  "tickfont": {"size": 11, "color": "@muted"}},
+        "yaxis": {"range": [1.035 * SPAN, -0.035 * SPAN], "visible": False},
+    }  # fmt: skip
+    figure = layout(height, axes, margin=MARGIN, shapes=[])
+    if sources != [None]:
+        figure["legend"] |= {"title": {"text": "in the top-k of ", "font": {"size": 11, "color": "@muted"}}}
+    legend = _legend(sources if drafts else [], drafts)
+    return {"data": [*lines, _accepted_trace(), *nodes, _root_trace(), _bonus_trace(), *legend], "layout": figure}
+
+
+def _line(width: float, color: str, dash: str = "solid") -> dict:
+    look = {"width": width, "color": color, "dash": dash, "shape": "spline", "smoothing": 1.1}
+    return {"type": "scatter", "mode": "lines", "line": look, "hoverinfo": "skip", "showlegend": False}
+
+
+def _legend(sources: list[int | None], drafts: bool) -> list[dict]:
+    """Traces without points that only stand in the legend, which so looks the same in every round."""
+    entries = []
+    for source in sources:
+        role, symbol, name = SOURCES[source]
+        look = {"mode": "markers", "marker": {"symbol": symbol, "color": f"@{role}", "size": 10}}
+        entries.append({"name": name, "legendgroup": name, **look})
+    if drafts:
+        entries.append({"name": "accepted", "mode": "lines", "line": {"color": "@accepted", "width": 5}})
+        ring = {"symbol": "circle", "color": CLEAR, "size": 11, "line": {"color": "@rejected", "width": 1.3}}
+        entries.append({"name": "first rejected", "mode": "lines+markers", "marker": ring,
+                        "line": {"color": "@rejected", "width": 1.5, "dash": "dot"}})  # fmt: skip
+    star = {"symbol": "star", "color": "@bonus", "size": 12}
+    entries.append({"name": "bonus (the target's own)", "mode": "markers", "marker": star})
+    return [{"type": "scatter", "x": [None], "y": [None], "hoverinfo": "skip"} | entry for entry in entries]
+
+
+def _source_trace(source: int | None, hover: str) -> dict:
+    role, symbol, name = SOURCES[source]
+    marker = {"symbol": symbol, "color": f"@{role}", "line": {"width": 0}}
+    return _text_trace("@faded", marker, hovertemplate=hover, legendgroup=name)
+
+
+def _accepted_trace() -> dict:
+    """Outlines and labels of the accepted nodes; the nodes themselves are drawn over them by their source."""
+    return _text_trace("@text", {"color": "@accepted", "opacity": 1, "line": {"width": 0}}, hoverinfo="skip")
+
+
+def _root_trace() -> dict:
+    look = {"symbol": "circle", "size": ROOT_SIZE, "color": "@text", "line": {"color": "@accepted", "width": 3}}
+    hover = "<b>%{customdata.label}</b>  id %{customdata.id}<br>root: the last token of the text so far<extra></extra>"
+    return _text_trace("@text", look, hovertemplate=hover) | {"textposition": "bottom center"}
+
+
+def _bonus_trace() -> dict:
+    look = {"symbol": "star", "size": BONUS_SIZE, "color": "@bonus", "line": {"color": "@surface", "width": 1}}
+    return _text_trace("@text", look, hovertemplate="%{hovertext}<extra></extra>")
+
+
+def _text_trace(color: str, marker: dict, **extra: Any) -> dict:
+    font = {"family": MONO, "color": color, "shadow": "@halo"}
+    base = {"type": "scatter", "mode": "markers+text", "marker": marker, "textposition": "middle right"}
+    return base | {"textfont": font, "showlegend": False, "cliponaxis": False} | extra
+
+
+def _hover(trace: Trace) -> str:
+    """The hover text of a drafted node, from the columns that the trace has."""
+    has = {name for step in trace.steps for name in step.tree.columns}
+    lines = [
+        "<b>%{customdata.label}</b>  id %{customdata.id} · %{customdata.state}",
+        "draft q %{customdata.q:.3f} · target p %{customdata.p:.3f}",
+        "draft rank %{customdata.rank}" if "rank" in has else "",
+        "path log-probability %{customdata.score:.2f}",
+        "router %{customdata.gate0:.2f} / %{customdata.gate1:.2f} (at its parent)" if "gate0" in has else "",
+        "alone: expert 0 ranks it %{customdata.expert0_rank}, expert 1 %{customdata.expert1_rank}"
+        if {"expert0_rank", "expert1_rank"} <= has
+        else "",
+        "proposed by %{customdata.source}" if "source" in has else "",
+        "%{customdata.head}" if "head" in has else "",
+        "copied from position %{customdata.copied_from}" if "copied_from" in has else "",
+    ]
+    return "<br>".join(line for line in lines if line) + "<extra></extra>"
+
+
+# --- the patch: one round
+
+
+def _patch(graph: nx.DiGraph, sources: list[int | None], height: int, legend: int) -> dict:
+    rows = _rows(graph)
+    unit = SPAN / max(rows, MIN_ROWS)  # y units of a row
+    pixels = (height - MARGIN["t"] - MARGIN["b"]) / max(rows, MIN_ROWS)
+    places = _places(graph, unit, (SPAN - unit * (rows - 1)) / 2)
+    largest = min(LARGEST, 1.25 * pixels)
+    font = round(min(max(0.78 * pixels, 7.5), 11.5), 1)
+    accepted = _accepted_patch(graph, places, largest, font + 1)
+    nodes = [_source_patch(graph, source, places, largest, font) for source in sources]
+    shapes = [*_contrastive(graph), *_dashes(graph, places, largest)]
+    data = [*_edges(graph, places), accepted, *nodes, *_ends(graph, places, font + 1), *([{}] * legend)]
+    return {"data": data, "layout": {"shapes": shapes}}
+
+
+def _rows(graph: nx.DiGraph) -> int:
+    return 1 + round(max(nx.get_node_attributes(graph, "y").values()))
+
+
+def _places(graph: nx.DiGraph, unit: float, top: float) -> dict:
+    return {node: (STEP * facts["x"], round(top + unit * facts["y"])) for node, facts in graph.nodes(data=True)}
+
+
+def _edges(graph: nx.DiGraph, places: dict) -> list[dict]:
+    """Edges of unreached nodes in classes of width, then the first rejected, the accepted, the bonus."""
+    groups: list[list] = [[] for _ in range(len(EDGE_WIDTHS) + 3)]
+    special = {REJECTED: len(EDGE_WIDTHS), ACCEPTED: len(EDGE_WIDTHS) + 1, BONUS: len(EDGE_WIDTHS) + 2}
+    for parent, child, facts in graph.edges(data=True):
+        group = special.get(facts["state"])
+        if group is None:
+            group = sum(facts["q"] >= limit for limit in EDGE_LIMITS)
+        groups[group].append((places[parent], places[child]))
+    return [_curves(group) for group in groups]
+
+
+def _curves(edges: list[tuple]) -> dict:
+    """Edges as curves that leave and arrive level, with gaps between them."""
+    xs: list = []
+    ys: list = []
+    for (x0, y0), (x1, y1) in edges:
+        rise = y1 - y0
+        xs += [x0, x0 + 1, x0 + 2, x1, None] if rise else [x0, x1, None]
+        ys += [y0, round(y0 + 0.26 * rise), round(y0 + 0.74 * rise), y1, None] if rise else [y0, y1, None]
+    return {"x": xs[:-1], "y": ys[:-1]}
+
+
+def _accepted_patch(graph: nx.DiGraph, places: dict, largest: float, font: float) -> dict:
+    facts = graph.nodes
+    nodes = [node for node in graph if facts[node]["state"] == ACCEPTED]
+    return {
+        **_at(nodes, places),
+        "text": [_bold(facts[node]["piece"], facts[node]["p"]) for node in nodes],
+        "marker.symbol": [SOURCES[facts[node].get("source")][1] for node in nodes],
+        "marker.size": [_size(facts[node]["q"], largest) + OUTLINE for node in nodes],
+        "textfont.size": font,
+    }
+
+
+def _source_patch(graph: nx.DiGraph, source: int | None, places: dict, largest: float, font: float) -> dict:
+    facts = graph.nodes
+    nodes = [node for node in graph if node not in (0, BONUS) and facts[node].get("source") == source]
+    named = [facts[node]["state"] != ACCEPTED for node in nodes]
+    return {
+        **_at(nodes, places),
+        "text": [label(facts[node]["piece"], LABEL) if shown else "" for node, shown in zip(nodes, named, strict=True)],
+        "marker.size": [_size(facts[node]["q"], largest) for node in nodes],
+        "marker.opacity": [0.65 if facts[node]["state"] == UNREACHED else 1 for node in nodes],
+        "textfont.size": font,
+    }
+
+
+def _ends(graph: nx.DiGraph, places: dict, font: float) -> list[dict]:
+    """The root and the bonus."""
+    root, bonus = graph.nodes[0], graph.nodes[BONUS]
+    share = "" if bonus["p"] is None else f"<br>target p {bonus['p']:.3f}"
+    hover = f"<b>{label(bonus['piece'])}</b>  id {bonus['token']}<br>bonus: the target's own choice{share}"
+    star = {"text": [_bold(bonus["piece"], bonus["p"])], "hovertext": [hover], "customdata": [-1]}
+    return [
+        _at([0], places) | {"text": [_bold(root["piece"], None)], "textfont.size": font},
+        _at([BONUS], places) | star | {"textfont.size": font},
+    ]
+
+
+def _at(nodes: list, places: dict) -> dict:
+    return {"x": [places[node][0] for node in nodes], "y": [places[node][1] for node in nodes], "customdata": [*nodes]}
+
+
+def _bold(piece: str, p: float | None) -> str:
+    """A label of the path with the target's probability."""
+    return f"<b>{label(piece, PATH_LABEL)}{'' if p is None else f' {100 * p:.0f}%'}</b>"
+
+
+def _size(q: float, largest: float) -> float:
+    """Diameter in px, area in proportion to the draft probability down to the smallest that can be seen."""
+    return round(max(largest * math.sqrt(q), SMALLEST), 1)
+
+
+def _dashes(graph: nx.DiGraph, places: dict, largest: float) -> list[dict]:
+    """A dashed ring around every first rejected candidate, of constant size in px."""
+    rings = []
+    for node, facts in graph.nodes(data=True):
+        if facts["state"] == REJECTED:
+            radius = round(_size(facts["q"], largest) / 2 + 3)
+            (x, y), line = places[node], {"color": "@rejected", "width": 1.3, "dash": "2px,2px"}
+            ring = {
+                "type": "circle",
+                "xsizemode": "pixel",
+                "ysizemode": "pixel",
+                "xanchor": x,
+                "yanchor": y,
+                "line": line,
+            }
+            rings.append(ring | {"x0": -radius, "x1": radius, "y0": -radius, "y1": radius})
+    return rings
+
+
+def _contrastive(graph: nx.DiGraph) -> list[dict]:
+    """A shade behind every level that the contrastive head proposed."""
+    levels = sorted({facts["depth"] for _, facts in graph.nodes(data=True) if facts.get("head") == 1})
+    caption = {"text": "contrastive level", "textposition": "top center", "font": {"size": 10, "color": "@muted"}}
+    return [
+        {"type": "rect", "layer": "below", "yref": "paper", "y0": 0, "y1": 1, "x0": STEP * (depth - 0.3),
+         "x1": STEP * (depth + 0.68), "fillcolor": "@shade", "line": {"width": 1, "dash": "dot", "color": "@other"}, "label": caption}
+        for depth in levels
+    ]  # fmt: skip

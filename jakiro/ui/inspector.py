@@ -1,0 +1,73 @@
+"""The node inspector's data: a table of columns a round, and the rows to show with their words and formats.
+
+Columns are shown as people count: ranks from 1, probabilities as probabilities. A column that this file does not know
+is shown all the same, under its own name.
+"""
+
+from __future__ import annotations
+
+from jakiro.graph import STATES, draft_logprobs, probability, states
+from jakiro.trace import StepTrace, Trace
+from jakiro.ui.figures.patch import rounded_list
+
+# Column -> label, format, help. The order is the inspector's. Formats: token id rank share log number word.
+FIELDS: dict[str, tuple[str, str, str]] = {
+    "id": ("token", "token", "The candidate token and its id."),
+    "state": ("state", "word", "What the walk made of it: accepted, among the first rejected, or never reached."),
+    "depth": ("depth", "number", "Levels below the root."),
+    "q": ("draft q", "share", "Probability that the draft gave the token after its parent."),
+    "p": ("target p", "share", "Probability of the token after its path under the target, at temperature 1."),
+    "rank": ("draft rank", "rank", "Place of the token in the draft's distribution after its parent."),
+    "score": ("path log-probability", "log", "Sum of log q along the path; the tree keeps the nodes with the best."),
+    "source": ("proposed by", "word", "Which expert alone has the token in its own top-k after the same parent."),
+    "gate0": ("router, expert 0", "share", "Weight of expert 0 at the parent: the same for all siblings."),
+    "gate1": ("router, expert 1", "share", "Weight of expert 1 at the parent: the same for all siblings."),
+    "expert0_rank": ("rank under expert 0", "rank", "Place of the token in expert 0's own distribution."),
+    "expert1_rank": ("rank under expert 1", "rank", "Place of the token in expert 1's own distribution."),
+    "expert0_logprob": ("log q of expert 0", "log", "Log-probability under expert 0 alone."),
+    "expert1_logprob": ("log q of expert 1", "log", "Log-probability under expert 1 alone."),
+    "head": ("level", "word", "Ordinary levels run the draft head; the contrastive one reuses its previous pass."),
+    "overlap": ("experts' overlap", "share", "Share of the top-k that both experts have, at the parent."),
+    "js": ("experts' divergence", "number", "Jensen-Shannon divergence of the experts at the parent, in nats."),
+    "copied_from": ("copied from", "number", "Position in the context that the token was copied from."),
+    "pick": ("target's choice after it", "token", "The token that the target itself chooses after this node."),
+    "pick_logprob": ("log p of that choice", "log", "Under the target at temperature 1."),
+    "target_entropy": ("target's entropy after it", "number", "How undecided the target is after this node, in nats."),
+    "pick_rank": ("draft rank of the choice", "rank", "Place of the target's choice in the draft after this node."),
+    "pick_draft_logprob": ("log q of the choice", "log", "What the draft gave the target's choice after this node."),
+    "pick_expert0_rank": ("its rank under expert 0", "rank", "Place of the target's choice in expert 0's own list."),
+    "pick_expert1_rank": ("its rank under expert 1", "rank", "Place of the target's choice in expert 1's own list."),
+    "pick_score": ("path score of the choice", "log", "The path score that the target's choice would have had."),
+    "cutoff": ("cutoff of the tree", "log", "Path score of the last node that the budget let in."),
+}
+HIDDEN = {"logprob"}  # said already: it is log q
+
+
+def node_table(step: StepTrace) -> dict[str, list]:
+    """One round's nodes, column by column, as the inspector and the hover texts read them; null = does not apply."""
+    tree = step.tree
+    table: dict[str, list] = {
+        "id": tree.tokens,
+        "parent": tree.parents,
+        "depth": tree.depths(),
+        "state": [STATES.index(state) for state in states(step)],
+        "q": rounded_list([None, *map(probability, draft_logprobs(tree)[1:])]),
+        "p": rounded_list([None, *map(probability, step.target_logprobs[1:])]),
+        "score": rounded_list(tree.scores),
+    }
+    for name, values in tree.columns.items():
+        if name not in HIDDEN and name not in table:
+            table[name] = _counted_from_one(values) if name.endswith("rank") else rounded_list(values)
+    return table
+
+
+def fields(trace: Trace) -> list[dict[str, str]]:
+    """The inspector's rows for a trace: those of the known columns that it has, then the unknown ones."""
+    has = {"id", "state", "depth", "q", "p", "score"} | {name for step in trace.steps for name in step.tree.columns}
+    known = [(name, *FIELDS[name]) for name in FIELDS if name in has]
+    unknown = [(name, name, "number", "A column of this trace.") for name in sorted(has - FIELDS.keys() - HIDDEN)]
+    return [dict(zip(("key", "label", "format", "help"), row, strict=True)) for row in known + unknown]
+
+
+def _counted_from_one(ranks: list) -> list:
+    return [None if rank is None else rank + 1 for rank in ranks]

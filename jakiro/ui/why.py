@@ -1,0 +1,169 @@
+"""One sentence a round: why it ended where it did, derived from the trace alone."""
+
+from __future__ import annotations
+
+from jakiro.graph import draft_logprobs, piece, probability
+from jakiro.trace import StepTrace, Trace
+from jakiro.ui.figures.labels import quote
+
+ENDS = {
+    "eos": "The text is finished: the target chose the end token",
+    "length": "The length cap is reached: the last token allowed is",
+    "context": "The target's context is full: the last token that fits is",
+}
+
+
+def why(trace: Trace, index: int) -> str:
+    """Why round `index` ended: end of text, nothing drafted, the draft stopped there, cut by the budget, not proposed.
+
+    Plain text with token pieces in quotes; it is shown as text, never as mark-up. Ranks count from 1.
+    """
+    step = trace.steps[index]
+    if index == len(trace.steps) - 1:
+        return _end_of_text(trace, step)
+    if len(step.tree) == 1:
+        return _nothing_drafted(trace, step)
+    rank = _at_stop(step, "pick_rank")
+    if rank is None:
+        return _copy_or_end(trace, step)
+    width = trace.settings.get("top_k")
+    if width is not None and rank < width:
+        return _cut(trace, step, int(rank))
+    return _not_proposed(trace, step, int(rank), width)
+
+
+def _end_of_text(trace: Trace, step: StepTrace) -> str:
+    held = any(step.tree.tokens[child] == step.bonus for child in _children(step))
+    drafted = ", which the draft had proposed too" if held else ""
+    return f"{ENDS[trace.stop]} {_bonus(trace, step)}{drafted}."
+
+
+def _nothing_drafted(trace: Trace, step: StepTrace) -> str:
+    columns = {name for other in trace.steps for name in other.tree.columns}
+    if "copied_from" in columns:
+        reason = "The last tokens occur nowhere earlier in the text, so there was nothing to copy"
+    elif any(len(other.tree) > 1 for other in trace.steps):
+        reason = "Nothing was drafted in this round"
+    else:
+        reason = "This method drafts nothing"
+    return f"{reason}: the pass gave one token, the target's own choice {_bonus(trace, step)}."
+
+
+def _copy_or_end(trace: Trace, step: StepTrace) -> str:
+    """The trace holds no draft rank of the target's choice: the draft never looked past the node, or has no ranks."""
+    children = _children(step)
+    if children:
+        return _wrong_candidates(trace, step, children)
+    if "copied_from" in step.tree.columns:
+        copied = _count(len(step.tree) - 1, "copied token")
+        return f"The draft stopped there: {copied} all right, and the target added {_bonus(trace, step)}."
+    depth = trace.settings.get("depth")
+    if depth is not None and len(step.accepted) >= depth:
+        levels = _count(depth, "level")
+        return f"The draft stopped there: all {levels} accepted, and the target added {_bonus(trace, step)}."
+    after = _after(trace, step)
+    width = trace.settings.get("top_k")
+    expanded = f"the {width} best of its level" if width is not None else "those that were expanded"
+    return f"The draft stopped there: {after} was not among {expanded}, and the target chose {_bonus(trace, step)}."
+
+
+def _wrong_candidates(trace: Trace, step: StepTrace, children: list[int]) -> str:
+    """The children are known, the rank of the target's choice is not."""
+    if "copied_from" in step.tree.columns:
+        child = children[0]
+        copied = quote(piece(trace, step.tree.tokens[child]))
+        p = _number(probability(step.target_logprobs[child]))
+        return f"The copy went on with {copied} (p {p}), but the target chose {_bonus(trace, step)}."
+    after, best = _after(trace, step), _favourite(trace, step, children)
+    return f"The target chose {_bonus(trace, step)}, which was not proposed after {after}; the draft preferred {best}."
+
+
+def _cut(trace: Trace, step: StepTrace, rank: int) -> str:
+    score, cutoff = _at_stop(step, "pick_score"), _at_stop(step, "cutoff")
+    budget = trace.settings.get("total_tokens")
+    nodes = "the node budget" if budget is None else f"the budget of {_count(budget, 'node')}"
+    scores = ""
+    if score is not None and cutoff is not None and score <= cutoff:
+        scores = f": its path score {_signed(score)} is not above {_signed(cutoff)}, that of the last node kept"
+    return (
+        f"The target chose {_bonus(trace, step)}, which the draft proposed after {_after(trace, step)}"
+        f" ({_ranked(step, rank)}) but cut to {nodes}{scores}."
+    )
+
+
+def _not_proposed(trace: Trace, step: StepTrace, rank: int, width: int | None) -> str:
+    limit = "" if width is None else f", top_k is {width}"
+    alone = _experts(step, width)
+    children = _children(step)
+    best = f"; the draft preferred {_favourite(trace, step, children)}" if children else ""
+    return (
+        f"The target chose {_bonus(trace, step)}, which was not proposed after {_after(trace, step)}:"
+        f" {_ranked(step, rank)}{limit}{alone}{best}."
+    )
+
+
+def _experts(step: StepTrace, width: int | None) -> str:
+    """What each expert alone made of the target's choice; the one that would have proposed it first."""
+    ranks = [_at_stop(step, f"pick_expert{expert}_rank") for expert in (0, 1)]
+    if None in ranks:
+        return ""
+    inside = [expert for expert in (0, 1) if width is not None and ranks[expert] < width]
+    if len(inside) == 1:
+        return f"; expert {inside[0]} alone had it {ordinal(ranks[inside[0]] + 1)}, expert {1 - inside[0]} " + ordinal(
+            ranks[1 - inside[0]] + 1
+        )
+    return f"; alone, expert 0 had it {ordinal(ranks[0] + 1)} and expert 1 {ordinal(ranks[1] + 1)}"
+
+
+def _ranked(step: StepTrace, rank: int) -> str:
+    logq = _at_stop(step, "pick_draft_logprob")
+    q = "" if logq is None else f" with q {_number(probability(logq))}"
+    return f"ranked {ordinal(rank + 1)} by the draft{q}"
+
+
+def _favourite(trace: Trace, step: StepTrace, children: list[int]) -> str:
+    best = max(children, key=lambda node: (step.tree.scores[node], -node))
+    q, p = probability(draft_logprobs(step.tree)[best]), probability(step.target_logprobs[best])
+    return f"{quote(piece(trace, step.tree.tokens[best]))} (q {_number(q)}, p {_number(p)})"
+
+
+def _after(trace: Trace, step: StepTrace) -> str:
+    return quote(piece(trace, step.tree.tokens[step.stop_node]))
+
+
+def _bonus(trace: Trace, step: StepTrace) -> str:
+    """The target's own token with its probability, where the trace has it."""
+    logp = _at_stop(step, "pick_logprob")
+    share = "" if logp is None else f" (p {_number(probability(logp))})"
+    return quote(piece(trace, step.bonus)) + share
+
+
+def _children(step: StepTrace) -> list[int]:
+    return [node for node, parent in enumerate(step.tree.parents) if parent == step.stop_node]
+
+
+def _at_stop(step: StepTrace, column: str) -> float | None:
+    values = step.tree.columns.get(column)
+    return None if values is None else values[step.stop_node]
+
+
+def ordinal(number: float) -> str:
+    """1st, 2nd, 3rd, 4th, 11th, 21st."""
+    number = int(number)
+    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _number(share: float) -> str:
+    """A probability with two decimals, or two digits where it is smaller."""
+    if share >= 0.1 or share == 0:
+        return f"{share:.2f}"
+    return f"{share:.2g}" if share >= 1e-4 else "< 0.0001"
+
+
+def _signed(score: float) -> str:
+    return f"{score:.3f}".replace("-", "−")

@@ -1,4 +1,4 @@
-"""The command line: `python -m jakiro trace | bench | train`."""
+"""The command line: `python -m jakiro trace | bench | train | card`."""
 
 from __future__ import annotations
 
@@ -98,6 +98,18 @@ def _train_heads(options: argparse.Namespace) -> int:
     return 0
 
 
+def card(options: argparse.Namespace) -> int:
+    """Write the model card of a target and its heads."""
+    from jakiro.training import card as cards
+
+    target = _target(options)
+    runs = {"target": options.target_run, "heads": options.heads_run}
+    recipes = {"target": options.target_recipe, "heads": options.heads_recipe}
+    reports = {"default": cards.read_report(options.default), "wide": cards.read_report(options.wide)}
+    cards.write(target, runs, recipes, reports, options.data)
+    return 0
+
+
 def check_writable(path: Path) -> None:
     """Raise OSError before any work is done if the file cannot be written."""
     if path.is_dir():
@@ -172,6 +184,17 @@ def _parser() -> argparse.ArgumentParser:
     learn.add_argument("--threads", type=int, help="CPU threads; default: torch's choice")
     learn.add_argument("--no-compile", dest="compile", action="store_false", help="without torch.compile")
     learn.set_defaults(run=train)
+
+    about = commands.add_parser("card", help="write the model card of a trained target and its heads")
+    about.add_argument("--target", type=Path, default=TARGET)
+    about.add_argument("--target-run", type=Path, required=True, help="run folder of the target's training")
+    about.add_argument("--heads-run", type=Path, required=True, help="run folder of the heads' training")
+    about.add_argument("--target-recipe", type=Path, default=RECIPES / "target-cpu.json")
+    about.add_argument("--heads-recipe", type=Path, default=RECIPES / "heads-cpu.json")
+    about.add_argument("--default", type=Path, required=True, help="bench.json with the device's default tree")
+    about.add_argument("--wide", type=Path, required=True, help="bench.json with 60 nodes")
+    about.add_argument("--data", type=Path, required=True, help="folder with train/ and eval/")
+    about.set_defaults(run=card, device="cpu", dtype="float32", head=[])
     return parser
 
 

@@ -3,5 +3,5 @@
 from pathlib import Path
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
-TARGET = ASSETS / "models" / "chat-12m"  # the embedded target; its heads are its sub-folders
+TARGET = ASSETS / "models" / "chat-11m"  # the embedded target; its heads are its sub-folders
 TRACES = ASSETS / "traces"

@@ -1,0 +1,23 @@
+PYTHON ?= python
+DATA ?= ../shared/data
+EVAL = $(foreach set,mt_bench humaneval gsm8k alpaca qa sum,$(DATA)/eval/$(set).jsonl)
+
+.PHONY: run check test bench scrub screenshots mutants
+
+run:
+	$(PYTHON) app.py
+
+check:
+	ruff check .
+	ruff format --check .
+	$(PYTHON) -m pytest
+
+test:
+	$(PYTHON) -m pytest
+
+bench:  ## the six evaluation sets, 10 prompts each, with the device's default tree and with 60 nodes
+	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --prompts $(EVAL) --limit 10 --out benchmarks/cpu.json
+	$(PYTHON) -m jakiro bench --prompts $(EVAL) --limit 10 --set top_k=10 --set depth=6 --set total_tokens=60 --out benchmarks/cpu-60.json
+
+mutants:  ## plants one-line mistakes and shows that the suite catches each
+	$(PYTHON) scripts/mutants.py

@@ -1,0 +1,228 @@
+"""The model card of an embedded target and its heads, written from what the training and the benchmark left behind."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from jakiro.bench import as_markdown, read_prompts
+from jakiro.engine import record
+from jakiro.methods.vanilla import VanillaDrafter
+from jakiro.target import Target
+from jakiro.text import decode, encode
+from jakiro.training.data import pack
+from jakiro.training.heads import HeadRecipe
+from jakiro.training.target import Recipe
+from jakiro.verify import Sampling
+
+LICENCES = """\
+| data | licence |
+|---|---|
+| Open Assistant model evaluation reports (answers of Apache- and MIT-licensed models), rasbt/LLMs-from-scratch, \
+chatterbot-corpus, paredezadrian/open-datasets | Apache-2.0, BSD-3-Clause, MIT |
+| OpenStax textbooks, at commits under CC BY 4.0 (access for free at openstax.org) | CC-BY-4.0 |
+| children's classics before 1930 (mlschmitt/classic-books-markdown) | public domain |
+| GSM8K training set, MAWPS, SVAMP | MIT |
+| worked arithmetic made by a generator | the project's own |
+| FLAN chain of thought (ECQA, CREAK, StrategyQA, QASC, ComVE, AQuA) | Apache-2.0, MIT, CC-BY-4.0, CC-BY-SA-4.0, \
+CDLA-Sharing-1.0 |
+| MBPP, Python programming puzzles, 30 seconds of code, JavaScript questions | CC-BY-4.0, MIT, CC0-1.0 |
+| nl2bash, tldr-pages | MIT, CC-BY-4.0 |
+| functions of the Python standard library with their docstrings | PSF-2.0 |
+| WordNet, MedQuAD, CIA World Factbook, GitHub topics, countries, periodic table, recipes | WordNet, CC-BY-4.0, \
+public domain, MIT, CC-BY-SA-3.0, Unlicense |
+| 18F and digital.gov articles | CC0, US public domain |
+| QED, QuoteSum, wiki-split, XQuAD, Wikitext-2 | CC-BY-SA-3.0, CC-BY-SA-4.0 |
+| Schema-Guided Dialogue, Taskmaster, Topical-Chat, self-dialogue corpus, Synthetic-Persona-Chat | CC-BY-SA-4.0, \
+CC-BY-4.0, CDLA-Sharing-1.0, BSD-3-Clause |
+"""
+
+CARD = """\
+---
+license: cc-by-sa-4.0
+language: en
+library_name: transformers
+pipeline_tag: text-generation
+---
+# {name}
+
+A Llama-architecture chat model of {parameters:.1f} M parameters ({layers} layers of {hidden}, vocabulary {vocab}), with
+two draft heads for speculative decoding beside it: `eagle2/` ({eagle:.2f} M parameters) and `jakiro/` ({jakiro:.2f} M).
+It exists so that the debugger has something real to race on a laptop. It is not a useful assistant.
+
+## Data and licences
+
+{licences}
+Some sources are share-alike, so the weights are too. Long answers were cut at the end of a sentence, so that the model
+learns to stop. One prompt in a hundred was held out of training. GSM8K's test set, HumanEval and the other evaluation
+prompts are not in the data; MBPP, ARC, MATH and XQuAD items are, so no score on them means anything.
+
+## Recipe
+
+`python -m jakiro train target` with `jakiro/training/recipes/{target_recipe}`: {tokens:.1f} M tokens seen in all, in
+stages of growing depth (new layers start as the identity), Muon for the layers' matrices and AdamW for the rest, bf16
+autocast.
+
+{stages}
+
+Cross-entropy on the assistant's tokens of held-out prompts of the last mix: **{held_out:.3f}** nats a token
+(perplexity {perplexity:.1f}).
+
+Heads: `python -m jakiro train eagle2 jakiro` with `jakiro/training/recipes/{head_recipe}`: {head_steps} steps of
+{head_tokens} tokens each, on the target's own features, all heads on the same rows. Mean of the last 100 steps:
+{head_losses}.
+
+## Measured
+
+{machine}, {dtype}, temperature 0, {limit} new tokens at most, {prompts} prompts of each set; speed-up is wall clock
+against vanilla in the same run, tau is tokens per target pass with the bonus counted. Every method gave vanilla's ids.
+
+With the default tree of the device ({default_tree}):
+
+{default}
+
+`{default_command}`
+
+With {wide_tree}:
+
+{wide}
+
+`{wide_command}`
+
+## Twelve answers
+
+The first two prompts of each evaluation set, temperature 0, at most 128 new tokens, nothing selected.
+
+{answers}
+## Limits
+
+It knows little and invents freely; arithmetic beyond one or two steps is usually wrong; summaries copy or drift; at
+temperature 0 it can fall into repetition on long answers. English only. Prompts and answers share a context of {context}
+tokens, of which training saw rows of at most {longest}.
+"""
+
+
+def write(
+    target: Target, runs: dict[str, Path], recipes: dict[str, Path], reports: dict[str, dict], data: Path
+) -> None:
+    """Write README.md into the target's folder.
+
+    `runs` and `recipes` name those of "target" and "heads"; `reports` are bench.json contents for the "default" and the
+    "wide" tree; `data` is the folder with eval/ and train/. Raises OSError where a file is missing.
+    """
+    recipe, head_recipe = Recipe.read(recipes["target"]), HeadRecipe.read(recipes["heads"])
+    rows = [_metrics(runs["target"] / f"stage{number}") for number in range(len(recipe.stages))]
+    loss = held_out_loss(target, recipe, data)
+    config = target.model.config
+    text = CARD.format(
+        name=target.name,
+        parameters=target.model.num_parameters() / 1e6,
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        vocab=config.vocab_size,
+        context=target.context,
+        longest=max(stage.row for stage in recipe.stages),
+        eagle=_head_size(target, "eagle2"),
+        jakiro=_head_size(target, "jakiro"),
+        licences=LICENCES,
+        target_recipe=recipes["target"].name,
+        head_recipe=recipes["heads"].name,
+        tokens=sum(float(row["tokens"]) for stage in rows for row in stage) / 1e6,
+        stages=_stages(recipe, rows),
+        held_out=loss,
+        perplexity=torch.tensor(loss).exp().item(),
+        head_steps=head_recipe.steps,
+        head_tokens=head_recipe.row * head_recipe.rows,
+        head_losses=_head_losses(_metrics(runs["heads"])),
+        **_measured(reports),
+        answers="".join(_answers(target, data)),
+    )
+    (target.path / "README.md").write_text(text, encoding="utf-8")
+
+
+@torch.inference_mode()
+def held_out_loss(target: Target, recipe: Recipe, data: Path, tokens: int = 60_000) -> float:
+    """Mean cross-entropy in nats on what the assistant says in conversations that were held out of the last mix."""
+    stage = recipe.stages[-1]
+    ids, said = pack(recipe.mixes[stage.mix], data, target.tokenizer, tokens, 512, recipe.seed, validation=True)
+    total = count = 0.0
+    for row, answer in zip(torch.from_numpy(ids.astype("int64")), torch.from_numpy(said), strict=True):
+        logits = target.model(input_ids=row[None, :-1].to(target.device)).logits[0].float().cpu()
+        losses = F.cross_entropy(logits, row[1:], reduction="none")[answer[1:]]
+        total, count = total + losses.sum().item(), count + len(losses)
+    return total / count
+
+
+def _stages(recipe: Recipe, rows: list[list[dict[str, str]]]) -> str:
+    lines = ["| layers | tokens (M) | row | mix | loss at the end |", "|--:|--:|--:|---|--:|"]
+    for stage, metrics in zip(recipe.stages, rows, strict=True):
+        seen = sum(float(row["tokens"]) for row in metrics) / 1e6
+        last = [float(row["loss"]) for row in metrics[-50:]]
+        lines.append(f"| {stage.layers} | {seen:.1f} | {stage.row} | {stage.mix} | {sum(last) / len(last):.3f} |")
+    return "\n".join(lines)
+
+
+def _head_losses(rows: list[dict[str, str]]) -> str:
+    parts = []
+    for name in (key.removesuffix("_top1") for key in rows[0] if key.endswith("_top1")):
+        last = rows[-100:]
+        top1 = sum(float(row[f"{name}_top1"]) for row in last) / len(last)
+        parts.append(f"{name}'s first token is the target's at {100 * top1:.1f} % of positions")
+    return ", ".join(parts)
+
+
+def _measured(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    default = reports["default"]
+    machine = default["machine"]
+    return {
+        "machine": f"{machine['device']}, {machine['threads']} threads",
+        "dtype": default["dtype"],
+        "limit": default["max_new_tokens"],
+        "prompts": default["rows"][0]["prompts"],
+        **{f"{name}_tree": _tree(report) for name, report in reports.items()},
+        **{name: as_markdown(report) for name, report in reports.items()},
+        **{f"{name}_command": report["command"] for name, report in reports.items()},
+    }
+
+
+def _tree(report: dict[str, Any]) -> str:
+    settings = report["settings"]["jakiro"]
+    return f"top_k {settings['top_k']}, depth {settings['depth']}, {settings['total_tokens']} nodes"
+
+
+def _answers(target: Target, data: Path) -> list[str]:
+    parts = []
+    for path in sorted((data / "eval").glob("*.jsonl")):
+        for prompt in read_prompts([path], 2):
+            ids = encode(target.tokenizer, prompt.text)
+            run = record(target, VanillaDrafter(), ids, 128, Sampling(), "vanilla", inspect=False)
+            shown = prompt.text if len(prompt.text) <= 400 else prompt.text[:400] + " [...]"
+            parts.append(
+                f"**{prompt.id}**\n\n{_quote(shown)}\n\n{_quote(decode(target.tokenizer, run.tokens), '    ')}\n\n"
+            )
+    return parts
+
+
+def _quote(text: str, mark: str = "> ") -> str:
+    return "\n".join(mark + line for line in text.strip().splitlines())
+
+
+def _head_size(target: Target, name: str) -> float:
+    from jakiro.drafting.weights import load_head
+
+    return sum(weight.numel() for weight in load_head(target.heads[name], target).parameters()) / 1e6
+
+
+def _metrics(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """A bench.json."""
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,46 @@
+"""Record the races that the page opens with: `python scripts/record.py`. Every example, three methods, one target.
+
+The traces are what the embedded models really do on the machine at hand, made by the same loop as a live race.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from jakiro.assets import ASSETS, TARGET, TRACES
+from jakiro.bench import load_methods
+from jakiro.engine import record
+from jakiro.target import Target
+from jakiro.text import encode
+from jakiro.ui import recorded
+from jakiro.verify import Sampling
+
+METHODS = ("vanilla", "eagle2", "jakiro")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", type=Path, default=TARGET)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--out", type=Path, default=TRACES)
+    parser.add_argument("--max-new-tokens", type=int, default=128)
+    options = parser.parse_args()
+    target = Target.load(options.target, options.device, options.dtype)
+    methods = load_methods(target, METHODS, {})
+    for example in json.loads((ASSETS / "prompts.json").read_text(encoding="utf-8")):
+        ids = encode(target.tokenizer, example["prompt"])
+        for warm_up in (True, False):  # the first run of a method pays for what torch sets up
+            traces = [
+                record(target, make(settings), ids, options.max_new_tokens, Sampling(), name, settings)
+                for name, (make, settings) in methods.items()
+            ]
+            if not warm_up:
+                race = recorded.save(options.out, example["label"].lower(), example["label"], example["prompt"], traces)
+                print(race.id, len(traces[0].tokens), "tokens")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Dependencies point one way. Read from the source, so that imports inside functions count too."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted((ROOT / "jakiro").rglob("*.py"))
+
+VIEWS = {"metrics", "routing", "diversity", "graph", "tables"}  # functions of traces
+LOOP = {"trace", "verify", "cache", "target", "text", "settings", "engine"}
+ALLOWED = {  # part -> the parts of ours that it may import; more than one name deep where a folder needs it
+    "trace": set(),
+    "settings": set(),
+    "text": set(),
+    "assets": set(),
+    **{view: {"trace"} | VIEWS for view in VIEWS},
+    "ui.figures": {"trace"} | VIEWS,
+    "verify": {"trace"},
+    "cache": {"trace"},
+    "target": {"trace", "cache"},
+    "engine": {"trace", "verify", "cache", "target", "text"},
+    "drafting": {"trace", "engine", "target", "cache", "settings"},
+    "methods": LOOP | {"drafting"},
+    "training": LOOP | {"drafting", "methods"},
+    "ui": LOOP | VIEWS | {"methods", "assets", "ui.figures"},
+    "peers": LOOP,
+    "bench": LOOP | VIEWS | {"methods", "assets"},
+    "__main__": LOOP | VIEWS | {"methods", "training", "assets", "bench", "peers"},
+}
+TENSORS = {"torch", "transformers", "safetensors", "tokenizers"}
+
+
+def module_of(file: Path) -> str:
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def part_of(module: str) -> str:
+    """The row of the table that a module of ours falls under: "jakiro.ui.figures.tree" -> "ui.figures"."""
+    inner = module.split(".")[1:]
+    return ".".join(inner[:2]) if inner[:2] == ["ui", "figures"] else ".".join(inner[:1])
+
+
+def imports(file: Path) -> set[str]:
+    """Every module that a file names in an import, absolute, with `from a import b` as a.b where that is a module."""
+    found = set()
+    package = module_of(file).split(".")[: None if file.name == "__init__.py" else -1]
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join([*package[: len(package) - node.level + 1], node.module or ""]).strip(".")
+            base = base if node.level else node.module
+            names = {f"{base}.{alias.name}" for alias in node.names}
+            modules = {name for name in names if is_module(name)}
+            found.update(modules or {base})
+    return found
+
+
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def ours(file: Path) -> set[str]:
+    return {name for name in imports(file) if name.split(".")[0] == "jakiro" and name != "jakiro"}
+
+
+def test_the_reader_of_imports_sees_every_form(tmp_path, monkeypatch):
+    package = tmp_path / "jakiro" / "ui"
+    package.mkdir(parents=True)
+    for name in ("jakiro/__init__.py", "jakiro/trace.py", "jakiro/ui/__init__.py", "jakiro/ui/page.py"):
+        (tmp_path / name).touch()
+    file = package / "race.py"
+    file.write_text(
+        "import torch.nn\nfrom . import page\nfrom ..trace import A\nfrom jakiro import trace\ndef f():\n import os"
+    )
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    assert imports(file) == {"torch.nn", "jakiro.ui.page", "jakiro.trace", "os"}
+    assert part_of("jakiro.ui.figures.tree") == "ui.figures" and part_of("jakiro.ui.page") == "ui"
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_of)
+def test_imports_follow_the_table(file):
+    part = part_of(module_of(file))
+    if not part:
+        assert not ours(file)
+        return
+    assert part in ALLOWED, f"say in ALLOWED what {part} may import"
+    for name in ours(file):
+        assert part_of(name) in ALLOWED[part] | {part}, f"{module_of(file)} must not import {name}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_of)
+def test_methods_are_reached_through_the_registry(file):
+    """Only METHODS names a method, so that adding one is one file and one line."""
+    module = module_of(file)
+    named = {name for name in ours(file) if name.startswith("jakiro.methods.")}
+    assert not named or module == "jakiro.methods"
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_of)
+def test_what_looks_at_traces_needs_no_tensors(file):
+    part = part_of(module_of(file))
+    if part in {"trace", "settings", "ui.figures"} | VIEWS:
+        outside = {name.split(".")[0] for name in imports(file)} - {"jakiro"}
+        assert not outside & TENSORS
+        if part in ("trace", "settings"):
+            assert outside <= sys.stdlib_module_names

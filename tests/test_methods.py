@@ -1,0 +1,147 @@
+"""Every method under one contract. A new one is tested by its line in METHODS."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from tiny import CONTEXT, tiny_model
+
+from jakiro import trace as traces
+from jakiro.engine import decode, record
+from jakiro.methods import METHODS
+from jakiro.settings import build
+from jakiro.target import Target
+from jakiro.trace import Trace
+from jakiro.verify import Sampling
+
+PROMPT = [5, 17, 230, 41, 5, 17]
+GREEDY = Sampling()
+
+
+@pytest.fixture(params=METHODS)
+def method(request):
+    return METHODS[request.param]
+
+
+def run(method, target, count=24, sampling=GREEDY, prompt=PROMPT, inspect=True, **changes) -> Trace:
+    settings = build(method.settings, method.defaults(target), changes)
+    drafter = method.load(target)(settings)
+    return record(target, drafter, prompt, count, sampling, method.name, settings, inspect)
+
+
+def trees(trace: Trace) -> list[tuple]:
+    return [(step.tree.tokens, step.tree.parents, step.tree.scores) for step in trace.steps]
+
+
+def test_order():
+    assert list(METHODS) == ["vanilla", "prompt_lookup", "eagle2", "jakiro"]
+
+
+def test_describes_itself(method, target):
+    assert METHODS[method.name] is method
+    assert method.title and method.summary.endswith(".")
+    assert isinstance(method.defaults(target), method.settings)
+    for field in dataclasses.fields(method.settings):
+        assert field.metadata["help"].endswith("."), field.name
+    assert method.settings.__dataclass_params__.frozen
+
+
+def test_says_what_it_lacks(method, target):
+    assert method.unavailable(target) == ""
+    bare = Target.wrap(tiny_model())
+    needs_head = method.name in target.heads
+    assert bool(method.unavailable(bare)) == needs_head
+
+
+def test_greedy_ids_are_those_of_generate(method, target, eager_target):
+    for one in (target, eager_target):
+        ids = one.model.generate(torch.tensor([PROMPT]), max_new_tokens=40, do_sample=False, pad_token_id=0)
+        assert run(method, one, 40).tokens == ids[0, len(PROMPT) :].tolist()
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_p", "seed"), [(0.4, 1.0, 0), (1.0, 0.8, 1), (1.5, 0.95, 2), (1.0, 1.0, 7)]
+)
+def test_sampled_ids_are_those_of_vanilla(method, target, temperature, top_p, seed):
+    sampling = Sampling(temperature, top_p, seed)
+    assert run(method, target, 30, sampling).tokens == run(METHODS["vanilla"], target, 30, sampling).tokens
+
+
+def test_trees_are_well_formed(method, target):
+    trace = run(method, target, 30, Sampling(1.0, seed=3))
+    assert traces.from_json(traces.to_json(trace)).tokens == trace.tokens
+    for _, step in traces.walk_positions(trace):
+        tree = step.tree
+        assert tree.scores[0] == 0.0
+        for node, parent in enumerate(tree.parents[1:], start=1):
+            assert 0 <= parent < node
+            assert tree.scores[node] <= tree.scores[parent] + 1e-6
+        children = list(zip(tree.parents, tree.tokens, strict=True))
+        assert len(set(children)) == len(children), "siblings are distinct"
+        for name, column in tree.columns.items():
+            assert len(column) == len(tree), name
+            assert all(value is None or type(value) in (int, float) for value in column), name
+
+
+def test_runs_repeat_and_looking_changes_nothing(method, target):
+    first = run(method, target, sampling=Sampling(0.9, seed=5))
+    again = run(method, target, sampling=Sampling(0.9, seed=5), inspect=False)
+    assert first.tokens == again.tokens
+    assert [step[:2] for step in trees(first)] == [step[:2] for step in trees(again)]
+
+
+def test_one_load_serves_runs_in_turn(method, target):
+    """Two runs of one loaded method, stepped alternately, are as if each were alone."""
+    make, settings = method.load(target), method.defaults(target)
+    prompts = [PROMPT, [9, 8, 7]]
+    alone = [[step.emitted for step in run(method, target, prompt=prompt).steps] for prompt in prompts]
+    runs = [decode(target, make(settings), prompt, 24, GREEDY) for prompt in prompts]
+    together: list[list] = [[], []]
+    for run_ in runs:
+        next(run_)
+    for at in range(24):
+        for side, run_ in enumerate(runs):
+            step = next(run_, None)
+            if step is not None:
+                together[side].append(step.emitted)
+        if at == 0:
+            make(settings)  # a third run that never starts
+    assert together == alone
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6])
+def test_length_caps(method, target, count):
+    trace = run(method, target, count)
+    assert trace.tokens == run(METHODS["vanilla"], target, count).tokens and trace.stop == "length"
+    left = count - 1
+    for step in trace.steps:
+        assert max(step.tree.depths()) <= left - 1
+        left -= len(step.emitted)
+
+
+def test_the_context_limit(method, target):
+    prompt = [(11 * at) % 300 for at in range(CONTEXT - 7)]
+    trace = run(method, target, 50, prompt=prompt)
+    assert trace.tokens == run(METHODS["vanilla"], target, 50, prompt=prompt).tokens
+    assert len(trace.tokens) == 7 and trace.stop == "context"
+
+
+def test_a_prompt_of_one_token(method, target):
+    assert run(method, target, prompt=[42]).tokens == run(METHODS["vanilla"], target, prompt=[42]).tokens
+
+
+def test_every_bound_and_choice_of_every_setting(method, target):
+    """A value may be refused beside the other settings, with a reason; what is taken must run."""
+    expected = run(METHODS["vanilla"], target, 10).tokens
+    for field in dataclasses.fields(method.settings):
+        low, high, choices = (field.metadata[name] for name in ("low", "high", "choices"))
+        values = [low, min(high, 20)] if low is not None else choices or [False, True]
+        for value in values:
+            try:
+                build(method.settings, method.defaults(target), {field.name: value})
+            except ValueError as refusal:
+                assert ":" in str(refusal), "say what to change"
+                continue
+            assert run(method, target, 10, **{field.name: value}).tokens == expected, (field.name, value)

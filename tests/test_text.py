@@ -1,0 +1,80 @@
+"""Prompts to ids, ids to what is shown."""
+
+from __future__ import annotations
+
+import pytest
+from tiny import tiny_tokenizer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from jakiro.text import decode, encode, pieces
+
+
+@pytest.fixture(scope="module")
+def sentencepiece():
+    """A vocabulary in SentencePiece's manner: spaces as ▁, bytes as <0xHH>."""
+    words = ["<unk>", "</s>", "▁the", "▁a", "a", "man", "n", "▁", *(f"<0x{byte:02X}>" for byte in range(256))]
+    core = Tokenizer(models.BPE({word: at for at, word in enumerate(words)}, [], unk_token="<unk>", byte_fallback=True))
+    core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    core.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="first")])
+    return PreTrainedTokenizerFast(tokenizer_object=core, unk_token="<unk>", eos_token="</s>")
+
+
+@pytest.mark.parametrize("prompt", ["", "  \n\t ", None, 3])
+def test_an_empty_prompt_is_refused_with_a_remedy(tokenizer, prompt):
+    with pytest.raises(ValueError, match="write a question"):
+        encode(tokenizer, prompt)
+
+
+def test_a_prompt_becomes_a_users_turn(tokenizer):
+    ids = encode(tokenizer, "the man")
+    assert tokenizer.convert_ids_to_tokens(ids) == ["<user>", "the", "Ġ", "m", "an", "<bot>"]
+    assert all(type(id) is int for id in ids)
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_without_a_template_it_follows_bos(chat):
+    ids = encode(tiny_tokenizer(template=False), "the", chat)
+    assert tiny_tokenizer().convert_ids_to_tokens(ids) == ["<s>", "the"]
+
+
+def test_plain_on_request(tokenizer):
+    assert tokenizer.convert_ids_to_tokens(encode(tokenizer, "the", chat=False)) == ["<s>", "the"]
+
+
+def test_no_bos_where_there_is_none(sentencepiece):
+    assert sentencepiece.convert_ids_to_tokens(encode(sentencepiece, "the")) != []
+    assert sentencepiece.bos_token_id is None
+
+
+def test_lone_surrogates_do_not_crash(tokenizer):
+    assert "?" in decode(tokenizer, encode(tokenizer, "a\ud800b"))
+
+
+def test_pieces_of_byte_level_tokens(tokenizer):
+    ids = tokenizer("the the\n\té€", add_special_tokens=False).input_ids
+    shown = pieces(tokenizer, [*ids, tokenizer.eos_token_id])
+    texts = [shown[id] for id in ids]
+    assert texts == ["the", " the", "\n", "\t", "⟨C3⟩", "⟨A9⟩", "⟨E2⟩", "⟨82⟩", "⟨AC⟩"]
+    assert shown[tokenizer.eos_token_id] == "</s>"
+    assert decode(tokenizer, [*ids, tokenizer.eos_token_id]) == "the the\n\té€"
+
+
+def test_pieces_of_sentencepiece_tokens(sentencepiece):
+    ids = {word: sentencepiece.convert_tokens_to_ids(word) for word in ("▁the", "man", "▁", "<0x0A>", "<0xE2>", "</s>")}
+    shown = pieces(sentencepiece, ids.values())
+    assert [shown[id] for id in ids.values()] == [" the", "man", " ", "\n", "⟨E2⟩", "</s>"]
+
+
+def test_ids_that_the_tokenizer_does_not_know(tokenizer):
+    assert pieces(tokenizer, [299]) == {299: "<299>"}
+
+
+def test_without_a_tokenizer_ids_stand_for_themselves():
+    assert pieces(None, [5, 3, 5]) == {3: "<3>", 5: "<5>"}
+    assert decode(None, [5, 3]) == "<5><3>"
+
+
+def test_every_piece_is_something(tokenizer, sentencepiece):
+    for one in (tokenizer, sentencepiece):
+        assert all(pieces(one, range(len(one))).values())

@@ -1,0 +1,160 @@
+"""The public format: what is written is read back, and what is damaged is refused with its place."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import os
+
+import pytest
+
+from jakiro import trace
+from jakiro.trace import DraftTree, StepTrace, Trace, TraceError
+
+TREE = DraftTree(
+    tokens=[1, 2, 3, 4, 5],
+    parents=[-1, 0, 0, 1, 3],
+    scores=[0.0, -0.5, -1.25, -0.75, -2.0],
+    columns={"pick": [2, 4, 9, 9, 9], "gate0": [None, 0.25, 0.25, 0.5, None]},
+)
+STEPS = [
+    StepTrace(TREE, [1, 3], 9, [0.0, -0.1, -2.0, -0.3, -4.0], 0.25, 0.5, 0.125),
+    StepTrace(DraftTree([9], [-1], [0.0]), [], 7, [0.0], 0.0, 1.0, 0.0),
+]
+
+
+@pytest.fixture
+def run() -> Trace:
+    return Trace(
+        method="jakiro",
+        settings={"depth": 6, "candidates": "mixture", "aligned": True},
+        target="tiny",
+        device="cpu",
+        dtype="float32",
+        versions={"torch": "2.8"},
+        seed=3,
+        temperature=0.0,
+        top_p=1.0,
+        prompt=[8, 8],
+        first=1,
+        pieces={1: "a", 2: " b", 4: "c", 7: "é", 9: "\n"},
+        prefill_s=0.5,
+        steps=STEPS,
+        stop="eos",
+        recorded="2026-01-01",
+    )
+
+
+def test_a_tree_answers_for_its_shape():
+    assert TREE.depths() == [0, 1, 1, 2, 3]
+    assert TREE.children() == [[1, 2], [3], [], [4], []]
+    assert TREE.path(4) == [1, 3, 4] and TREE.path(0) == []
+    assert len(TREE) == 5
+
+
+def test_a_round_answers_for_what_it_emitted():
+    assert (STEPS[0].emitted, STEPS[0].stop_node, STEPS[0].seconds) == ([2, 4, 9], 3, 0.875)
+    assert (STEPS[1].emitted, STEPS[1].stop_node) == ([7], 0)
+
+
+def test_a_run_is_its_first_token_and_the_rounds(run):
+    assert run.tokens == [1, 2, 4, 9, 7]
+    assert run.text == "a bc\né"
+    assert [count for count, _ in trace.walk_positions(run)] == [1, 4]
+    assert dataclasses.replace(run, pieces={}).text == "<1><2><4><9><7>"
+
+
+def test_json_keeps_everything(run, tmp_path):
+    assert trace.from_json(trace.to_json(run)) == run
+    trace.save(run, tmp_path / "run.json")
+    assert trace.load(tmp_path / "run.json") == run
+    assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["schema"] == "jakiro-trace/1"
+
+
+def test_floats_keep_seven_digits(run):
+    written = json.loads(trace.to_json(dataclasses.replace(run, prefill_s=1 / 3)))
+    assert written["prefill_s"] == 0.3333333
+
+
+def test_a_failed_save_leaves_the_old_file(run, tmp_path, monkeypatch):
+    path = tmp_path / "run.json"
+    path.write_text("old")
+
+    def fail(*args):
+        raise OSError("disk")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk"):
+        trace.save(run, path)
+    assert path.read_text() == "old" and os.listdir(tmp_path) == ["run.json"]
+
+
+def test_not_a_number_is_not_written(run):
+    with pytest.raises(ValueError, match="Out of range float"):
+        trace.to_json(dataclasses.replace(run, prefill_s=float("nan")))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["schema"], "jakiro-trace/2", "update this program"),
+        (["schema"], "jakiro-trace/0", "record it again"),
+        (["schema"], None, "record it again"),
+        (["method"], 3, "trace.method"),
+        (["seed"], True, "trace.seed"),
+        (["stop"], "bored", "expected one of"),
+        (["pieces"], {"x": "a"}, "token ids are expected"),
+        (["pieces", "1"], 5, r"pieces\[1\]"),
+        (["prompt"], [1.5], "prompt"),
+        (["steps", 0, "tree", "parents"], [-1, 0, 0, 4, 3], r"steps\[0\].tree.parents\[3\]"),
+        (["steps", 0, "tree", "parents"], [0, 0, 0, 1, 3], "the first parent being -1"),
+        (["steps", 0, "tree", "tokens"], [], "as many parents as tokens"),
+        (["steps", 0, "tree", "scores"], [0.0], "list of 5 numbers"),
+        (["steps", 0, "tree", "scores", 1], None, "scores"),
+        (["steps", 0, "tree", "columns", "pick"], [1], "columns.pick"),
+        (["steps", 0, "tree", "columns", "pick", 1], "2", "columns.pick"),
+        (["steps", 0, "accepted"], [1, 4], "not a path down from the root at node 4"),
+        (["steps", 0, "accepted"], [3], "not a path"),
+        (["steps", 0, "accepted"], [1, 99], "not a path"),
+        (["steps", 0, "target_logprobs"], [], "target_logprobs"),
+        (["steps", 1, "draft_s"], "fast", r"steps\[1\].draft_s"),
+        (["steps", 1, "bonus"], None, r"steps\[1\].bonus"),
+    ],
+)
+def test_damage_is_named(run, path, value, message):
+    data = copy.deepcopy(json.loads(trace.to_json(run)))
+    *way, last = path
+    place = data
+    for step in way:
+        place = place[step]
+    place[last] = value
+    with pytest.raises(TraceError, match=message):
+        trace.from_dict(data)
+
+
+@pytest.mark.parametrize("name", ["method", "steps", "first", "pieces"])
+def test_a_missing_field_is_named(run, name):
+    data = json.loads(trace.to_json(run))
+    del data[name]
+    with pytest.raises(TraceError, match=name):
+        trace.from_dict(data)
+
+
+def test_whole_numbers_pass_for_floats(run):
+    data = json.loads(trace.to_json(run))
+    data["temperature"] = 0
+    assert trace.from_dict(data).temperature == 0.0
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '"x"', "NaN"])
+def test_what_is_no_trace_is_refused(text, tmp_path):
+    (tmp_path / "bad.json").write_text(text)
+    with pytest.raises(TraceError, match=r"bad\.json: not a trace"):
+        trace.load(tmp_path / "bad.json")
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "bad.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(TraceError, match=r"bad\.json"):
+        trace.load(tmp_path / "bad.json")

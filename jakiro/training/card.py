@@ -102,7 +102,7 @@ The first two prompts of each evaluation set, temperature 0, at most 128 new tok
 ## Limits
 
 It knows little and invents freely; arithmetic beyond one or two steps is usually wrong; summaries copy or drift; at
-temperature 0 it can fall into repetition on long answers. English only. Prompts and answers share a context of {context}
+temperature 0 it can fall into repetition on long answers. English only. Prompt and answer share a context of {context}
 tokens, of which training saw rows of at most {longest}.
 """
 

@@ -22,6 +22,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 ATTENTIONS = ("sdpa", "eager")  # flash attention takes no tree mask
 UNBOUNDED = 1 << 20  # context of a model whose config names none
+REFUSALS = (AttributeError, TypeError, ValueError, RuntimeError, IndexError)  # what models raise at a foreign argument
+REMEDY = "use a model whose layers are all attention"
 
 
 class Target:
@@ -171,7 +173,10 @@ def _measure(target: Target) -> tuple[int, list]:
     """
     cache = DynamicCache(config=target.model.config)
     one = torch.ones(1, 1, dtype=torch.long, device=target.device)
-    target.model(input_ids=one, past_key_values=cache, use_cache=True)
+    try:
+        target.model(input_ids=one, past_key_values=cache, use_cache=True)
+    except REFUSALS as error:
+        raise ValueError(f"{target.name} does not run with a key/value cache: {error}; {REMEDY}") from error
     config = target.model.config.get_text_config(decoder=True)
     limits = [getattr(config, "max_position_embeddings", None) or UNBOUNDED]
     shapes = []
@@ -180,14 +185,13 @@ def _measure(target: Target) -> tuple[int, list]:
         plain = type(layer) in (DynamicLayer, DynamicSlidingWindowLayer)
         if not plain and (stored or hasattr(layer, "conv_states")):
             raise ValueError(
-                f"{target.name} keeps {type(layer).__name__} states, which cannot take back a rejected token; "
-                "use a model with attention layers only"
+                f"{target.name} keeps {type(layer).__name__} states, which cannot take back a rejected token; {REMEDY}"
             )
         if isinstance(layer, DynamicSlidingWindowLayer):
             limits.append(int(layer.sliding_window))
         shapes.append(tuple((rows.shape[1], rows.shape[3]) for rows in (layer.keys, layer.values)) if stored else None)
     if not any(shapes):
-        raise ValueError(f"{target.name} stores no keys and values in a cache; use a model with attention layers")
+        raise ValueError(f"{target.name} stores no keys and values in a cache; {REMEDY}")
     return min(limits), shapes
 
 
@@ -207,7 +211,7 @@ def _check_trees(target: Target) -> tuple[int, int]:
         cache = target.new_cache(6)
         target.prefill(ids[:2], cache)
         logits, features = target.score(ids[2:], [-1, 0, 0, 1], cache)
-    except (TypeError, ValueError, RuntimeError, IndexError) as error:
+    except REFUSALS as error:
         other = ATTENTIONS[attention == ATTENTIONS[0]]
         raise ValueError(f"{target.name} cannot score a tree with {attention}: {error}; try {other}") from error
     error = (logits[3].float() - plain).norm() / (plain - plain.mean()).norm()

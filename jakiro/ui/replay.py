@@ -1,52 +1,166 @@
-"""What goes to the browser: recorded traces as one JSON text, from which every view is drawn without asking Python again.
+"""What goes to the browser: recorded traces as one JSON text; from it every view is drawn without asking Python again.
 
-    payload(traces, titles={}) -> str
+    payload(traces, titles=None) -> str
 
     {"schema": "jakiro-replay/1",
-     "themes":  {"light": {role: colour}, "dark": {role: colour}},      # figures name colours by role, see below
-     "config":  {...},                                                  # third argument of Plotly.newPlot / react
-     "words":   {"state": [...], "source": [...], "head": [...]},       # what the numbers in those node columns mean
-     "lossless": {"identical": bool, "text": str,                       # the badge; every trace against traces[0]
-                  "against_first": [null | {"at", "ours", "theirs", "margin", "text"}]},  # one a trace, null = same ids
+     "themes":  {"light": {role: colour}, "dark": {role: colour}},  # figures name colours by role, see below
+     "config":  {...},                                              # third argument of Plotly.newPlot and Plotly.react
+     "words":   {"state": [..], "source": [..], "head": [..]},      # what the numbers in those node columns mean
+     "lossless": {"identical": bool, "text": str,                   # the badge: every trace against traces[0]
+                  "against_first": [null | {"at", "ours", "theirs", "margin", "text"}]},  # null = same ids
      "traces": [
        {"method": str, "title": str,
-        "header":  [[label, text], ...],                                # target, device, dtype, seed, recorded, settings ...
+        "header":  [[label, text]],                                 # target, device, sampling, settings, versions ...
         "stop":    "eos" | "length" | "context",
-        "pieces":  {id: text},                                          # raw: show it with textContent only
-        "labels":  {id: text},                                          # glyphs for white space, short, escaped for plotly
+        "pieces":  {id: text},                                      # raw: show it with textContent only
+        "labels":  {id: text},                                      # white space as glyphs, short, escaped for plotly
         "tokens":  {"id": [..], "round": [..], "kind": [..], "at": [..]},
-                                                                        # the generated text, one entry a token. round -1 and
-                                                                        # kind 0 = from prefill; kind 1 = drafted, 2 = bonus;
-                                                                        # at = seconds on this run's own clock, prefill included
-        "rounds":  {"from": [..], "to": [..],                           # tokens[from:to] came out of the round
-                    "accepted": [..], "nodes": [..], "at": [..],        # at = seconds when the round was done
-                    "draft": [..], "verify": [..], "overhead": [..],    # seconds
-                    "tau": [..]},                                       # mean tokens a pass up to and including the round
-        "why":     [str],                                               # one sentence a round: why it ended there
-        "nodes":   [{"id": [..], "parent": [..], "depth": [..], "state": [..], "q": [..], "p": [..], "score": [..], ...}],
-                                                                        # one a round, columnar; index = node, 0 = root; ranks
-                                                                        # count from 1; null = does not apply
-        "bonus":   [id],                                                # the bonus token of every round
-        "fields":  [{"key", "label", "format", "help"}],                # rows of the inspector, in order; a key is a column of
-                                                                        # nodes. format: token id rank share log number word
-        "metrics": [{"key", "label", "value", "text", "help"}],         # of the run
-        "figures": {"tree":      RoundFigure,  "routing":     RoundFigure | null,
-                    "diversity": RoundFigure | null,
-                    "timeline":  [Figure],                              # [k]: this trace above, traces[k] below (k = own: alone)
-                    "run_routing": Figure | null, "run_diversity": Figure, "acceptance": Figure}}]}
+                     # the generated text, one entry a token. kind 0 = from prefill (round -1), 1 = drafted, 2 = bonus;
+                     # at = seconds on this run's own clock, prefill included
+        "rounds":  {"from": [..], "to": [..],                       # tokens[from:to] came out of the round
+                    "accepted": [..], "nodes": [..], "at": [..],    # at = seconds when the round was done
+                    "draft": [..], "verify": [..], "overhead": [..],  # seconds
+                    "tau": [..]},                                   # mean tokens a pass up to and with the round
+        "why":     [str],                                           # one sentence a round: why it ended there
+        "nodes":   [{"id": [..], "parent": [..], "depth": [..], "state": [..], "q": [..], "p": [..], ...}],
+                     # one table a round; index = node, 0 = root; ranks count from 1; null = does not apply
+        "bonus":   [id],                                            # the bonus token of every round
+        "fields":  [{"key", "label", "format", "help"}],            # the inspector's rows; a key is a column of nodes
+                     # format: token id rank share log number word
+        "metrics": [{"key", "label", "value", "text", "help"}],     # of the run
+        "figures": {"tree": RoundFigure, "routing": RoundFigure | null, "diversity": RoundFigure | null,
+                    "timeline": [Figure],                       # [k]: this trace above, traces[k] below (own: alone)
+                    "run_routing": Figure | null, "run_diversity": Figure | null, "acceptance": Figure}}]}
 
-    Figure      = {"data": [...], "layout": {...}}                      # plotly, colours as roles
+    Figure      = {"data": [..], "layout": {..}, "min_width": px}   # plotly, colours as roles
     RoundFigure = {"template": Figure, "rounds": [Patch], "height": px, "min_width": px}
-    Patch       = {"data": [{key: value}, ...], "layout": {key: value}} # dotted keys, one object a trace of the template
+    Patch       = {"data": [{key: value}], "layout": {key: value}}  # dotted keys, one object a trace of the template
 
-To draw: figure = paint(fill(template, patch, nodes), themes[theme]) and Plotly.react(div, figure.data, figure.layout, config).
+To draw: `figure = paint(fill(...), theme)`, then Plotly.react(div, figure.data, figure.layout, config).
 
-* `fill` copies the template and sets every dotted key of the patch ("marker.size": [...]); then in every trace whose
-  `customdata` is a list of node indices it replaces each index i by the row {"node": i, "label": labels[id[i]], column:
-  value[i], ...} of the round's node table, nulls left out. So a click or hover finds `point.customdata.node`, and hover
-  templates name columns. The bonus star is not a node of the tree: its customdata row has node = -1.
-* `paint` replaces every string that starts with "@" and is a value in data or layout by the theme's colour of that name.
+* `fill` copies the template and sets every dotted key of the patch ("marker.size": [..]); then in every trace whose
+  `customdata` is a list of node indices it replaces each index by the row {"node": index, "label": labels[id], column:
+  value, ..} of the round's node table, nulls left out and numbers in columns of `words` replaced by their word. So a
+  click finds `point.customdata.node` and hover templates name columns. The bonus is no node of the tree: its row is
+  {"node": -1}.
+* `paint` replaces every string value that starts with "@" by the theme's value of that name.
 * Every layout has a constant `uirevision` and constant axis ranges, so that zoom survives a change of round.
-* A click in the timeline: `point.customdata` = round, `point.data.meta` = index of the trace.
-* At less than `min_width` the figure belongs in a box that scrolls sideways; `height` is one for the whole run.
+* The timeline's x axis is the round from 0. A bar's `customdata` is its round, its trace's `meta` the index of its run.
+* Below `min_width` the figure belongs in a box that scrolls sideways. A RoundFigure's height is one for the whole run.
 """
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from jakiro import metrics
+from jakiro.diversity import RunDiversity, run_diversity
+from jakiro.graph import piece
+from jakiro.trace import Trace, walk_positions
+from jakiro.ui import summary
+from jakiro.ui.figures.acceptance import acceptance_figure
+from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
+from jakiro.ui.figures.labels import escape, label
+from jakiro.ui.figures.patch import WORDS, rounded_list
+from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
+from jakiro.ui.figures.theme import CONFIG, THEMES
+from jakiro.ui.figures.timeline import timeline_figure
+from jakiro.ui.figures.tree import tree_figure
+from jakiro.ui.inspector import fields, node_table
+from jakiro.ui.why import why
+
+SCHEMA = "jakiro-replay/1"
+
+
+def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) -> str:
+    """The traces prepared for the browser as JSON text. `titles` names methods; a name twice gets a number."""
+    traces = list(traces)
+    names = _unique_names([(titles or {}).get(trace.method, trace.method) for trace in traces])
+    diversities = [run_diversity(trace) for trace in traces]
+    data = {
+        "schema": SCHEMA,
+        "themes": THEMES,
+        "config": CONFIG,
+        "words": WORDS,
+        "lossless": summary.lossless(traces, names),
+        "traces": [
+            _facts(trace, name) | {"figures": _figures(traces, index, names, diversities)}
+            for index, (trace, name) in enumerate(zip(traces, names, strict=True))
+        ],
+    }
+    return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+
+
+def _facts(trace: Trace, title: str) -> dict[str, Any]:
+    ids = {trace.first, *trace.tokens, *(token for step in trace.steps for token in step.tree.tokens)}
+    ids |= {int(token) for step in trace.steps for token in step.tree.columns.get("pick", []) if token is not None}
+    pieces = {token: piece(trace, token) for token in sorted(ids)}
+    return {
+        "method": trace.method,
+        "title": title,
+        "header": summary.header(trace),
+        "stop": trace.stop,
+        "pieces": pieces,
+        "labels": {token: label(text) for token, text in pieces.items()},
+        "tokens": _tokens(trace),
+        "rounds": _rounds(trace),
+        "why": [why(trace, index) for index in range(len(trace.steps))],
+        "nodes": [node_table(step) for step in trace.steps],
+        "bonus": [step.bonus for step in trace.steps],
+        "fields": fields(trace),
+        "metrics": summary.metric_rows(trace),
+    }
+
+
+def _tokens(trace: Trace) -> dict[str, list]:
+    done = rounded_list(metrics.clock(trace), 6)
+    rounds, kinds = [-1], [0]
+    for index, step in enumerate(trace.steps):
+        rounds += [index] * len(step.emitted)
+        kinds += [1] * len(step.accepted) + [2]
+    prefill = rounded_list([trace.prefill_s], 6)
+    return {"id": trace.tokens, "round": rounds, "kind": kinds, "at": prefill + [done[index] for index in rounds[1:]]}
+
+
+def _rounds(trace: Trace) -> dict[str, list]:
+    starts = [start for start, _ in walk_positions(trace)]
+    counts = [len(step.emitted) for step in trace.steps]
+    return {
+        "from": starts,
+        "to": list(accumulate(counts, initial=1))[1:],
+        "accepted": [len(step.accepted) for step in trace.steps],
+        "nodes": [len(step.tree) for step in trace.steps],
+        "at": rounded_list(metrics.clock(trace), 6),
+        "draft": rounded_list([step.draft_s for step in trace.steps]),
+        "verify": rounded_list([step.verify_s for step in trace.steps]),
+        "overhead": rounded_list([step.overhead_s for step in trace.steps]),
+        "tau": rounded_list(metrics.running_tau(trace)),
+    }
+
+
+def _figures(traces: list[Trace], index: int, names: list[str], found: list[RunDiversity | None]) -> dict[str, Any]:
+    trace, safe = traces[index], [escape(name) for name in names]
+    others = [(safe[k], run) for k, run in enumerate(found) if run is not None and k != index]
+    mine = found[index]
+    return {
+        "tree": tree_figure(trace),
+        "routing": round_routing_figure(trace),
+        "diversity": round_diversity_figure(trace),
+        "timeline": [timeline_figure(traces, index, None if k == index else k, safe) for k in range(len(traces))],
+        "run_routing": run_routing_figure(trace),
+        "run_diversity": None if mine is None else run_diversity_figure([(safe[index], mine), *others]),
+        "acceptance": acceptance_figure(trace),
+    }
+
+
+def _unique_names(names: list[str]) -> list[str]:
+    """The names, numbered where one occurs again."""
+    seen: dict[str, int] = {}
+    found = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return found

@@ -47,4 +47,4 @@ def axis(domain: tuple[float, float], anchor: str, title: str = "", **extra: Any
 def caption(x: float, y: float, text: str, **extra: Any) -> dict:
     """A panel's caption, its lower left corner at (x, y) of the figure."""
     place = {"xref": "paper", "yref": "paper", "x": x, "y": y, "xanchor": "left", "yanchor": "bottom"}
-    return place | {"text": text, "showarrow": False, "font": {"size": 12, "color": "@text"}} | extra
+    return place | {"text": text, "showarrow": False, "font": {"size": 11, "color": "@text"}} | extra

@@ -264,8 +264,14 @@ def _contrastive(graph: nx.DiGraph) -> list[dict]:
     """A shade behind every level that the contrastive head proposed."""
     levels = sorted({facts["depth"] for _, facts in graph.nodes(data=True) if facts.get("head") == 1})
     caption = {"text": "contrastive level", "textposition": "top center", "font": {"size": 10, "color": "@muted"}}
-    return [
-        {"type": "rect", "layer": "below", "yref": "paper", "y0": 0, "y1": 1, "x0": STEP * (depth - 0.3),
-         "x1": STEP * (depth + 0.68), "fillcolor": "@shade", "line": {"width": 1, "dash": "dot", "color": "@other"}, "label": caption}
-        for depth in levels
-    ]  # fmt: skip
+    base = {
+        "type": "rect",
+        "layer": "below",
+        "yref": "paper",
+        "y0": 0,
+        "y1": 1,
+        "fillcolor": "@shade",
+        "label": caption,
+    }
+    base["line"] = {"width": 1, "dash": "dot", "color": "@other"}
+    return [base | {"x0": STEP * (depth - 0.3), "x1": STEP * (depth + 0.68)} for depth in levels]

@@ -1,0 +1,56 @@
+"""A run's acceptance: how many tokens a round accepted, how deep, and where the time went."""
+
+from __future__ import annotations
+
+from jakiro.metrics import acceptance_by_depth, acceptance_histogram, conditional_acceptance_by_depth, time_shares
+from jakiro.trace import Trace
+from jakiro.ui.figures.bars import bars, curve, on
+from jakiro.ui.figures.layout import axis, caption, layout
+from jakiro.ui.figures.patch import rounded, rounded_list
+
+PHASES = (("draft", "@both"), ("verify", "@other"), ("overhead", "@edge"))
+
+
+def acceptance_figure(trace: Trace) -> dict:
+    """Histogram of accepted tokens, acceptance by depth (of all rounds, and of those that got there), time shares."""
+    histogram, rates = acceptance_histogram(trace), acceptance_by_depth(trace)
+    accepted, depths = list(range(len(histogram))), list(range(1, len(rates) + 1))
+    axes = {
+        "xaxis": axis((0, 0.3), "y", "accepted in a round", showgrid=False, dtick=1),
+        "yaxis": axis((0, 0.9), "x", "rounds", nticks=4),
+        "xaxis2": axis((0.38, 0.7), "y2", "depth", showgrid=False, dtick=1, range=[0.4, max(len(rates), 1) + 0.6]),
+        "yaxis2": axis((0, 0.9), "x2", range=[0, 1.05], tickformat=".0%", nticks=4),
+        "xaxis3": axis((0.8, 0.95), "y3", showgrid=False, showticklabels=False),
+        "yaxis3": axis((0, 0.9), "x3", range=[0, 1], showticklabels=False, showgrid=False),
+    }
+    captions = [
+        caption(0, 0.94, "accepted tokens"),
+        caption(
+            0.38,
+            0.94,
+            "by depth: of all rounds (bars), of those that got there (line)" if rates else "nothing was drafted",
+        ),
+        caption(0.8, 0.94, "time of the rounds"),
+    ]
+    hover = "%{x} accepted in %{y} rounds<extra></extra>"
+    data = [on(1, bars(accepted, histogram, "@accepted", "rounds", hovertemplate=hover))]
+    hover = "depth %{x}: %{y:.1%}<extra></extra>"
+    conditional = rounded_list(conditional_acceptance_by_depth(trace))
+    data.append(on(2, bars(depths, rounded_list(rates), "@accepted", "of all rounds", hovertemplate=hover)))
+    data.append(on(2, curve(depths, conditional, "@bonus", "of those that got there", hovertemplate=hover)))
+    data += _time(trace)
+    margin = {"l": 46, "r": 12, "t": 30, "b": 44}
+    look = layout(300, axes, margin=margin, barmode="stack", bargap=0.2, annotations=captions)
+    return {"data": data, "layout": look, "min_width": 760}
+
+
+def _time(trace: Trace) -> list[dict]:
+    shares = time_shares(trace)
+    found = []
+    for phase, color in PHASES:
+        share = shares.get(phase)
+        text = "" if share is None or share < 0.04 else f"{phase} {share:.0%}"
+        found.append(on(3, bars([0], [rounded(share)], color, phase, text=[text], textposition="inside", textangle=0,
+                                insidetextanchor="middle", textfont={"color": "@surface", "size": 11},
+                                hovertemplate=f"{phase} %{{y:.1%}}<extra></extra>")))  # fmt: skip
+    return found

@@ -1,0 +1,183 @@
+"""How different the candidates are and what it bought: of one round, and of a run against other methods' runs."""
+
+from __future__ import annotations
+
+import math
+
+from jakiro.diversity import RoundDiversity, RunDiversity, round_diversity
+from jakiro.trace import StepTrace, Trace
+from jakiro.ui.figures.bars import HATCH, bars, curve, on
+from jakiro.ui.figures.layout import axis, caption, layout
+from jakiro.ui.figures.patch import rounded_list
+from jakiro.ui.figures.theme import SOURCES
+
+ROUND_HEIGHT, RUN_HEIGHT = 320, 480
+PERCENT = {"range": [-0.03, 1.06], "tickvals": [0, 0.5, 1], "tickformat": ".0%"}
+NAMES = ["● expert 0", "◆ expert 1", "■ both", "▲ mixture"]  # of the values of `source`
+DASHES = ("solid", "dash", "dot", "dashdot")
+OTHERS = ("@other", "@bonus", "@mixture")  # colours of the methods that are compared with
+
+
+def round_diversity_figure(trace: Trace) -> dict | None:
+    """Covered target mass by level and, where recorded, the experts' overlap and divergence; None without drafts."""
+    rounds = [round_diversity(step) for step in trace.steps]
+    levels = max((len(found.coverage) for found in rounds), default=0)
+    if not levels:
+        return None
+    experts = any(found.experts for found in rounds)
+    domains = [(0, 0.28), (0.37, 0.64), (0.73, 1)] if experts else [(0, 1)]
+    by_level = {"range": [0.4, levels + 0.6], "dtick": 1, "showgrid": False}
+    axes = {"xaxis": axis(domains[0], "y", "depth", **by_level), "yaxis": axis((0, 0.9), "x", **PERCENT)}
+    hover = "depth %{x}: %{y:.1%} of the target's mass is in the tree<extra></extra>"
+    data = [bars([], [], "@accepted", "covered", hovertemplate=hover)]
+    if experts:
+        axes |= {"xaxis2": axis(domains[1], "y2", "depth", **by_level), "yaxis2": axis((0, 0.9), "x2", **PERCENT),
+                 "xaxis3": axis(domains[2], "y3", "depth", **by_level),
+                 "yaxis3": axis((0, 0.9), "x3", "nats", range=[-0.02, 0.73], nticks=4)}  # fmt: skip
+        after = "after <b>%{customdata.label}</b>, depth %{x:.0f}"
+        data += [
+            on(2, _points(after + "<br>%{y:.0%} of the top-k shared<extra></extra>")),
+            on(3, _points(after + "<br>divergence %{y:.3f} nats<extra></extra>")),
+        ]
+    look = layout(ROUND_HEIGHT, axes, margin={"l": 46, "r": 12, "t": 30, "b": 44})
+    return {
+        "template": {"data": data, "layout": look},
+        "rounds": [_round(step, found, experts, domains) for step, found in zip(trace.steps, rounds, strict=True)],
+        "height": ROUND_HEIGHT,
+        "min_width": 720 if experts else 360,
+    }
+
+
+def _points(hover: str) -> dict:
+    """One point a parent; those on the accepted path are filled green, the rest hollow."""
+    marker = {"size": 9, "color": "@surface", "line": {"width": 1.6, "color": "@both"}}
+    return {"type": "scatter", "mode": "markers", "marker": marker, "hovertemplate": hover, "showlegend": False}
+
+
+def _round(step: StepTrace, found: RoundDiversity, experts: bool, domains: list[tuple[float, float]]) -> dict:
+    depths = list(range(1, len(found.coverage) + 1))
+    data = [{"x": depths, "y": rounded_list(found.coverage, 3)}]
+    rescued = "" if found.rescues is None else f", {found.rescues} rescued by one expert"
+    notes = [f"target mass in the tree · {found.unique} different tokens in {found.drafted}{rescued}"]
+    if experts:
+        walked = {0, *step.accepted}
+        spread = _spread([node.depth for node in found.experts])
+        looks = ["@accepted" if node.parent in walked else "@surface" for node in found.experts]
+        for values in ([node.overlap for node in found.experts], [node.js for node in found.experts]):
+            data.append({"x": spread, "y": rounded_list(values, 3), "marker.color": looks,
+                         "customdata": [node.parent for node in found.experts]})  # fmt: skip
+        notes[0] = f"target mass in the tree{rescued}"
+        notes += ["experts' top-k in common (● accepted path)", "experts' divergence"]
+    captions = [
+        caption(domain[0], 0.93, note, font={"size": 11, "color": "@muted"})
+        for domain, note in zip(domains, notes, strict=True)
+    ]
+    return {"data": data, "layout": {"annotations": captions}}
+
+
+def _spread(depths: list[int]) -> list[float]:
+    """x places beside each other for the parents of one depth."""
+    counts = {depth: depths.count(depth) for depth in depths}
+    seen = dict.fromkeys(counts, 0)
+    places = []
+    for depth in depths:
+        offset = (seen[depth] + 0.5) / counts[depth] - 0.5
+        places.append(round(depth + 0.6 * offset, 2))
+        seen[depth] += 1
+    return places
+
+
+def run_diversity_figure(runs: list[tuple[str, RunDiversity]]) -> dict:
+    """Covered mass by level and unique tokens of a named run, the first, against others; its experts where recorded."""
+    mine = runs[0][1]
+    experts = bool(mine.overlap or mine.js)
+    left, right = (0, 0.46), (0.57, 1)
+    top, low = ((0.62, 1), (0.04, 0.42)) if experts else ((0, 1), (0, 0))
+    axes = {
+        "xaxis": axis(left, "y", "depth", showgrid=False, dtick=1),
+        "yaxis": axis(top, "x", **PERCENT),
+        "xaxis2": axis(right, "y2", showgrid=False),
+        "yaxis2": axis(top, "x2", "tokens", rangemode="tozero", nticks=4),
+    }
+    captions = [
+        caption(0, 1.02, "target mass in the tree, by level"),
+        caption(0.57, 1.02, "different tokens in a tree (pale: nodes)"),
+    ]
+    data = [*_coverage(runs), *_unique(runs)]
+    if experts:
+        axes |= {
+            "xaxis3": axis(left, "y3", "depth", showgrid=False, dtick=1),
+            "yaxis3": axis(low, "x3", **PERCENT),
+            "xaxis4": axis(right, "y4", showgrid=False),
+            "yaxis4": axis(low, "x4", range=[0, 1.12], tickformat=".0%", nticks=3),
+        }
+        captions += [
+            caption(0, 0.44, "experts: top-k in common (bars), divergence as a share of log 2 (line)"),
+            caption(0.57, 0.44, _rescues(mine)),
+        ]
+        data += [*_disagreement(mine), *_by_source(mine)]
+    height = RUN_HEIGHT if experts else 300
+    look = layout(height, axes, annotations=captions, barmode="overlay", bargap=0.3)
+    look["margin"] = {"l": 46, "r": 12, "t": 62, "b": 46}
+    look["legend"]["y"] = 1 + 24 / (height - 108)
+    return {"data": data, "layout": look, "min_width": 720}
+
+
+def _coverage(runs: list[tuple[str, RunDiversity]]) -> list[dict]:
+    found = []
+    for i, (name, run) in enumerate(runs):
+        depths = list(range(1, len(run.coverage) + 1))
+        color = "@accepted" if i == 0 else OTHERS[(i - 1) % len(OTHERS)]
+        line = {"color": color, "width": 2.5 if i == 0 else 1.8, "dash": DASHES[i % len(DASHES)]}
+        hover = f"{name}, depth %{{x}}: %{{y:.1%}}<extra></extra>"
+        look = {"line": line, "showlegend": len(runs) > 1, "hovertemplate": hover}
+        found.append(curve(depths, rounded_list(run.coverage), color, name, **look))
+    return found
+
+
+def _unique(runs: list[tuple[str, RunDiversity]]) -> list[dict]:
+    names = [name for name, _ in runs]
+    colors = ["@accepted", *(OTHERS[i % len(OTHERS)] for i in range(len(runs) - 1))]
+    texts = [f"{run.unique:.1f} of {run.drafted:.1f}" for _, run in runs]
+    pale = bars(names, rounded_list([run.drafted for _, run in runs]), "@grid", "nodes", hoverinfo="skip")
+    inside = {"text": texts, "textposition": "inside", "insidetextanchor": "end"}
+    inside |= {"textfont": {"size": 11, "color": "@surface"}, "hovertemplate": "%{x}: %{text} nodes<extra></extra>"}
+    unique = rounded_list([run.unique for _, run in runs])
+    return [on(2, pale), on(2, bars(names, unique, "", "different tokens", marker={"color": colors}, **inside))]
+
+
+def _disagreement(run: RunDiversity) -> list[dict]:
+    share = rounded_list([value / math.log(2) for value in run.js.values()])
+    nats = rounded_list([*run.js.values()])
+    shared = "depth %{x}: %{y:.0%} of the top-k shared<extra></extra>"
+    apart = "depth %{x}: %{customdata:.3f} nats<extra></extra>"
+    overlap = bars([*run.overlap], rounded_list([*run.overlap.values()]), "@both", "in common", hovertemplate=shared)
+    return [
+        on(3, overlap),
+        on(3, curve([*run.js], share, "@text", "divergence", customdata=nats, hovertemplate=apart)),
+    ]
+
+
+def _by_source(run: RunDiversity) -> list[dict]:
+    """Who proposed the drafted tokens (hatched) beside who proposed the accepted ones, as shares of each."""
+    found = []
+    for title, counts, offset in (
+        ("drafted", run.proposed_by_source, -0.38),
+        ("accepted", run.accepted_by_source, 0.02),
+    ):
+        if counts is None:
+            continue
+        shares = rounded_list([count / (sum(counts) or 1) for count in counts])
+        look = {"color": [f"@{SOURCES[source][0]}" for source in range(len(counts))], "line": {"width": 0}}
+        if title == "drafted":
+            look["pattern"] = HATCH
+        hover = f"%{{x}}: %{{y:.0%}} of the {title} tokens (%{{customdata}})<extra></extra>"
+        extra = {"marker": look, "width": 0.36, "offset": offset, "customdata": counts, "hovertemplate": hover}
+        found.append(on(4, bars(NAMES, shares, "", title, **extra)))
+    return found
+
+
+def _rescues(run: RunDiversity) -> str:
+    if run.rescued_rounds is None:
+        return "by proposer: drafted (hatched), accepted"
+    return f"by proposer: drafted (hatched), accepted · {run.rescued_rounds} rounds rescued by one expert"

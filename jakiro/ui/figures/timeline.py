@@ -1,0 +1,118 @@
+"""A run round by round: what each round accepted, where its time went, and how the router leaned at its root.
+
+Another method's rounds hang below the axis, stretched so that they stand under the same text: a wide bar there brought
+in one pass what took this method several.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any
+
+from jakiro.metrics import max_depth
+from jakiro.routing import run_routing
+from jakiro.trace import Trace, walk_positions
+from jakiro.ui.figures.layout import axis, caption, layout
+from jakiro.ui.figures.patch import rounded_list
+
+PHASES = (("draft", "both"), ("verify", "other"), ("overhead", "edge"))
+GAP = 0.12  # of a round, between two bars
+SMALL = {"size": 11, "color": "@muted"}
+
+
+def timeline_figure(traces: list[Trace], above: int, below: int | None, titles: list[str]) -> dict:
+    """One run above the axis, another below (None: alone), with the first one's time and router underneath.
+
+    x is the round of the run above, from 0; `customdata` of a bar is its own round, `meta` the index of its run. The
+    titles stand in the figure as they are, so they come escaped.
+    """
+    trace, other = traces[above], None if below is None else traces[below]
+    routing = run_routing(trace)
+    bottom = 0.52 if routing else 0.44
+    strip = (0.2, bottom - 0.1) if routing else (0.04, bottom - 0.14)
+    data = [_accepted(trace, above, titles[above])]
+    if other is not None:
+        data.append(_below(trace, other, below, titles[below]))
+    data += _time(trace, above)
+    axes = {
+        "xaxis": axis((0, 1), "y", range=[-0.5, max(len(trace.steps), 1) - 0.5], showgrid=False, showticklabels=False),
+        "yaxis": _tokens_axis(max_depth(trace) + 1, 0 if other is None else max_depth(other) + 1, bottom),
+        "yaxis2": axis(strip, "x", "ms", nticks=3, rangemode="tozero"),
+    }
+    captions = [caption(0, strip[1], "time of a round, from below: draft, verify, overhead", font=SMALL)]
+    if routing:
+        data += _router(trace, above, routing.root)
+        axes["yaxis3"] = axis((0.0, 0.1), "x", range=[0, 1], showgrid=False, showticklabels=False)
+        captions.append(caption(0, 0.1, "router at the root: expert 0 from below, expert 1 above it", font=SMALL))
+    margin = {"l": 40, "r": 8, "t": 26, "b": 8}
+    look = layout(260 if routing else 200, axes, margin=margin, barmode="relative", bargap=0, annotations=captions)
+    return {"data": data, "layout": look}
+
+
+def _tokens_axis(top: int, low: int, bottom: float) -> dict:
+    step = 1 if max(top, low) <= 3 else 2
+    ticks = [*range(-(low // step) * step, 0, step), *range(0, top + 1, step)]
+    words = [str(abs(tick)) for tick in ticks]
+    zero = {"zeroline": True, "zerolinecolor": "@other"}
+    return axis((bottom, 1), "x", "tokens", range=[-low - 0.2, top + 0.2], tickvals=ticks, ticktext=words, **zero)
+
+
+def _accepted(trace: Trace, index: int, title: str) -> dict:
+    places = [(float(i), 1.0) for i in range(len(trace.steps))]
+    return _tokens(trace, index, title, places, 1) | {"marker": _plain("@accepted")}
+
+
+def _below(trace: Trace, other: Trace, index: int, title: str) -> dict:
+    """The other run's bars, upside down, each over the stretch of this run's rounds that holds the same text."""
+    edges = [start for start, _ in walk_positions(trace)] + [len(trace.tokens)]
+    places = []
+    for start, step in walk_positions(other):
+        left, right = _round_at(edges, start), _round_at(edges, start + len(step.emitted))
+        places.append(((left + right) / 2 - 0.5, right - left))
+    return _tokens(trace=other, index=index, title=title, places=places, sign=-1)
+
+
+def _round_at(edges: list[int], token: int) -> float:
+    """Where a token index falls on the axis of rounds, whose borders in the text are `edges`; the ends hold it."""
+    token = min(max(token, edges[0]), edges[-1])
+    left = min(bisect_right(edges, token) - 1, len(edges) - 2)
+    return left + (token - edges[left]) / (edges[left + 1] - edges[left]) if left >= 0 else 0.0
+
+
+def _tokens(trace: Trace, index: int, title: str, places: list[tuple[float, float]], sign: int) -> dict:
+    counts = [len(step.accepted) for step in trace.steps]
+    bars = _bars(places, index, [sign * (count + 1) for count in counts], "@other")
+    words = [f"round {index + 1}: {count} accepted and the bonus" for index, count in enumerate(counts)]
+    hover = {"text": words, "textposition": "none", "hovertemplate": "%{text}<extra></extra>"}
+    return bars | hover | {"name": title, "showlegend": True}
+
+
+def _time(trace: Trace, index: int) -> list[dict]:
+    places, found = [(float(i), 1.0) for i in range(len(trace.steps))], []
+    for phase, role in PHASES:
+        spent = rounded_list([1000 * getattr(step, f"{phase}_s") for step in trace.steps])
+        hover = f"{phase} %{{y:.1f}} ms<extra></extra>"
+        found.append(_bars(places, index, spent, f"@{role}") | {"yaxis": "y2", "hovertemplate": hover, "name": phase})
+    return found
+
+
+def _router(trace: Trace, index: int, root: list[tuple[float, float] | None]) -> list[dict]:
+    places, found = [(float(i), 1.0) for i in range(len(trace.steps))], []
+    for expert in (0, 1):
+        share = rounded_list([None if pair is None else pair[expert] for pair in root])
+        hover = f"expert {expert} weighs %{{y:.2f}}<extra></extra>"
+        extra = {"yaxis": "y3", "hovertemplate": hover, "name": f"expert {expert}"}
+        found.append(_bars(places, index, share, f"@expert{expert}") | extra)
+    return found
+
+
+def _bars(places: list[tuple[float, float]], index: int, heights: list, color: str) -> dict[str, Any]:
+    """Bars at (middle, width) that know their round and their run."""
+    middles, widths = [middle for middle, _ in places], [width * (1 - GAP) for _, width in places]
+    rounds = list(range(len(heights)))
+    base = {"type": "bar", "x": rounded_list(middles), "width": rounded_list(widths), "y": heights}
+    return base | {"customdata": rounds, "meta": index, "marker": _plain(color), "showlegend": False}
+
+
+def _plain(color: str) -> dict:
+    return {"color": color, "line": {"width": 0}}

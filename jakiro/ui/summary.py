@@ -1,0 +1,123 @@
+"""A run in words: where it was recorded, its numbers with what they mean, and whether the runs of a race agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jakiro import metrics
+from jakiro.diversity import run_diversity
+from jakiro.graph import piece
+from jakiro.routing import run_routing
+from jakiro.trace import Trace
+from jakiro.ui.figures.labels import quote
+
+# Key -> label, how the value is written, what it is.
+TOTALS: dict[str, tuple[str, Callable[[Any], str], str]] = {
+    "mean_acceptance_length": ("tau", "{:.2f}".format, "Mean tokens per verify pass of the target, bonus counted."),
+    "paper_tau": (
+        "tau as in papers",
+        "{:.2f}".format,
+        "The same tokens over one round too few, as published tables count.",
+    ),
+    "tokens_per_second": ("tokens/s", "{:.1f}".format, "Tokens after the first over the seconds of the rounds."),
+    "num_tokens": ("tokens", str, "Generated tokens, the first one (from prefill) included."),
+    "num_rounds": ("rounds", str, "Verify passes of the target."),
+    "num_draft_tokens": ("drafted tokens", str, "Nodes of all trees, roots not counted."),
+    "num_accepted_draft_tokens": ("accepted tokens", str, "Drafted tokens that the target agreed with."),
+    "draft_acceptance_rate": ("acceptance rate", "{:.1%}".format, "Accepted tokens over drafted tokens."),
+    "prefill_s": ("prefill", "{:.3f} s".format, "Seconds for the prompt and the first token."),
+    "draft_s": ("drafting", "{:.3f} s".format, "Seconds of all rounds spent on drafting."),
+    "verify_s": ("verifying", "{:.3f} s".format, "Seconds of all rounds spent in the target."),
+    "overhead_s": ("overhead", "{:.3f} s".format, "Seconds of all rounds spent on anything else."),
+}
+
+
+def metric_rows(trace: Trace) -> list[dict[str, Any]]:
+    """The numbers of a run as rows {"key", "label", "value", "text", "help"}; those it does not have are left out."""
+    totals = metrics.totals(trace)
+    rows = [
+        {"key": key, "label": label, "value": totals[key], "text": write(totals[key]), "help": help}
+        for key, (label, write, help) in TOTALS.items()
+        if totals[key] is not None
+    ]
+    return rows + _routing_rows(trace) + _diversity_rows(trace)
+
+
+def header(trace: Trace) -> list[list[str]]:
+    """Where and how the run was recorded, as [label, text] rows."""
+    greedy = trace.temperature == 0
+    sampling = "greedy" if greedy else f"temperature {trace.temperature:g}, top_p {trace.top_p:g}, seed {trace.seed}"
+    rows = [
+        ("Target", trace.target),
+        ("Device", f"{trace.device}, {trace.dtype}"),
+        ("Sampling", sampling),
+        ("Settings", " · ".join(f"{name} {_plain(value)}" for name, value in trace.settings.items())),
+        ("Recorded", trace.recorded),
+        ("Versions", " · ".join(f"{name} {version}" for name, version in trace.versions.items())),
+        ("Prompt", f"{len(trace.prompt)} tokens"),
+    ]
+    return [[name, text] for name, text in rows if text]
+
+
+def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:
+    """The badge: do all runs give the same token ids as the first, and if not, where they part and by what margin."""
+    against = [_divergence(traces[0], trace, titles[0], title) for trace, title in zip(traces, titles, strict=True)]
+    parted = [found["text"] for found in against if found is not None]
+    same = len(traces) - len(parted)
+    if not traces:
+        text = "no runs"
+    elif len(traces) == 1:
+        text = "one run, nothing to compare"
+    else:
+        text = f"lossless: {same}/{len(traces)} outputs identical"
+    return {"identical": not parted, "text": "; ".join([text, *parted]) if parted else text, "against_first": against}
+
+
+def _divergence(first: Trace, other: Trace, first_title: str, title: str) -> dict[str, Any] | None:
+    found = metrics.divergence(other, first)
+    if found is None:
+        return None
+    ours, theirs = (_token(trace, token) for trace, token in ((other, found.ours), (first, found.theirs)))
+    margin = "margin not recorded" if found.margin is None else f"the target's margin is {abs(found.margin):.4f} nats"
+    text = f"{title} parts from {first_title} at token {found.at + 1}: {ours} against {theirs}, {margin}"
+    return {"at": found.at, "ours": found.ours, "theirs": found.theirs, "margin": found.margin, "text": text}
+
+
+def _token(trace: Trace, token: int | None) -> str:
+    return "the end" if token is None else quote(piece(trace, token))
+
+
+def _routing_rows(trace: Trace) -> list[dict[str, Any]]:
+    run = run_routing(trace)
+    if run is None:
+        return []
+    share = max(run.dominant_share)
+    leader = run.dominant_share.index(share)
+    return [
+        _row("dominant_share", "router's favourite", share, f"expert {leader} at {share:.0%}",
+             "Share of all parents at which that expert has the larger weight."),
+        _row("gate_entropy", "router's entropy", run.mean_entropy, f"{run.mean_entropy:.2f} nats",
+             "Mean over all parents; 0 = one expert alone, 0.69 = an even mixture."),
+    ]  # fmt: skip
+
+
+def _diversity_rows(trace: Trace) -> list[dict[str, Any]]:
+    run = run_diversity(trace)
+    if run is None:
+        return []
+    rows = [_row("unique_tokens", "different tokens in a tree", run.unique, f"{run.unique:.1f} of {run.drafted:.1f}",
+                 "Mean over the rounds that drafted.")]  # fmt: skip
+    if run.rescued_rounds is not None:
+        rescued = sum(run.accepted_by_source[:2])
+        rows.append(_row("rescues", "rescues", rescued, f"{rescued} tokens in {run.rescued_rounds} rounds",
+                         "Accepted tokens that only one expert proposes."))  # fmt: skip
+    return rows
+
+
+def _row(key: str, label: str, value: float, text: str, help: str) -> dict[str, Any]:
+    return {"key": key, "label": label, "value": value, "text": text, "help": help}
+
+
+def _plain(value: Any) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)

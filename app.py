@@ -1,0 +1,62 @@
+"""Start the page: `python app.py`. Importing this file neither launches anything nor loads a model."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from jakiro.assets import TARGET, TRACES
+
+
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description="A visual debugger for Jakiro, EAGLE-2 and vanilla decoding.")
+    parser.add_argument("--target", type=Path, default=TARGET, help="folder of a Hugging Face causal LM")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps ... (default: %(default)s)")
+    parser.add_argument("--dtype", default="float32", help="float32, bfloat16 or float16 (default: %(default)s)")
+    parser.add_argument("--head", action="append", default=[], metavar="METHOD=DIR", help="a trained head; repeatable")
+    parser.add_argument("--traces", type=Path, default=TRACES, help="folder of recorded races to open with")
+    parser.add_argument("--host", default=None, help="address to listen on (default: this machine only)")
+    parser.add_argument("--port", type=int, default=None, help="port to listen on (default: 7860 or the next free one)")
+    options = parser.parse_args(argv)
+    if any("=" not in head for head in options.head):
+        parser.error("--head takes METHOD=DIR, for example --head jakiro=heads/jakiro")
+    return options
+
+
+def gpu_decorator() -> Callable | None:
+    """`spaces.GPU` on a Hugging Face Space that lends a GPU per call, else None. Call it before torch is imported."""
+    if importlib.util.find_spec("spaces") is None:
+        return None
+    import spaces
+
+    return spaces.GPU if spaces.config.Config.zero_gpu else None
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Open the page on recorded races while the models load."""
+    options = arguments(argv)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    gpu = gpu_decorator()
+
+    from jakiro.target import Target
+    from jakiro.ui import page
+    from jakiro.ui.library import Library
+    from jakiro.ui.models import Models
+
+    heads = dict(head.split("=", 1) for head in options.head)
+    models = Models(lambda: Target.load(options.target, options.device, options.dtype, heads=heads))
+    library = Library(options.traces)
+    demo = page.build(models, library, gpu)
+    models.start()
+    launched = page.options(models, library) | {"server_name": options.host, "server_port": options.port}
+    demo.launch(**launched, prevent_thread_lock=True)
+    print(f"Jakiro Debugger: {demo.local_url}", flush=True)
+    demo.block_thread()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+// The header's buttons: share, export, theme, help; and the keys.
+
+import {h} from './dom.js';
+import {WORDS} from './format.js';
+
+/** "dark" or "light", as the page is drawn now. */
+export const theme = () => (document.body.classList.contains('dark') ? 'dark' : 'light');
+
+/** The visitor's choice from the address or an earlier visit, else what Gradio found in the system. */
+export function applyTheme() {
+  const wanted = new URLSearchParams(location.search).get('theme') ?? stored();
+  if (wanted === 'dark' || wanted === 'light') document.body.classList.toggle('dark', wanted === 'dark');
+}
+
+export function toggleTheme() {
+  document.body.classList.toggle('dark');
+  try { localStorage.setItem('jakiro-theme', theme()); } catch { /* private windows refuse: the choice lasts this visit */ }
+}
+
+function stored() {
+  try { return localStorage.getItem('jakiro-theme'); } catch { return null; }
+}
+
+/** Copy the page's address; where the browser refuses, show it to be copied by hand. */
+export async function share(path, say) {
+  const url = new URL(path, location.href).href;
+  try {
+    await navigator.clipboard.writeText(url);
+    say('The address of this view is in the clipboard.');
+  } catch {
+    say(`Copy the address of this view: ${url}`);
+  }
+}
+
+const EXPORTS = {
+  'traces.json': 'Traces (JSON): everything recorded',
+  'metrics.json': 'Metrics (JSON): one object a method',
+  'nodes.csv': 'Nodes (CSV): one row a node',
+};
+
+/** Links to a race's files. */
+export function exportLinks(box, names, id) {
+  box.replaceChildren(...names.map((name) => h('a', {href: `races/${id}/${name}`, download: `${id}-${name}`}, EXPORTS[name] ?? name)));
+}
+
+const KEYS = [
+  ['← → or J K', 'one round back or on; with Shift ten'], ['Home, End', 'first or last round'],
+  ['Space', 'replay at true speed, or pause'], ['arrows in the tree', 'parent, child, neighbours of the level'],
+  ['1 2 3 …', 'choose the lane'], ['?', 'this help'],
+];
+
+/** The help dialog. */
+export function fillHelp(dialog) {
+  const rows = (list) => h('dl', {}, ...list.flatMap(([term, text]) => [h('dt', {}, term), h('dd', {}, text)]));
+  dialog.replaceChildren(
+    h('form', {method: 'dialog', class: 'head'}, h('h2', {}, 'What this page shows'), h('button', {'aria-label': 'Close'}, 'Close')),
+    h('p', {}, 'Each lane decodes the same prompt with the same target. A method drafts a tree of tokens, the target scores '
+      + 'it in one pass and walks down as long as its own choice is among the children; the last token of a round, the bonus, '
+      + 'is always the target’s own. So all lanes give the same text, and only the number and the cost of the rounds differ.'),
+    h('h3', {}, 'Numbers'),
+    rows([['tok/s', WORDS.tps], ['×', WORDS.speedup], ['τ', WORDS.tau], ['bar', WORDS.bar]]),
+    h('h3', {}, 'Keys'), rows(KEYS),
+  );
+}
+
+/** Keys of the page. `act(name, argument)`. */
+export function bindKeys(act) {
+  document.addEventListener('keydown', (event) => {
+    const target = event.target;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (target.closest('input:not([type=range]), textarea, select, dialog, [contenteditable]')) return;
+    const far = event.shiftKey ? 10 : 1;
+    const inTree = target.closest('[data-view=tree]');
+    if (inTree && event.key.startsWith('Arrow')) act('node', event.key);
+    else if (event.key === 'ArrowLeft' || event.key.toLowerCase() === 'j') act('step', -far);
+    else if (event.key === 'ArrowRight' || event.key.toLowerCase() === 'k') act('step', far);
+    else if (event.key === 'Home') act('step', -Infinity);
+    else if (event.key === 'End') act('step', Infinity);
+    else if (event.key === ' ' && !target.closest('button, summary, a, [role=tab]')) act('play');
+    else if (event.key === '?') act('help');
+    else if (/^[1-9]$/.test(event.key)) act('lane', Number(event.key) - 1);
+    else return;
+    event.preventDefault();
+  });
+}

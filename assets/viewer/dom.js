@@ -1,0 +1,64 @@
+// Small helpers around the DOM. Text from a model or a file enters the page here, as text, never as mark-up.
+
+/** An element with attributes ("class", "data-x", ...; false and null leave one out) and children (nodes or text). */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === true) element.setAttribute(name, '');
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Lookup of the template's parts: part('lanes') is the element with data-part="lanes". */
+export function parts(root) {
+  const found = new Map([...root.querySelectorAll('[data-part]')].map((element) => [element.dataset.part, element]));
+  return (name) => {
+    if (!found.has(name)) throw new Error(`the page has no part ${name}`);
+    return found.get(name);
+  };
+}
+
+/** Show or hide, and tell whether it is shown. */
+export function show(element, visible) {
+  element.hidden = !visible;
+  return visible;
+}
+
+/** At most one call a frame, with the arguments of the last. */
+export function eachFrame(callback) {
+  let waiting = null;
+  return (...given) => {
+    const first = waiting === null;
+    waiting = given;
+    if (first) requestAnimationFrame(() => { const now = waiting; waiting = null; callback(...now); });
+  };
+}
+
+/** True where the visitor asked for little motion, in the system or by ?motion=0. */
+export function stillness() {
+  return new URLSearchParams(location.search).get('motion') === '0'
+    || matchMedia('(prefers-reduced-motion: reduce)').matches;
+}
+
+/** Definitions: one floating box that shows data-help of whatever is hovered or focused. */
+export function helpBox(root, tip) {
+  const hide = () => { tip.hidden = true; };
+  const open = (event) => {
+    const owner = event.target.closest?.('[data-help]');
+    if (!owner || !owner.dataset.help) return hide();
+    tip.textContent = owner.dataset.help;
+    tip.hidden = false;
+    const box = owner.getBoundingClientRect();
+    const left = Math.min(Math.max(8, box.left), document.documentElement.clientWidth - tip.offsetWidth - 8);
+    const below = box.bottom + 8 + tip.offsetHeight < window.innerHeight;
+    tip.style.left = `${left}px`;
+    tip.style.top = `${below ? box.bottom + 6 : box.top - tip.offsetHeight - 6}px`;
+  };
+  root.addEventListener('pointerover', open);
+  root.addEventListener('focusin', open);
+  root.addEventListener('pointerleave', hide);
+  root.addEventListener('focusout', hide);
+  window.addEventListener('scroll', hide, {passive: true});
+}

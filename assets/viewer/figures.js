@@ -1,0 +1,75 @@
+// Prepared figures: fill a template with a round's patch, paint its roles with the theme, give it to plotly.
+
+let loading = null;
+
+/** plotly.js, fetched once, after the first paint. */
+export function plotly(url) {
+  loading ??= new Promise((resolve, reject) => {
+    const script = document.createElement('script');
+    script.src = url;
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => reject(new Error('plotly.js could not be loaded from this server; reload the page'));
+    document.head.append(script);
+  });
+  return loading;
+}
+
+/** A round's figure from the template: dotted keys of the patch set, node indices in customdata replaced by rows. */
+export function fill(round, index, lane, words) {
+  const patch = round.rounds[index];
+  const figure = structuredClone(round.template);
+  figure.data.forEach((trace, at) => {
+    put(trace, patch.data[at] ?? {});
+    if (Array.isArray(trace.customdata)) trace.customdata = trace.customdata.map((node) => row(lane, index, node, words));
+  });
+  put(figure.layout, patch.layout ?? {});
+  return figure;
+}
+
+function put(target, changes) {
+  for (const [dotted, value] of Object.entries(changes)) {
+    const keys = dotted.split('.');
+    const last = keys.pop();
+    const place = keys.reduce((above, key) => (above[key] ??= {}), target);
+    place[last] = value;
+  }
+}
+
+function row(lane, round, node, words) {
+  if (!Number.isInteger(node) || node < 0) return {node: -1};
+  const table = lane.nodes[round];
+  const found = {};
+  for (const [name, values] of Object.entries(table)) {
+    const value = values[node];
+    if (value !== null) found[name] = words[name]?.[value] ?? value;
+  }
+  return {...found, node, label: lane.labels[found.id]};
+}
+
+/** Every string that starts with "@" replaced by the theme's colour of that name. */
+export function paint(value, theme) {
+  if (typeof value === 'string') return value.startsWith('@') ? theme[value.slice(1)] ?? value : value;
+  if (Array.isArray(value)) {
+    return typeof value[0] === 'number' ? value : value.map((item) => paint(item, theme));
+  }
+  if (value !== null && typeof value === 'object') {
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, paint(item, theme)]));
+  }
+  return value;
+}
+
+/** Where a node is drawn: [x, y], or null. */
+export function place(figure, node) {
+  for (const trace of figure.data) {
+    const at = trace.customdata?.findIndex?.((row) => row?.node === node) ?? -1;
+    if (at >= 0) return [trace.x[at], trace.y[at]];
+  }
+  return null;
+}
+
+/** Draw into an element; the same element keeps its zoom from call to call. */
+export function draw(Plotly, element, figure, theme, config) {
+  const painted = paint(figure, theme);
+  element.dataset.drawn = 'no';
+  return Plotly.react(element, painted.data, painted.layout, config).then(() => { element.dataset.drawn = 'yes'; });
+}

@@ -1,0 +1,36 @@
+// Numbers as the page writes them.
+
+export const WORDS = {
+  tps: 'Tokens a second after the first token, by this lane’s own wall clock on the device named above. Prefill is not counted.',
+  speedup: 'Tokens a second of this lane over those of vanilla in the same race.',
+  tau: 'τ: mean tokens that one verify pass of the target adds to the text; the bonus token counts. Vanilla is 1.',
+  seconds: 'Seconds of wall clock that this lane needed for its text, prefill included.',
+  passes: 'Passes of the target that this lane needed for its text, prefill not counted.',
+  bar: 'How far this lane is at the time of the clock; at rest, when the first lane has finished.',
+};
+
+export const fixed = (value, digits) => (value === null || value === undefined ? '–' : value.toFixed(digits));
+
+export const seconds = (value) => (value < 1 ? `${fixed(value * 1000, 0)} ms` : `${fixed(value, 2)} s`);
+
+/** A cell of the inspector or the table: format is one of token, id, rank, share, log, number, word. */
+export function cell(value, field, lane, words) {
+  if (value === null || value === undefined) return '–';
+  switch (field.format) {
+    case 'token': return `${token(lane, value)}  ${value}`;
+    case 'id': return String(value);
+    case 'rank': return `${value}.`;
+    case 'share': return value !== 0 && value < 0.0001 ? value.toExponential(1) : value.toFixed(4);
+    case 'log': return value.toFixed(3).replace('-', '−');
+    case 'word': return words[field.key]?.[value] ?? String(value);
+    default: return Number.isInteger(value) ? String(value) : value.toFixed(3).replace('-', '−');
+  }
+}
+
+const GLYPHS = {' ': '␣', '\n': '⏎', '\r': '␍', '\t': '⇥'};
+
+/** A token's text on one line, white space visible. */
+export function token(lane, id) {
+  const text = lane.pieces?.[id] ?? `<${id}>`;
+  return [...text].map((char) => GLYPHS[char] ?? char).join('') || '∅';
+}

@@ -1,0 +1,110 @@
+// The race: one card a method, on one clock.
+
+import {h} from './dom.js';
+import {WORDS, fixed, seconds} from './format.js';
+import {doneAt, length, tokensAt} from './race.js';
+
+const KINDS = ['t0', 't1', 't2'];
+
+/** The view of all lanes in `box`. `choose({method, round})` is called for clicks. */
+export function lanesView(box, choose) {
+  let race = null, cards = [];
+
+  box.addEventListener('click', (event) => {
+    const card = event.target.closest('.lane');
+    if (!card || race?.running) return;
+    const round = event.target.closest('[data-round]')?.dataset.round;
+    choose(round === undefined || round < 0 ? {method: card.dataset.method}
+      : {method: card.dataset.method, round: Number(round), node: null});
+  });
+
+  return {show, grow, mark, at};
+
+  /** Show a race from scratch. */
+  function show(next) {
+    race = next;
+    cards = race.lanes.map(card);
+    box.replaceChildren(...cards.map((one) => one.root));
+    box.style.setProperty('--lanes', race.lanes.length);
+    grow();
+  }
+
+  /** Append the tokens that the lanes have got since, and refresh the numbers. */
+  function grow() {
+    race.lanes.forEach((lane, index) => {
+      const {text, spans} = cards[index];
+      for (let i = spans.length; i < lane.text.length; i += 1) {
+        spans.push(h('span', {class: KINDS[lane.tokens.kind[i]], 'data-round': lane.tokens.round[i]}, lane.text[i]));
+      }
+      text.append(...spans.slice(text.childElementCount));
+      if (race.running) text.scrollTop = text.scrollHeight;
+      numbers(lane, cards[index]);
+    });
+  }
+
+  /** Mark the round shown, and in the other lanes the round at the same time of the clock. */
+  function mark(method, rounds) {
+    race.lanes.forEach((lane, index) => {
+      const {root, text, spans} = cards[index];
+      const own = lane.method === method;
+      root.classList.toggle('chosen', own);
+      root.querySelector('h2 button').setAttribute('aria-pressed', own);
+      for (const old of text.querySelectorAll('.now, .same')) old.classList.remove('now', 'same');
+      const round = rounds[index];
+      const {from, to} = lane.rounds;
+      for (let i = from[round] ?? 0; i < (to[round] ?? 0); i += 1) spans[i].classList.add(own ? 'now' : 'same');
+      follow(text, spans[from[round]]);
+    });
+  }
+
+  /** Show the race at a time of the clock: later tokens hidden, bars as far as the lanes are. null: at rest. */
+  function at(time, clock) {
+    const finish = Math.min(...race.lanes.map((lane) => length(lane, clock)));
+    race.lanes.forEach((lane, index) => {
+      const {spans, bar, root} = cards[index];
+      const shown = time === null ? spans.length : tokensAt(lane, time, clock);
+      spans.forEach((span, i) => span.classList.toggle('later', i >= shown));
+      const share = tokensAt(lane, time ?? finish, clock) / Math.max(1, lane.summary.count);
+      bar.style.width = `${100 * share}%`;
+      root.classList.toggle('done', time !== null && time >= length(lane, clock));
+    });
+  }
+
+  function card(lane) {
+    const parts = {
+      tps: h('strong', {'data-help': WORDS.tps, tabindex: 0}), speedup: h('span', {'data-help': WORDS.speedup, tabindex: 0}),
+      tau: h('span', {class: 'chip', 'data-help': WORDS.tau, tabindex: 0}),
+      time: h('span', {'data-help': `${WORDS.seconds} ${WORDS.passes}`, tabindex: 0}),
+      bar: h('i'), text: h('p', {class: 'text', tabindex: 0, 'aria-label': `Text of ${lane.title}`}), spans: [],
+    };
+    parts.root = h('article', {class: 'lane card', 'data-method': lane.method},
+      h('div', {class: 'row'}, h('h2', {}, h('button', {type: 'button', 'aria-pressed': 'false'}, lane.title)), parts.tau),
+      h('div', {class: 'row numbers'}, h('span', {}, parts.tps, h('small', {}, ' tok/s')), parts.speedup, parts.time),
+      h('div', {class: 'bar', 'data-help': WORDS.bar}, parts.bar), parts.text);
+    return parts;
+  }
+
+  function numbers(lane, parts) {
+    const {tps, speedup, tau, passes} = lane.summary;
+    parts.tps.textContent = fixed(tps, 1);
+    parts.speedup.textContent = speedup === null ? '' : `${fixed(speedup, 2)}×`;
+    parts.tau.textContent = tau === null ? '' : `τ ${fixed(tau, 2)} tokens / pass`;
+    parts.time.textContent = `${seconds(lane.summary.seconds)} · ${passes} passes`;
+    if (race.running) parts.bar.style.width = '0';
+  }
+}
+
+/** The round of every lane at the moment when one lane's round was done. */
+export function sameTime(race, lane, round, clock, roundAt) {
+  const time = doneAt(lane, round, clock);
+  return race.lanes.map((other) => (other === lane ? round : roundAt(other, time, clock)));
+}
+
+/** Scroll inside the card only, so that the token can be seen. */
+function follow(box, token) {
+  if (!token) return;
+  const top = token.offsetTop - box.offsetTop;
+  if (top < box.scrollTop || top + token.offsetHeight > box.scrollTop + box.clientHeight) {
+    box.scrollTop = top - box.clientHeight / 2;
+  }
+}

@@ -1,0 +1,30 @@
+// A race that runs: lines of JSON that only grow become a race that only grows.
+
+import {addTokens, fromStart, summarised} from './race.js';
+
+/** `read(text)` takes everything so far. Calls back: started(race), grown(), done(id), failed(message). */
+export function liveReader({started, grown, done, failed}) {
+  let seen = '', race = null;
+
+  return {read, forget: () => { race = null; }, id: () => race?.id ?? null};
+
+  function read(text) {
+    if (!text || text === seen) return;
+    const fresh = text.startsWith(seen) ? text.slice(seen.length) : text;
+    seen = text;
+    let grew = false;
+    for (const line of fresh.split('\n')) {
+      if (line) grew = take(JSON.parse(line)) || grew;
+    }
+    if (grew && race) { summarised(race); grown(); }
+  }
+
+  /** True if tokens came. */
+  function take(event) {
+    if (event.event === 'start') started(race = fromStart(event));
+    else if (event.event === 'tokens' && race) { addTokens(race, event); return true; }
+    else if (event.event === 'done') done(event.race);
+    else if (event.event === 'error') failed(event.message);
+    return false;
+  }
+}

@@ -1,0 +1,99 @@
+// A race as the views read it, made from a payload (replay.py) or, while it runs, from lines of events (stream.py).
+//
+// race = {id, live, running, prompt, target, device, lanes, lossless, words, themes, config}
+// lane = a trace of the payload; while it runs only {method, title, text, tokens, rounds, pieces}
+// plus, for both: text [token] and summary {count, seconds, passes, tps, speedup, tau}
+
+/** The race of a payload. */
+export function fromPayload(payload, about) {
+  const lanes = payload.traces.map((trace) => ({...trace, text: trace.tokens.id.map((id) => trace.pieces[id] ?? `<${id}>`)}));
+  return summarised({...payload, ...about, running: false, lanes});
+}
+
+/** An empty race at the start of a live one. */
+export function fromStart(event) {
+  const lanes = event.lanes.map(({method, title}) => ({
+    method, title, text: [], pieces: {},
+    tokens: {id: [], round: [], kind: [], at: []},
+    rounds: {from: [], to: [], accepted: [], nodes: [], at: [], draft: [], verify: [], overhead: [], tau: []},
+  }));
+  return summarised({
+    id: event.race, live: true, running: true, prompt: event.prompt, title: 'live race',
+    model: event.target, device: event.device, date: '', lanes, words: {},
+  });
+}
+
+/** Add what one lane did. */
+export function addTokens(race, event) {
+  const {tokens, rounds, text} = race.lanes[event.lane];
+  const isRound = event.nodes !== undefined;
+  const round = isRound ? rounds.at.length : -1;
+  const from = text.length;
+  event.id.forEach((id, index) => {
+    tokens.id.push(id);
+    tokens.round.push(round);
+    tokens.kind.push(!isRound ? 0 : index < event.drafted ? 1 : 2);
+    tokens.at.push(event.at);
+    text.push(event.text[index]);
+  });
+  if (!isRound) return;
+  rounds.from.push(from);
+  rounds.to.push(text.length);
+  rounds.accepted.push(event.drafted);
+  rounds.nodes.push(event.nodes);
+  rounds.at.push(event.at);
+  for (const phase of ['draft', 'verify', 'overhead']) rounds[phase].push(event[phase]);
+  rounds.tau.push((text.length - 1) / rounds.at.length);
+}
+
+/** Refresh the lanes' summaries. */
+export function summarised(race) {
+  const totals = race.lanes.map(total);
+  const vanilla = totals[race.lanes.findIndex((lane) => lane.method === 'vanilla')];
+  race.lanes.forEach((lane, index) => {
+    const own = totals[index];
+    const speedup = vanilla?.tps && own.tps ? own.tps / vanilla.tps : null;
+    lane.summary = {...own, speedup};
+  });
+  return race;
+}
+
+function total({tokens, rounds}) {
+  const sum = (values) => values.reduce((whole, part) => whole + part, 0);
+  const spent = sum(rounds.draft) + sum(rounds.verify) + sum(rounds.overhead);
+  const passes = rounds.at.length;
+  const count = tokens.id.length;
+  return {
+    count, passes,
+    seconds: passes ? rounds.at[passes - 1] : tokens.at[0] ?? 0,
+    tps: spent > 0 ? (count - 1) / spent : null,
+    tau: passes ? (count - 1) / passes : null,
+  };
+}
+
+/** When a round was done on a clock: seconds, or passes of the target. */
+export const doneAt = (lane, round, clock) => (clock === 'passes' ? round + 1 : lane.rounds.at[round] ?? 0);
+
+/** How long a lane took on a clock. */
+export const length = (lane, clock) => (clock === 'passes' ? lane.summary.passes : lane.summary.seconds);
+
+/** The last round that a lane had begun at a time of the clock. */
+export function roundAt(lane, time, clock) {
+  const count = lane.rounds.at.length;
+  let low = 0, high = count - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (doneAt(lane, middle, clock) >= time - 1e-9) high = middle; else low = middle + 1;
+  }
+  return low;
+}
+
+/** How many tokens a lane had at a time of the clock. */
+export function tokensAt(lane, time, clock) {
+  const {rounds, tokens} = lane;
+  if (!rounds.at.length || time >= length(lane, clock)) return tokens.id.length;
+  if (clock === 'passes') { const done = Math.floor(time); return done < 1 ? 1 : rounds.to[done - 1]; }
+  let count = 0;
+  while (count < tokens.at.length && tokens.at[count] <= time) count += 1;
+  return count;
+}

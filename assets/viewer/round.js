@@ -1,0 +1,129 @@
+// The round: its tree, its other views as tabs, and why it ended where it did.
+
+import {h, show as reveal} from './dom.js';
+import {draw, fill, place} from './figures.js';
+import {cell, token} from './format.js';
+
+export const TABS = [
+  {key: 'tree', title: 'Tree', figures: [['tree', true]]},
+  {key: 'routing', title: 'Routing', figures: [['routing', true], ['run_routing', false]],
+    none: 'This method has no router: its trace carries no gate weights.'},
+  {key: 'diversity', title: 'Diversity', figures: [['diversity', true], ['run_diversity', false], ['acceptance', false]],
+    none: 'This method drafts from one distribution: there are no experts to compare.'},
+  {key: 'table', title: 'Table', figures: []},
+];
+
+const RING = {type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: false, cliponaxis: false,
+  marker: {symbol: 'circle-open', size: 26, color: '@text', line: {width: 2}}};
+
+/** The card of the round. `choose({tab})`, `choose({node})`. */
+export function roundView(part, choose) {
+  const plots = new Map();
+  let Plotly = null, race = null, lane = null, theme = null;
+
+  const tabs = TABS.map(({key, title}) => h('button', {type: 'button', role: 'tab', id: `tab-${key}`, 'data-tab': key}, title));
+  part('tabs').replaceChildren(...tabs);
+  part('tabs').addEventListener('click', (event) => event.target.dataset.tab && choose({tab: event.target.dataset.tab}));
+  const panels = new Map(TABS.map(({key}) => [key, h('div', {role: 'tabpanel', 'aria-labelledby': `tab-${key}`, 'data-view': key, hidden: true})]));
+  part('views').replaceChildren(...panels.values());
+  panels.get('tree').setAttribute('tabindex', '0');
+
+  return {show, at, library, retheme: (next) => { theme = next; }};
+
+  /** plotly has arrived. */
+  function library(loaded) { Plotly = loaded; }
+
+  /** Another lane. */
+  function show(nextRace, nextLane, nextTheme) {
+    [race, lane, theme] = [nextRace, nextLane, nextTheme];
+  }
+
+  /** Everything about one round of the lane. */
+  function at(round, node, tab) {
+    heading(round);
+    for (const {key} of TABS) reveal(panels.get(key), key === tab);
+    for (const button of tabs) button.setAttribute('aria-selected', String(button.dataset.tab === tab));
+    if (!lane.rounds.at.length) return panels.get(tab).replaceChildren(note('This run ended with its first token: there are no rounds.'));
+    if (tab === 'table') return panels.get('table').replaceChildren(table(round, node));
+    const {figures, none} = TABS.find(({key}) => key === tab);
+    let any = false;
+    for (const [name, perRound] of figures) any = figure(panels.get(tab), name, perRound, round, node) || any;
+    let empty = panels.get(tab).querySelector('.none');
+    if (!empty) panels.get(tab).append(empty = note(none ?? ''));
+    reveal(empty, !any && Boolean(none));
+  }
+
+  function heading(round) {
+    const accepted = lane.rounds.accepted[round] ?? 0;
+    part('title').textContent = lane.rounds.at.length ? `Round ${round + 1} · ${lane.title}` : lane.title;
+    part('nodes').textContent = `${lane.rounds.nodes[round] ?? 0} nodes`;
+    part('accepted').textContent = `accepted ${accepted} + bonus ${lane.bonus?.[round] === undefined ? '' : `“${token(lane, lane.bonus[round])}”`}`;
+    part('why').textContent = lane.why?.[round] ?? '';
+  }
+
+  function figure(panel, name, perRound, round, node) {
+    const source = lane.figures?.[name];
+    const box = plotBox(panel, name, source);
+    if (!reveal(box.parentElement, Boolean(source)) || !Plotly) return Boolean(source);
+    const filled = perRound ? fill(source, round, lane, race.words) : source;
+    if (name === 'tree') ring(filled, node);
+    const key = perRound ? null : `${race.id} ${lane.method} ${theme}`;
+    if (key && box.dataset.shows === key) return true;
+    box.dataset.shows = key ?? '';
+    box.dataset.round = round;
+    draw(Plotly, box, filled, race.themes[theme], race.config).then(() => clicks(box, name));
+    return true;
+  }
+
+  function ring(filled, node) {
+    const at = node === null ? null : place(filled, node);
+    filled.data.push({...RING, x: at ? [at[0]] : [], y: at ? [at[1]] : []});
+  }
+
+  function plotBox(panel, name, source) {
+    if (!plots.has(name)) {
+      plots.set(name, h('div', {class: 'plot', 'data-figure': name}));
+      panel.append(h('div', {class: 'scroll'}, plots.get(name)));
+    }
+    const box = plots.get(name);
+    box.style.minWidth = `${source?.min_width ?? 0}px`;
+    const height = source?.height ?? source?.layout?.height;
+    if (height) box.style.minHeight = `${height}px`;
+    return box;
+  }
+
+  function clicks(box, name) {
+    if (box.dataset.clicks) return;
+    box.dataset.clicks = 'yes';
+    box.on('plotly_click', ({points}) => {
+      const node = points[0]?.customdata?.node;
+      if (name !== 'run_routing' && Number.isInteger(node) && node >= 0) choose({node});
+    });
+  }
+
+  function table(round, node) {
+    const nodes = lane.nodes[round];
+    const head = h('tr', {}, h('th', {scope: 'col'}, 'node'), ...lane.fields.map((field) => h('th', {scope: 'col', 'data-help': field.help}, field.label)));
+    const rows = nodes.id.map((_, index) => h('tr', {'data-node': index, class: index === node ? 'now' : null},
+      h('th', {scope: 'row'}, String(index)),
+      ...lane.fields.map((field) => h('td', {}, cell(nodes[field.key]?.[index], field, lane, race.words)))));
+    const whole = h('div', {class: 'scroll table'}, h('table', {}, h('thead', {}, head), h('tbody', {}, ...rows)));
+    whole.addEventListener('click', (event) => {
+      const chosen = event.target.closest('[data-node]');
+      if (chosen) choose({node: Number(chosen.dataset.node)});
+    });
+    return whole;
+  }
+}
+
+const note = (text) => h('p', {class: 'none'}, text);
+
+/** The node that a key leads to from another: parent, first child, siblings by level; null where there is none. */
+export function neighbour(nodes, node, key) {
+  const from = node ?? 0;
+  const children = nodes.parent.map((_, index) => index).filter((index) => nodes.parent[index] === from);
+  const level = nodes.depth.map((_, index) => index).filter((index) => nodes.depth[index] === nodes.depth[from]);
+  const place = level.indexOf(from);
+  const found = {ArrowLeft: nodes.parent[from], ArrowRight: children[0], ArrowUp: level[place - 1], ArrowDown: level[place + 1]}[key];
+  return found === undefined || found < 0 ? null : found;
+}

@@ -1,0 +1,95 @@
+// The timeline is the scrubber: a slider, the figure of all rounds with a playhead over it, and the replay.
+
+import {h, show as reveal} from './dom.js';
+import {draw} from './figures.js';
+import {doneAt, length, roundAt} from './race.js';
+
+const PASSES_PER_SECOND = 8; // of the replay on the clock of passes
+
+/** `go({round})` moves the playhead; `frame(time)` shows the race at a time of the clock, null at rest. */
+export function timelineView(part, go, frame) {
+  const slider = part('scrub'), plot = part('timeline'), head = part('playhead'), play = part('stage').querySelector('[data-do=play]');
+  let lane = null, figure = null, replay = null;
+
+  slider.addEventListener('input', () => go({round: Number(slider.value), node: null}));
+  plot.addEventListener('pointerdown', (event) => {
+    if (event.button !== 0 || !figure) return;
+    const drag = (move) => go({round: roundUnder(move), node: null});
+    const end = () => { window.removeEventListener('pointermove', drag); window.removeEventListener('pointerup', end); };
+    window.addEventListener('pointermove', drag);
+    window.addEventListener('pointerup', end);
+    drag(event);
+  }, true);
+  new ResizeObserver(() => placeHead()).observe(plot);
+
+  return {show, at, toggle, stop, playing: () => replay !== null};
+
+  /** Another lane or race: its figure (or none yet) and its number of rounds. */
+  function show(next, nextFigure) {
+    lane = next;
+    figure = nextFigure;
+    slider.max = Math.max(0, lane.rounds.at.length - 1);
+  }
+
+  /** Move slider, counter and playhead to a round. */
+  function at(round) {
+    const count = lane.rounds.at.length;
+    slider.value = round;
+    slider.setAttribute('aria-valuetext', `round ${round + 1} of ${count}`);
+    part('count').textContent = count ? `round ${round + 1} / ${count}` : 'no rounds';
+    placeHead();
+  }
+
+  function placeHead() {
+    if (!reveal(head, figure !== null && lane.rounds.at.length > 0)) return;
+    const [left, width] = axis();
+    const [low, high] = figure.layout.xaxis.range;
+    head.style.left = `${left + ((Number(slider.value) - low) / (high - low)) * width}px`;
+  }
+
+  function roundUnder(event) {
+    const [left, width] = axis();
+    const [low, high] = figure.layout.xaxis.range;
+    const x = event.clientX - plot.getBoundingClientRect().left;
+    const round = Math.round(low + ((x - left) / width) * (high - low));
+    return Math.min(Math.max(round, 0), lane.rounds.at.length - 1);
+  }
+
+  /** Left edge and width of the x axis in px. */
+  function axis() {
+    const {l, r} = figure.layout.margin;
+    return [l, plot.clientWidth - l - r];
+  }
+
+  /** Start or stop the replay at true speed, from the round shown, or from the start at the end. */
+  function toggle(race, round, clock) {
+    if (replay) return stop();
+    const last = Math.max(...race.lanes.map((one) => length(one, clock)));
+    const begin = round >= lane.rounds.at.length - 1 || round <= 0 ? 0 : doneAt(lane, round, clock);
+    const started = performance.now();
+    play.textContent = '⏸ Pause';
+    const step = (now) => {
+      const time = begin + ((now - started) / 1000) * (clock === 'passes' ? PASSES_PER_SECOND : 1);
+      if (time >= last) return stop();
+      frame(time);
+      go({round: roundAt(lane, time, clock), node: null}, true);
+      replay = requestAnimationFrame(step);
+    };
+    replay = requestAnimationFrame(step);
+  }
+
+  function stop() {
+    if (replay === null) return;
+    cancelAnimationFrame(replay);
+    replay = null;
+    play.textContent = '▶ Play';
+    frame(null);
+  }
+}
+
+/** Options of the lane that the figure shows below. */
+export function againstOptions(race, lane) {
+  return race.lanes.map((other, index) => h('option', {value: other.method}, other === lane ? 'nothing' : race.lanes[index].title));
+}
+
+export const drawTimeline = draw;

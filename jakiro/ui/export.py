@@ -1,0 +1,43 @@
+"""A race as files to take away: the traces themselves, the metrics, and every node as a table row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+
+from jakiro import metrics, trace
+from jakiro.tables import nodes_table
+from jakiro.trace import Trace
+
+
+def traces_json(traces: Sequence[Trace]) -> str:
+    """A JSON list of traces (`jakiro-trace/1`)."""
+    return "[" + ",\n".join(trace.to_json(one) for one in traces) + "]\n"
+
+
+def metrics_json(traces: Sequence[Trace]) -> str:
+    """One object a method with its totals, and its speed-up where vanilla ran in the same race."""
+    rows = [{"method": one.method} | metrics.totals(one) for one in traces]
+    base = next((row["tokens_per_second"] for row in rows if row["method"] == "vanilla"), None)
+    for row in rows:
+        speed = row["tokens_per_second"]
+        row["speedup"] = speed / base if base and speed is not None else None
+        row["identical_to_first"] = metrics.same_output([traces[0], traces[rows.index(row)]])
+    return json.dumps(rows, indent=1, allow_nan=False) + "\n"
+
+
+def nodes_csv(traces: Sequence[Trace]) -> str:
+    """Every node of every tree of every method as one row."""
+    tables = [nodes_table(one).assign(method=one.method) for one in traces]
+    table = pd.concat(tables, ignore_index=True)
+    return table[["method", *(name for name in table if name != "method")]].to_csv(index=False)
+
+
+# name in the address -> (media type, the function)
+EXPORTS: dict[str, tuple[str, Callable[[Sequence[Trace]], str]]] = {
+    "traces.json": ("application/json", traces_json),
+    "metrics.json": ("application/json", metrics_json),
+    "nodes.csv": ("text/csv", nodes_csv),
+}

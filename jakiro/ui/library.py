@@ -1,0 +1,95 @@
+"""Every race that the page can show, by id: recorded ones from files, live ones for as long as they are kept."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from jakiro.methods import METHODS
+from jakiro.trace import Trace
+from jakiro.ui import recorded
+from jakiro.ui.models import RequestError
+from jakiro.ui.replay import payload
+
+KEPT = 16  # live races, and texts prepared for the browser
+PATIENCE = 30.0  # seconds to wait for a race that is being stopped
+
+
+class Library:
+    """Traces and what the browser gets of them, both bounded: the least recently used goes first. Safe in threads."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.recorded = {race.id: race for race in recorded.read(folder)}
+        self._live: OrderedDict[str, tuple[str, list[Trace]]] = OrderedDict()  # id -> prompt, traces
+        self._texts: OrderedDict[str, str] = OrderedDict()
+        self._running: dict[str, str] = {}  # id -> prompt
+        self._changed = threading.Condition()
+
+    @staticmethod
+    def new_id() -> str:
+        """An id for a live race. Not to be guessed: a race is seen by those who were given its address."""
+        return f"live-{secrets.token_hex(6)}"
+
+    def begin(self, id: str, prompt: str) -> None:
+        """A live race has started; who asks for it waits until it is kept."""
+        with self._changed:
+            self._running[id] = prompt
+
+    def keep(self, id: str, traces: Sequence[Trace]) -> None:
+        """A live race is over. Without a single trace it is forgotten."""
+        with self._changed:
+            prompt = self._running.pop(id, "")
+            if traces:
+                _put(self._live, id, (prompt, list(traces)))
+            self._changed.notify_all()
+
+    def traces(self, id: str) -> list[Trace]:
+        """The traces of a race. Raises RequestError for one that is not there (any more)."""
+        if id in self.recorded:
+            return recorded.load(self.folder, self.recorded[id])
+        return self._kept(id)[1]
+
+    def about(self, id: str) -> dict[str, Any]:
+        """What is shown: id, title, prompt, model, device, date, and whether it was run live. Raises RequestError."""
+        if id in self.recorded:
+            facts = asdict(self.recorded[id])
+            del facts["traces"]
+            return facts | {"live": False}
+        prompt, (first, *_) = self._kept(id)
+        facts = {"model": first.target, "device": first.device, "date": first.recorded[:10], "live": True}
+        return {"id": id, "title": prompt, "prompt": prompt} | facts
+
+    def text(self, id: str) -> str:
+        """What the browser draws the race from: {"about": .., "replay": .. (replay.py)}. Raises RequestError."""
+        with self._changed:
+            if id in self._texts:
+                self._texts.move_to_end(id)
+                return self._texts[id]
+        about = json.dumps(self.about(id), ensure_ascii=False)
+        replay = payload(self.traces(id), {name: method.title for name, method in METHODS.items()})
+        text = f'{{"about":{about},"replay":{replay}}}'
+        with self._changed:
+            _put(self._texts, id, text)
+        return text
+
+    def _kept(self, id: str) -> tuple[str, list[Trace]]:
+        with self._changed:
+            self._changed.wait_for(lambda: id not in self._running, PATIENCE)
+            if id not in self._live:
+                raise RequestError(f"the race {id[:40]!r} is not kept any more: run it again, or choose a recorded one")
+            self._live.move_to_end(id)
+            return self._live[id]
+
+
+def _put(shelf: OrderedDict, id: str, value: object) -> None:
+    shelf[id] = value
+    shelf.move_to_end(id)
+    while len(shelf) > KEPT:
+        shelf.popitem(last=False)

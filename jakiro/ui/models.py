@@ -1,0 +1,93 @@
+"""The target and the methods that run on it, loaded once and in the background, so that the page opens without them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from jakiro.engine import Drafter, record
+from jakiro.methods import METHODS
+from jakiro.target import Target
+from jakiro.verify import Sampling
+
+LOG = logging.getLogger(__name__)
+WARM_UP_TOKENS = 8
+
+
+class RequestError(ValueError):
+    """Something that the user can put right; the message says what and how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a race needs."""
+
+    target: Target
+    makers: dict[str, Callable[[Any], Drafter]]  # method -> settings -> a fresh drafter, for the methods that can run
+    defaults: dict[str, Any]  # method -> settings that suit the target's device
+    missing: dict[str, str]  # method -> why it cannot run here, with the remedy
+
+
+def load(target: Target) -> Loaded:
+    """Load every method that the target allows, and warm each up, so that the first race is timed like the others."""
+    makers, defaults, missing = {}, {}, {}
+    for name, method in METHODS.items():
+        why = method.unavailable(target)
+        if not why:
+            try:
+                defaults[name] = method.defaults(target)
+                makers[name] = method.load(target)
+                _warm_up(target, makers[name](defaults[name]))
+                continue
+            except (ValueError, OSError) as error:  # a damaged or foreign head: the other methods still race
+                why = str(error)
+                LOG.warning("%s cannot run: %s", name, error)
+        makers.pop(name, None)
+        missing[name] = why
+    return Loaded(target, makers, defaults, missing)
+
+
+class Models:
+    """Loads in a thread of its own; `get` waits for it."""
+
+    def __init__(self, read: Callable[[], Target]) -> None:
+        self._read = read
+        self._done = threading.Event()
+        self._loaded: Loaded | None = None
+        self._error = ""
+
+    def start(self) -> None:
+        """Begin to load. Returns at once."""
+        threading.Thread(target=self._work, name="models", daemon=True).start()
+
+    def get(self) -> Loaded:
+        """The models, as soon as they are there. Raises RequestError if they could not be loaded."""
+        self._done.wait()
+        if self._loaded is None:
+            raise RequestError(f"no model to run: {self._error}")
+        return self._loaded
+
+    def status(self) -> dict[str, Any]:
+        """What the page says about them: state is loading, ready or failed."""
+        if not self._done.is_set():
+            return {"state": "loading", "text": "The models are loading; this page shows a recording meanwhile."}
+        if self._loaded is None:
+            return {"state": "failed", "text": f"Live runs are off: {self._error}"}
+        return {"state": "ready", "text": f"{self._loaded.target.name} is ready.", "missing": self._loaded.missing}
+
+    def _work(self) -> None:
+        try:
+            self._loaded = load(self._read())
+        except Exception as error:  # whatever went wrong is shown; the page stays useful for recorded traces
+            LOG.exception("the models could not be loaded")
+            self._error = str(error) or type(error).__name__
+        finally:
+            self._done.set()
+
+
+def _warm_up(target: Target, drafter: Drafter) -> None:
+    """A few tokens, thrown away: first calls pay for kernels and threads."""
+    record(target, drafter, [0, 1, 2, 3], WARM_UP_TOKENS, Sampling())

@@ -1,0 +1,246 @@
+"""The page: Gradio for the prompt, the settings and the model's queue; one HTML component for everything to look at.
+
+`build` makes the page, `options` what `launch` needs besides. Layout and wiring are apart: `_layout` places components,
+`_wire` connects them. What the viewer shows is in assets/viewer; it fetches races from site.py and gets a running race
+as lines of JSON (stream.py) in its value.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from jakiro.assets import ASSETS
+from jakiro.methods import METHODS
+from jakiro.trace import from_dict
+from jakiro.ui import site
+from jakiro.ui.controls import Controls
+from jakiro.ui.export import EXPORTS, traces_json
+from jakiro.ui.library import Library
+from jakiro.ui.models import Models, RequestError
+from jakiro.ui.race import Race, check
+from jakiro.ui.stream import events, flushed
+
+LOG = logging.getLogger(__name__)
+RACERS = ("vanilla", "eagle2", "jakiro")  # ticked at first
+WAITING = 16  # runs that may wait in the queue
+SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "DejaVu Sans", "sans-serif"]
+MONO = ["ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
+
+# Names of custom events must stand in this text, quoted: gr.HTML looks for them here.
+ON_LOAD = """
+const events = {run: 'run', stop: 'stop', ready: 'ready'};
+import(new URL('viewer/main.js', document.baseURI))
+  .then((viewer) => viewer.mount({element, props, watch, send: (name) => trigger(events[name])}));
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The components that a run reads, in the order of its arguments."""
+
+    prompt: gr.Textbox
+    methods: gr.CheckboxGroup
+    max_new_tokens: gr.Number
+    temperature: gr.Number
+    top_p: gr.Number
+    seed: gr.Number
+    controls: Controls
+
+    def components(self) -> list[gr.components.Component]:
+        fixed = [self.prompt, self.methods, self.max_new_tokens, self.temperature, self.top_p, self.seed]
+        return [*fixed, *self.controls.components]
+
+
+def build(
+    models: Models, library: Library, gpu: Callable[[Callable], Callable] | None = None, assets: Path = ASSETS
+) -> gr.Blocks:
+    """The page, not launched. `gpu` decorates the one generator that uses the model, where a host asks for that."""
+    live = _live(models, library, gpu)
+    with gr.Blocks(title="Jakiro Debugger", analytics_enabled=False, fill_width=True) as demo:
+        viewer, inputs = _layout(library, assets)
+        _wire(viewer, inputs, models, live)
+        _api(library, live)
+    return demo.queue(max_size=WAITING)
+
+
+def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str, Any]:
+    """Arguments of `launch` that belong to the page: its look and what it fetches. No host, no port, nothing shared."""
+    head = '<link rel="modulepreload" href="viewer/main.js">'
+    if library.recorded:
+        first = next(iter(library.recorded))
+        head += f'<link rel="preload" as="fetch" crossorigin="anonymous" href="races/{first}.json">'
+    return {
+        "theme": gr.themes.Base(font=SANS, font_mono=MONO, primary_hue="emerald", neutral_hue="gray", radius_size="md"),
+        "css_paths": [assets / "style.css"],
+        "head": head,
+        "app_kwargs": {"routes": site.routes(assets / "viewer", library, models)},
+        "footer_links": ["api"],
+        "run_history": False,
+        "ssr_mode": False,
+        "quiet": True,
+    }
+
+
+def _layout(library: Library, assets: Path) -> tuple[gr.HTML, Inputs]:
+    with gr.Sidebar(open=False, label="Settings", elem_id="settings"):
+        gr.Markdown("### Settings of the next live race")
+        methods = gr.CheckboxGroup(
+            choices=[(method.title, name) for name, method in METHODS.items()],
+            value=[name for name in METHODS if name in RACERS],
+            label="Methods",
+            info="One lane each.",
+        )
+        length = gr.Number(96, label="max_new_tokens", info="Length cap of the answer.", precision=0, minimum=1)
+        temperature = gr.Number(0, label="temperature", info="0 is greedy; else 0.001 to 100.", minimum=0, step=0.1)
+        top_p = gr.Number(1, label="top_p", info="Sample from the likeliest tokens with this mass.", step=0.05)
+        seed = gr.Number(0, label="seed", info="Same seed, same text, whatever the method.", precision=0, minimum=0)
+        controls = Controls()
+    with gr.HTML(
+        html_template=(assets / "page.html").read_text(encoding="utf-8"),
+        js_on_load=ON_LOAD,
+        value="",
+        elem_id="viewer",
+        apply_default_css=False,
+        races=[asdict(race) for race in library.recorded.values()],
+        exports=list(EXPORTS),
+        plotly=site.PLOTLY,
+    ) as viewer:
+        prompt = gr.Textbox(
+            label="Prompt",
+            placeholder="Write a prompt, or take an example. Enter runs it live.",
+            lines=1,
+            max_lines=6,
+            elem_id="prompt",
+            container=False,
+        )
+        examples = json.loads((assets / "prompts.json").read_text(encoding="utf-8"))
+        gr.Examples(
+            [[one["prompt"]] for one in examples],
+            inputs=[prompt],
+            label="Examples",
+            example_labels=[one["label"] for one in examples],
+            examples_per_page=len(examples),
+            elem_id="examples",
+            api_visibility="private",
+        )
+    return viewer, Inputs(prompt, methods, length, temperature, top_p, seed, controls)
+
+
+def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., Iterator[str]]) -> None:
+    def run(prompt, methods, length, temperature, top_p, seed, *values) -> Iterator[str]:
+        ordered = [name for name in METHODS if name in (methods or [])]
+        changes = inputs.controls.read(values)
+        id, text = Library.new_id(), ""
+        try:
+            for text in live(id, prompt, ordered, length, temperature, top_p, seed, changes):
+                yield text
+            yield text + _line({"event": "done", "race": id})
+        except RequestError as error:
+            yield text + _line({"event": "error", "message": str(error)})
+            raise gr.Error(str(error), duration=6) from error
+        except Exception as error:
+            LOG.exception("a race failed")
+            yield text + _line({"event": "error", "message": f"the race failed: {error}"})
+            raise gr.Error(f"the race failed: {error}") from error
+
+    def ready() -> list[Any]:
+        """The controls show what suits the loaded target, and only the methods that it can run are offered."""
+        try:
+            loaded = models.get()
+        except RequestError:
+            return [gr.skip()] * (1 + len(inputs.controls.components))
+        able = [(METHODS[name].title, name) for name in loaded.makers]
+        why = " ".join(f"{METHODS[name].title} cannot run: {reason}." for name, reason in loaded.missing.items())
+        racers = [name for _, name in able if name in RACERS]
+        methods = gr.update(choices=able, value=racers, info=f"One lane each. {why}")
+        return [methods, *inputs.controls.show(loaded.defaults)]
+
+    running = viewer.run(
+        run,
+        inputs.components(),
+        viewer,
+        show_progress="hidden",
+        concurrency_id="model",
+        concurrency_limit=1,
+        api_visibility="private",
+    )
+    press_run = "() => document.querySelector('#viewer [data-do=run]').click()"
+    inputs.prompt.submit(None, js=press_run, api_visibility="private")
+    viewer.stop(None, cancels=[running], api_visibility="private")
+    viewer.ready(
+        ready,
+        None,
+        [inputs.methods, *inputs.controls.components],
+        show_progress="hidden",
+        queue=False,
+        api_visibility="private",
+    )
+
+
+def _live(models: Models, library: Library, gpu: Callable[[Callable], Callable] | None) -> Callable[..., Iterator[str]]:
+    """The generator that runs a race and keeps its traces: lines of JSON so far, again and again."""
+
+    def here(id: str, *arguments: Any) -> Iterator[str]:
+        loaded = models.get()
+        race = Race(loaded, check(loaded, *arguments))
+        library.begin(id, race.request.prompt)
+        try:
+            yield from flushed(events(race, id))
+        finally:
+            library.keep(id, race.traces())  # a race that was stopped can be looked at as far as it went
+
+    if gpu is None:
+        return here
+
+    @gpu
+    def elsewhere(id: str, *arguments: Any) -> Iterator[str]:
+        """In a process of its own, whose memory is lost: the traces come out as text too."""
+        yield from here(id, *arguments)
+        yield traces_json(library.traces(id))
+
+    def live(id: str, *arguments: Any) -> Iterator[str]:
+        for text in elsewhere(id, *arguments):
+            if text.startswith("["):
+                library.begin(id, arguments[0])
+                library.keep(id, [from_dict(one) for one in json.loads(text)])
+            else:
+                yield text
+
+    return live
+
+
+def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:
+    def race(prompt: str, methods: list[str], max_new_tokens: int, temperature: float, top_p: float, seed: int) -> str:
+        """Decode one prompt by several methods and return what each did, round by round.
+
+        Args:
+            prompt: the user's turn; the target's chat template is applied.
+            methods: which methods, each once: vanilla, prompt_lookup, eagle2, jakiro.
+            max_new_tokens: length cap of the answer.
+            temperature: 0 for greedy, else 0.001 to 100.
+            top_p: above 0 and up to 1, where 1 keeps every token.
+            seed: whole number; the same seed gives the same text by every method.
+
+        Returns:
+            JSON text: a list of traces (`jakiro-trace/1`) in the order of `methods`.
+        """
+        id = Library.new_id()
+        try:
+            for _ in live(id, prompt, methods, max_new_tokens, temperature, top_p, seed):
+                pass
+        except RequestError as error:
+            raise gr.Error(str(error)) from error
+        return traces_json(library.traces(id))
+
+    gr.api(race, api_name="race", concurrency_id="model", concurrency_limit=1)
+
+
+def _line(event: dict[str, Any]) -> str:
+    return json.dumps(event, ensure_ascii=False) + "\n"

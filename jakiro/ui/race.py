@@ -1,0 +1,166 @@
+"""A race: several methods on one prompt, on one machine, each timed as if it ran alone.
+
+The lanes take turns: the next round always goes to the lane that has used the least time of its own so far. So all
+lanes advance on one virtual clock, none disturbs another's timing, and the page can replay the race at true speed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jakiro.engine import Prefill, as_trace, decode
+from jakiro.methods import METHODS
+from jakiro.settings import build
+from jakiro.text import encode
+from jakiro.trace import StepTrace, Trace
+from jakiro.ui.models import Loaded, RequestError
+from jakiro.verify import Sampling
+
+MAX_PROMPT = 100_000  # characters; a longer one is refused before the tokenizer sees it
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A race that can be run: everything checked."""
+
+    prompt: str
+    ids: list[int]  # of the prompt, chat template applied
+    methods: list[str]
+    max_new_tokens: int
+    sampling: Sampling
+    settings: dict[str, Any]  # method -> its settings
+
+
+@dataclass(slots=True)
+class Lane:
+    """One method's run so far."""
+
+    method: str
+    rounds: Iterator[Prefill | StepTrace]
+    prefill: Prefill | None = None
+    steps: list[StepTrace] = field(default_factory=list)
+    seconds: float = 0.0  # of its own: prefill and rounds
+    running: bool = True
+
+    def advance(self) -> Prefill | StepTrace | None:
+        """Run the prefill or one round; None when the text has ended."""
+        event = next(self.rounds, None)
+        self.running = event is not None
+        if isinstance(event, Prefill):
+            self.prefill = event
+        elif event is not None:
+            self.steps.append(event)
+        self.seconds += event.seconds if event else 0.0
+        return event
+
+
+class Race:
+    """The lanes of a request and the rule by which they take turns. Iterate over `rounds`, then read `traces`."""
+
+    def __init__(self, models: Loaded, request: Request) -> None:
+        self.target, self.request = models.target, request
+        self.lanes = [
+            Lane(method, self._start(models.makers[method], request.settings[method])) for method in request.methods
+        ]
+
+    def rounds(self) -> Iterator[tuple[int, Prefill | StepTrace]]:
+        """(index of the lane, what it did), in the order of the virtual clock. May be left at any time."""
+        while running := [index for index, lane in enumerate(self.lanes) if lane.running]:
+            index = min(running, key=lambda index: self.lanes[index].seconds)
+            event = self.lanes[index].advance()
+            if event is not None:
+                yield index, event
+
+    def traces(self) -> list[Trace]:
+        """A trace a lane, of the rounds so far; lanes that have not begun are left out.
+
+        A lane that was stopped early reads like one whose length cap stood where it stopped.
+        """
+        return [self._trace(lane) for lane in self.lanes if lane.prefill]
+
+    def _start(self, make, settings) -> Iterator[Prefill | StepTrace]:
+        request = self.request
+        return decode(self.target, make(settings), request.ids, request.max_new_tokens, request.sampling)
+
+    def _trace(self, lane: Lane) -> Trace:
+        request = self.request
+        count = 1 + sum(len(step.emitted) for step in lane.steps)
+        cap = min(count, request.max_new_tokens) if lane.running else request.max_new_tokens
+        settings = request.settings[lane.method]
+        return as_trace(
+            self.target, request.ids, cap, request.sampling, lane.prefill, lane.steps, lane.method, settings
+        )
+
+
+def check(
+    models: Loaded,
+    prompt: str,
+    methods: Sequence[str],
+    max_new_tokens: int,
+    temperature: float,
+    top_p: float,
+    seed: int,
+    changes: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Request:
+    """The one place where input is checked, from the page and the API alike. Raises RequestError with the remedy.
+
+    `changes` are settings that differ from the device's defaults: method -> name -> value.
+    """
+    known = _methods(models, methods)
+    length = _whole("max_new_tokens", max_new_tokens)
+    if not 1 <= length <= models.target.context:
+        raise RequestError(f"max_new_tokens must be from 1 to {models.target.context}, not {length}")
+    try:
+        sampling = Sampling(_number("temperature", temperature), _number("top_p", top_p), _whole("seed", seed))
+        settings = {
+            name: build(METHODS[name].settings, models.defaults[name], (changes or {}).get(name, {})) for name in known
+        }
+        ids = _ids(models, prompt)
+    except RequestError:
+        raise
+    except ValueError as error:
+        raise RequestError(str(error)) from error
+    return Request(prompt, ids, known, length, sampling, settings)
+
+
+def _methods(models: Loaded, methods: Any) -> list[str]:
+    if not isinstance(methods, (list, tuple)) or not methods:
+        raise RequestError(f"choose at least one method: {', '.join(METHODS)}")
+    for name in methods:
+        if name not in METHODS:
+            raise RequestError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
+        if name in models.missing:
+            raise RequestError(f"{METHODS[name].title} cannot run here: {models.missing[name]}")
+    if len(set(methods)) < len(methods):
+        raise RequestError("each method can race once; remove the repeated ones")
+    return list(methods)
+
+
+def _ids(models: Loaded, prompt: Any) -> list[int]:
+    if not isinstance(prompt, str):
+        raise RequestError(f"the prompt must be text, not {type(prompt).__name__}")
+    if len(prompt) > MAX_PROMPT:
+        raise RequestError(f"the prompt has {len(prompt):,} characters; shorten it to {MAX_PROMPT:,}")
+    ids = encode(models.target.tokenizer, prompt)
+    if len(ids) >= models.target.context:
+        raise RequestError(
+            f"the prompt has {len(ids):,} tokens and {models.target.name} reads {models.target.context:,} with the "
+            "answer; shorten it"
+        )
+    return ids
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise RequestError(f"{name} must be a finite number, not {str(value)[:40]!r}")
+    return float(value)
+
+
+def _whole(name: str, value: Any) -> int:
+    number = value if isinstance(value, int) and not isinstance(value, bool) else _number(name, value)
+    if number != int(number):
+        raise RequestError(f"{name} must be a whole number, not {value}")
+    return int(number)

@@ -1,0 +1,72 @@
+"""What the browser fetches besides Gradio's own files. All of it comes from this server: nothing from elsewhere.
+
+viewer/<file>            the viewer's modules and style
+plotly/<version>         plotly.js out of the installed plotly package
+races/<id>.json          a race prepared for drawing (library.py, replay.py)
+races/<id>/<export>      a race as a file (export.py)
+models.json              whether live races can be run
+"""
+
+from __future__ import annotations
+
+import gzip
+from functools import cache
+from pathlib import Path
+
+import plotly
+from plotly.offline import get_plotlyjs
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from jakiro.ui.export import EXPORTS
+from jakiro.ui.library import Library
+from jakiro.ui.models import Models, RequestError
+
+PLOTLY = f"plotly/{plotly.__version__}"
+_FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}  # the version is in the address
+
+
+def routes(viewer: Path, library: Library, models: Models) -> list[BaseRoute]:
+    """Routes for FastAPI, before Gradio's own."""
+
+    def race(request: Request) -> Response:
+        try:
+            text = library.text(request.path_params["id"])
+        except RequestError as error:
+            return PlainTextResponse(str(error), status_code=404)
+        return Response(text, media_type="application/json", headers={"Cache-Control": "no-cache"})
+
+    def export(request: Request) -> Response:
+        id, name = request.path_params["id"], request.path_params["name"]
+        if name not in EXPORTS:
+            return PlainTextResponse(f"no export {name!r}; there are {', '.join(EXPORTS)}", status_code=404)
+        media, make = EXPORTS[name]
+        try:
+            text = make(library.traces(id))
+        except RequestError as error:
+            return PlainTextResponse(str(error), status_code=404)
+        return Response(text, media_type=media, headers={"Content-Disposition": f'attachment; filename="{id}-{name}"'})
+
+    def status(request: Request) -> Response:
+        return JSONResponse(models.status(), headers={"Cache-Control": "no-store"})
+
+    return [
+        Mount("/viewer", StaticFiles(directory=viewer)),
+        Route(f"/{PLOTLY}", plotly_js),
+        Route("/races/{id}.json", race),
+        Route("/races/{id}/{name}", export),
+        Route("/models.json", status),
+    ]
+
+
+def plotly_js(request: Request) -> Response:
+    """The library, compressed once instead of at every visit."""
+    headers = _FOR_EVER | {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+    return Response(_compressed(), media_type="text/javascript", headers=headers)
+
+
+@cache
+def _compressed() -> bytes:
+    return gzip.compress(get_plotlyjs().encode(), compresslevel=6)

@@ -1,0 +1,103 @@
+"""A race as the page sees it while it runs: append-only lines of JSON.
+
+    {"event": "start", "race": id, "prompt", "target", "device", "dtype", "lanes": [{"method", "title"}]}
+    {"event": "tokens", "lane": index, "id": [..], "text": [..], "drafted": accepted ones, they come first,
+     "nodes": of the tree, "at": seconds on the lane's own clock, "draft", "verify", "overhead": seconds}
+                                            # the first of a lane is its prefill, which has no nodes and no phases
+    {"event": "done", "race": id}           # its traces can be asked for now
+
+The race runs in a thread of its own, which nothing but the race uses: a web server's handlers change threads from call
+to call, and torch sets its own threads up again in each.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from jakiro.engine import Prefill, device_name
+from jakiro.methods import METHODS
+from jakiro.text import pieces
+from jakiro.trace import StepTrace
+from jakiro.ui.race import Race
+
+PERIOD = 0.05  # seconds between two flushes
+
+
+def events(race: Race, name: str) -> Iterator[dict[str, Any]]:
+    """Run the race; one JSON-able dictionary a line."""
+    target = race.target
+    yield {
+        "event": "start",
+        "race": name,
+        "prompt": race.request.prompt,
+        "target": target.name,
+        "device": device_name(target.device),
+        "dtype": str(target.dtype).removeprefix("torch."),
+        "lanes": [{"method": lane.method, "title": METHODS[lane.method].title} for lane in race.lanes],
+    }
+    for index, event in race.rounds():
+        tokens, facts = _facts(event)
+        text = pieces(target.tokenizer, tokens)
+        line = {"event": "tokens", "lane": index, "id": tokens, "text": [text[token] for token in tokens]}
+        yield line | facts | {"at": race.lanes[index].seconds}
+
+
+def flushed(source: Iterator[dict[str, Any]], period: float = PERIOD) -> Iterator[str]:
+    """Everything that `source` gave so far as lines of JSON, again every `period` seconds while there is more.
+
+    `source` runs in its own thread; it is closed when this iterator is, and its exception is raised here.
+    """
+    box: queue.SimpleQueue = queue.SimpleQueue()
+    stopped = threading.Event()
+    worker = threading.Thread(target=_work, args=(source, box, stopped), name="race", daemon=True)
+    worker.start()
+    text = ""
+    try:
+        while True:
+            lines, more = _drain(box)
+            if lines:
+                text += lines
+                yield text
+            if not more:
+                return
+            time.sleep(period)
+    finally:
+        stopped.set()
+        worker.join()
+
+
+def _work(source: Iterator[dict[str, Any]], box: queue.SimpleQueue, stopped: threading.Event) -> None:
+    try:
+        for event in source:
+            box.put(event)
+            if stopped.is_set():
+                break
+    except Exception as error:  # raised again in the thread that reads
+        box.put(error)
+    finally:
+        source.close()
+        box.put(None)
+
+
+def _drain(box: queue.SimpleQueue) -> tuple[str, bool]:
+    """What has gathered since the last call (at least one event, waited for), and whether more will come."""
+    found = [box.get()]
+    while not box.empty():  # nobody else reads
+        found.append(box.get())
+    for event in found:
+        if isinstance(event, Exception):
+            raise event
+    lines = [json.dumps(event, ensure_ascii=False, allow_nan=False) + "\n" for event in found if event is not None]
+    return "".join(lines), found[-1] is not None
+
+
+def _facts(event: Prefill | StepTrace) -> tuple[list[int], dict[str, Any]]:
+    if isinstance(event, Prefill):
+        return [event.first], {"drafted": 0}
+    times = {"draft": event.draft_s, "verify": event.verify_s, "overhead": event.overhead_s}
+    return event.emitted, {"drafted": len(event.accepted), "nodes": len(event.tree), **times}

@@ -20,4 +20,4 @@ bench:  ## the six evaluation sets, 10 prompts each, with the device's default t
 	$(PYTHON) -m jakiro bench --prompts $(EVAL) --limit 10 --set top_k=10 --set depth=6 --set total_tokens=60 --out benchmarks/cpu-60.json
 
 mutants:  ## plants one-line mistakes and shows that the suite catches each
-	$(PYTHON) scripts/mutants.py
+	$(PYTHON) -m scripts.mutants

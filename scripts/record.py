@@ -1,4 +1,4 @@
-"""Record the races that the page opens with: `python scripts/record.py`. Every example, three methods, one target.
+"""Record the races that the page opens with: `python -m scripts.record`. Every example, three methods, one target.
 
 The traces are what the embedded models really do on the machine at hand, made by the same loop as a live race.
 """

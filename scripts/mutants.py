@@ -1,0 +1,183 @@
+"""Plant one-line mistakes, one at a time, and show that the suite catches each: `python -m scripts.mutants`.
+
+Every mutant is made in a copy of the tree, and only the tests named beside it are run there. A mutant that survives, or
+whose line is not to be found any more, makes the script fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One line of one file, replaced."""
+
+    what: str
+    file: str
+    line: str  # must occur once
+    instead: str
+    tests: str  # of tests/
+
+
+MUTANTS = [
+    Mutant(
+        "the features of the first rows, not of the accepted ones, go to the drafter",
+        "jakiro/engine.py",
+        "features = tree_features[kept]",
+        "features = tree_features[: len(kept)]",
+        "test_engine.py",
+    ),
+    Mutant(
+        "the walk goes on past the end of the text",
+        "jakiro/verify.py",
+        "if not node or ends(token, len(accepted) + 1):",
+        "if not node:",
+        "test_engine.py",
+    ),
+    Mutant(
+        "sampling noise differs between rows that pick for one position",
+        "jakiro/verify.py",
+        "rows = torch.tensor([row[position] for position in positions], device=logits.device)",
+        "rows = torch.arange(len(positions), device=logits.device) % len(noise)",
+        "test_methods.py",
+    ),
+    Mutant(
+        "the nucleus is one token too small",
+        "jakiro/verify.py",
+        "size = (mass - ordered < top_p).sum(-1, keepdim=True)",
+        "size = (mass < top_p).sum(-1, keepdim=True).clamp_min(1)",
+        "test_verify.py",
+    ),
+    Mutant(
+        "the cache keeps the first rows of the tree instead of the accepted path",
+        "jakiro/cache.py",
+        "source = torch.tensor(rows[moved:], device=storage.device) + base",
+        "source = torch.arange(moved, len(rows), device=storage.device) + base",
+        "test_cache.py",
+    ),
+    Mutant(
+        "a node sees the node before it instead of its parent",
+        "jakiro/target.py",
+        "row = bytearray(rows[parent]) if node else bytearray(len(parents))",
+        "row = bytearray(rows[node - 1]) if node else bytearray(len(parents))",
+        "test_target.py",
+    ),
+    Mutant(
+        "positions of tree nodes count nodes instead of levels",
+        "jakiro/target.py",
+        "positions = torch.tensor(levels, device=self.device) + cache.length",
+        "positions = torch.arange(len(levels), device=self.device) + cache.length",
+        "test_target.py",
+    ),
+    Mutant(
+        "the frontier hangs under the wrong rows",
+        "jakiro/drafting/builder.py",
+        "return self._tokens[-1].index_select(0, chosen), chosen // self.width",
+        "return self._tokens[-1].index_select(0, chosen), chosen % self.width",
+        "test_head.py test_builder.py",
+    ),
+    Mutant(
+        "the rerank lets go of path scores",
+        "jakiro/drafting/builder.py",
+        "scores = children.logprobs if self._frontier is None else self._frontier[:, None] + children.logprobs",
+        "scores = children.logprobs",
+        "test_head.py test_builder.py",
+    ),
+    Mutant(
+        "a tree node of the head does not see its ancestors",
+        "jakiro/drafting/state.py",
+        "self._mask[:, below : self.tree] = self._mask[:, below : self.tree].index_select(0, rows)",
+        "self._mask[:, below : self.tree] = self._mask[:, below : self.tree]",
+        "test_head.py",
+    ),
+    Mutant(
+        "the head's tree levels all sit at one position",
+        "jakiro/drafting/state.py",
+        "here = slice(self.length + index, self.length + index + 1)",
+        "here = slice(self.length, self.length + 1)",
+        "test_head.py",
+    ),
+    Mutant(
+        "a level is fed with its neighbours' features instead of its parents'",
+        "jakiro/drafting/drafter.py",
+        "features = before.features.index_select(0, rows)",
+        "features = before.features[: len(rows)] if level > 1 else before.features.index_select(0, rows)",
+        "test_head.py",
+    ),
+    Mutant(
+        "features are paired with their own token instead of the next",
+        "jakiro/drafting/drafter.py",
+        "fresh = torch.tensor(context.tokens[-len(context.features) :], device=context.features.device)",
+        "fresh = torch.tensor(context.tokens[-len(context.features) - 1 : -1], device=context.features.device)",
+        "test_head.py",
+    ),
+    Mutant(
+        "the contrast subtracts the heavier expert",
+        "jakiro/drafting/head.py",
+        "sign = torch.where(gates[..., 2] > gates[..., 3], 1.0, -1.0).to(gates.dtype)",
+        "sign = torch.where(gates[..., 2] > gates[..., 3], -1.0, 1.0).to(gates.dtype)",
+        "test_head.py",
+    ),
+    Mutant(
+        "the contrastive level is never aligned with its parents",
+        "jakiro/methods/jakiro.py",
+        "return before.ahead.take(rows) if self.settings.aligned else before.ahead",
+        "return before.ahead",
+        "test_head.py test_jakiro.py",
+    ),
+    Mutant(
+        "the experts are merged without the gate",
+        "jakiro/methods/jakiro.py",
+        "first, second = logprobs + weights.log().T[..., None]",
+        "first, second = logprobs - 0.6931",
+        "test_head.py test_jakiro.py",
+    ),
+]
+
+
+def caught(mutant: Mutant) -> bool:
+    """Whether the mutant's tests fail. Raises ValueError where its line is not to be found once."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for part in ("jakiro", "tests", "assets/prompts.json", "pyproject.toml"):
+            source = ROOT / part
+            (copy / part).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(source, copy / part) if source.is_dir() else shutil.copy(source, copy / part)
+        path = copy / mutant.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(mutant.line) != 1:
+            raise ValueError(f"{mutant.file} has this line {text.count(mutant.line)} times, expected 1: {mutant.line}")
+        path.write_text(text.replace(mutant.line, mutant.instead), encoding="utf-8")
+        tests = [f"tests/{name}" for name in mutant.tests.split()]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+        result = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+        if result.returncode not in (0, 1):  # neither passed nor failed: the tests did not run
+            raise ValueError(f"pytest ended with {result.returncode}:\n{result.stdout[-2000:]}{result.stderr[-2000:]}")
+        return result.returncode == 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="run the mutants whose description contains this")
+    options = parser.parse_args()
+    chosen = [mutant for mutant in MUTANTS if options.only in mutant.what]
+    survivors = 0
+    for mutant in chosen:
+        found = caught(mutant)
+        survivors += not found
+        print(f"{'caught  ' if found else 'SURVIVED'}  {mutant.file}: {mutant.what}", flush=True)
+    print(f"{len(chosen) - survivors} of {len(chosen)} mutants caught")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

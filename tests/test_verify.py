@@ -118,6 +118,11 @@ def test_walk_ends_with_the_text_though_a_child_agrees():
     assert walk(TREE, picks, lambda token, count: count == 4) == ([1, 4, 5], 8)
 
 
+def test_of_siblings_with_one_token_the_first_counts():
+    twins = DraftTree(tokens=[9, 1, 1], parents=[-1, 0, 0], scores=[0.0] * 3)
+    assert walk(twins, [1, 5, 6], never) == ([1], 5)
+
+
 def sequential_rejection(tree: DraftTree, laws: list[list[float]]) -> dict[tuple, float]:
     """The law of EAGLE's verification: children tried in order, each accepted with p, else zeroed and renormalised."""
     children, result = tree.children(), {}

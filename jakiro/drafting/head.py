@@ -148,7 +148,7 @@ class EagleHead(Head):
     """The EAGLE-1 head, which EAGLE-2 uses as it is."""
 
     def __init__(self, config: HeadConfig) -> None:
-        config = replace(config, num_local_experts=0)
+        config = replace(config, num_local_experts=0, expert_intermediate_size=0)
         super().__init__(config, "mlp", SwiGLU(config.hidden_size, config.intermediate_size))
 
     def forward(self, embeddings: Tensor, features: Tensor) -> Tensor:

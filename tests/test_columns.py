@@ -1,0 +1,127 @@
+"""What the heads say of every node, against a naive recomputation."""
+
+from __future__ import annotations
+
+import math
+
+import naive
+import pytest
+import torch
+from test_drafting import MODES, drafter_for, rounds
+from torch import Tensor
+
+from jakiro.drafting.columns import place
+from jakiro.drafting.tree import TreeSettings
+from jakiro.engine import Context
+from jakiro.trace import DraftTree
+
+HEADS = ["eagle2", *(mode for mode in MODES if mode.startswith(("mixture", "decoupled", "two", "one")))]
+
+
+class Kept:
+    """A drafter whose third tree is inspected as soon as it is drawn, since inspection speaks of the last draft."""
+
+    def __init__(self, drafter, room: int) -> None:
+        self.drafter, self.settings, self.count, self.room = drafter, drafter.settings, 0, room
+
+    def draft(self, context: Context) -> DraftTree:
+        tree = self.drafter.draft(context)
+        self.count += 1
+        if self.count == 3:
+            self.tokens = list(context.tokens)
+            nodes = sum(depth <= self.room for depth in tree.depths())  # what is left of it where the text ends soon
+            self.tree = DraftTree(tree.tokens[:nodes], tree.parents[:nodes], tree.scores[:nodes])
+            self.cutoff = min(tree.scores)
+            self.picks = [(7 * node + 3) % 300 for node in range(nodes)]
+            self.columns = self.drafter.inspect(self.tree, self.picks)
+        return tree
+
+
+def rank(logprobs: Tensor, token: int) -> int:
+    return sum(float(other) > float(logprobs[token]) for other in logprobs)
+
+
+def close(found: float | None, expected: float) -> bool:
+    return found == pytest.approx(float(expected), abs=1e-4)
+
+
+@pytest.mark.parametrize("room", [9, 2])
+@pytest.mark.parametrize("mode", HEADS)
+def test_columns_are_the_naive_ones(target, mode: str, room: int) -> None:
+    head, drafter = drafter_for(target, mode)
+    kept = Kept(drafter, room)
+    rounds(target, kept)
+    settings, tree, columns = drafter.settings, kept.tree, kept.columns
+    decoupled = getattr(settings, "candidates", "") == "decoupled"
+    oracle = naive.Oracle(head, target, kept.tokens, decoupled)
+    frontiers = expanded(oracle, settings)
+    assert all(len(column) == len(tree) for column in columns.values())
+    assert columns["rank"][0] is None and columns["logprob"][0] is None
+    for node, depth in enumerate(tree.depths()):
+        path = tuple(tree.tokens[step] for step in tree.path(node))
+        assert close(columns["cutoff"][node], kept.cutoff)
+        if node:
+            answer, logprobs = asked(oracle, settings, frontiers, depth, path[:-1])
+            assert close(columns["logprob"][node], logprobs[path[-1]])
+            assert columns["rank"][node] == rank(logprobs, path[-1])
+            check_experts(columns, node, answer, path[-1], settings, depth)
+        pick = kept.picks[node]
+        if depth < settings.depth and path in frontiers[depth]:
+            answer, logprobs = asked(oracle, settings, frontiers, depth + 1, path)
+            assert columns["pick_rank"][node] == rank(logprobs, pick)
+            assert close(columns["pick_draft_logprob"][node], logprobs[pick])
+            assert close(columns["pick_score"][node], tree.scores[node] + float(logprobs[pick]))
+            for i in range(2 if answer.experts is not None else 0):
+                assert columns[f"pick_expert{i}_rank"][node] == rank(answer.experts[i], pick)
+        else:
+            assert all(columns[name][node] is None for name in columns if name.startswith("pick_"))
+
+
+def expanded(oracle: naive.Oracle, settings) -> list[list[tuple[int, ...]]]:
+    """The frontier's paths of each level, from the whole pool drafted naively."""
+    frontiers: list[list[tuple[int, ...]]] = [[()]]
+    for depth in range(1, settings.depth):  # none of these levels is ever a contrastive one
+        tree = naive.draft(oracle, 0, TreeSettings(settings.top_k, depth, 512))
+        last = [node for node, at in enumerate(tree.depths()) if at == depth]
+        best = sorted(last, key=lambda node: (-tree.scores[node], node))[: settings.top_k]
+        frontiers.append([tuple(tree.tokens[step] for step in tree.path(node)) for node in best])
+    return frontiers
+
+
+def asked(oracle, settings, frontiers, depth: int, parent: tuple[int, ...]) -> tuple[naive.Answer, Tensor]:
+    """Who answered for the children, at `depth`, of a node: its own pass, or the contrastive row that it was given."""
+    if not (getattr(settings, "contrastive", False) and depth == settings.depth):
+        answer = oracle(parent)
+        return answer, answer.logprobs
+    giver = parent[:-1] if settings.aligned else frontiers[depth - 2][frontiers[depth - 1].index(parent)]
+    answer = oracle(giver)
+    return answer, answer.ahead
+
+
+def check_experts(columns: dict, node: int, answer: naive.Answer, token: int, settings, depth: int) -> None:
+    if answer.experts is None:
+        assert "gate0" not in columns and "source" not in columns
+        return
+    contrastive = settings.contrastive and depth == settings.depth
+    gates = (answer.gates[2:] if contrastive else answer.gates[:2]).softmax(0)
+    assert columns["head"][node] == int(contrastive)
+    ranks = [rank(one, token) for one in answer.experts]
+    for i, one in enumerate(answer.experts):
+        assert close(columns[f"gate{i}"][node], gates[i])
+        assert close(columns[f"expert{i}_logprob"][node], one[token])
+        assert columns[f"expert{i}_rank"][node] == ranks[i]
+    first, second = (place < settings.top_k for place in ranks)
+    assert columns["source"][node] == {(1, 1): 2, (1, 0): 0, (0, 1): 1, (0, 0): 3}[first, second]
+    tops = [set(one.topk(settings.top_k).indices.tolist()) for one in answer.experts]
+    assert close(columns["overlap"][node], len(tops[0] & tops[1]) / settings.top_k)
+    p0, p1 = answer.experts.double().exp()
+    middle = (p0 + p1) / 2
+    js = sum(float((p * (p / middle).log()).sum()) for p in (p0, p1)) / 2
+    assert close(columns["js"][node], js) and 0 < js < math.log(2)
+
+
+def test_ranks_count_larger_ones_and_give_ties_to_the_smaller_id() -> None:
+    logprobs = torch.tensor([[-1.0, -0.5, -1.0, -2.0], [-3.0, -3.0, -3.0, -3.0]])
+    ranks, values = place(logprobs, [0, 0, None, 1, 0], [0, 2, 1, 3, 1])
+    assert ranks == [1, 2, None, 3, 0]
+    assert values == [-1.0, -1.0, None, -3.0, -0.5]

@@ -1,0 +1,122 @@
+"""Draft parity. Losslessness tests cannot see a wrong feature, mask or position in a draft: only tau would fall."""
+
+from __future__ import annotations
+
+import naive
+import pytest
+import torch
+from tiny import tiny_model
+
+from jakiro.drafting.fused import FusedEagle, FusedJakiro
+from jakiro.drafting.tree import TreeSettings
+from jakiro.engine import Context, StepTrace, decode
+from jakiro.methods.eagle2 import Eagle2Drafter
+from jakiro.methods.jakiro import JakiroDrafter, JakiroSettings
+from jakiro.target import Target
+from jakiro.trace import DraftTree
+from jakiro.verify import Sampling
+
+PROMPT = [5, 17, 3, 250, 99]
+MODES = {
+    "eagle2": TreeSettings(4, 4, 30),
+    "mixture": JakiroSettings(4, 4, 30, "mixture", contrastive=False),
+    "mixture, contrastive": JakiroSettings(4, 4, 60, "mixture", contrastive=True),
+    "mixture, mixed up": JakiroSettings(4, 4, 60, "mixture", contrastive=True, aligned=False),
+    "decoupled": JakiroSettings(4, 4, 30, "decoupled", contrastive=False),
+    "decoupled, contrastive": JakiroSettings(4, 4, 60, "decoupled", contrastive=True),
+    "decoupled, mixed up": JakiroSettings(4, 4, 60, "decoupled", contrastive=True, aligned=False),
+    "two levels": JakiroSettings(4, 2, 60, "mixture", contrastive=True),
+    "one level": JakiroSettings(4, 1, 60, "decoupled", contrastive=False),
+    "a chain": TreeSettings(1, 5, 60),
+}
+
+
+class Helped:
+    """The drafter under test; its trees get the target's own next tokens as extra nodes, so that rounds accept some."""
+
+    def __init__(self, drafter, truth: list[int]) -> None:
+        self.drafter, self.truth, self.seen = drafter, truth, []
+
+    def draft(self, context: Context) -> DraftTree:
+        tree = self.drafter.draft(context)
+        self.seen.append((list(context.tokens), tree))
+        done = len(context.tokens)
+        tokens, parents, at = list(tree.tokens), list(tree.parents), 0
+        for token in self.truth[done : done + len(self.seen) % 3]:
+            tokens, parents, at = [*tokens, token], [*parents, at], len(tokens)
+        return DraftTree(tokens, parents, [0.0] * len(tokens))
+
+    def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
+        return {}
+
+
+def drafter_for(target, mode: str, shape: str = "plain"):
+    settings = MODES[mode]
+    if type(settings) is TreeSettings:
+        head = naive.head_for("eagle2", shape)
+        return head, Eagle2Drafter(FusedEagle(head), target, settings)
+    head = naive.head_for("jakiro", shape)
+    return head, JakiroDrafter(FusedJakiro(head), target, settings)
+
+
+def rounds(target, drafter, count: int = 24) -> list[tuple[list[int], DraftTree]]:
+    truth = target.model.generate(torch.tensor([PROMPT]), max_new_tokens=count, do_sample=False)[0].tolist()
+    helped = Helped(drafter, truth)
+    steps = decode(target, helped, PROMPT, count, Sampling(), inspect=False)
+    accepted = [len(step.accepted) for step in steps if isinstance(step, StepTrace)]
+    assert max(accepted[:3]) >= 2, "a later round must have been fed with several features at once"
+    return helped.seen
+
+
+@pytest.mark.parametrize("shape", naive.CONFIGS)
+@pytest.mark.parametrize("mode", MODES)
+def test_tree_is_the_naive_one(target, mode: str, shape: str) -> None:
+    """Rounds 1 and 3 against lists and whole causal runs: tokens, parents and scores."""
+    head, drafter = drafter_for(target, mode, shape)
+    seen = rounds(target, drafter)
+    decoupled = getattr(drafter.settings, "candidates", "") == "decoupled"
+    for tokens, tree in (seen[0], seen[2]):
+        expected = naive.draft(naive.Oracle(head, target, tokens, decoupled), tokens[-1], drafter.settings)
+        assert (tree.tokens, tree.parents) == (expected.tokens, expected.parents)
+        assert tree.scores == pytest.approx(expected.scores, abs=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["eagle2", "mixture", "mixture, contrastive", "decoupled", "decoupled, contrastive"])
+def test_every_score_is_a_causal_run_along_its_path(target, mode: str) -> None:
+    head, drafter = drafter_for(target, mode)
+    contrastive = getattr(drafter.settings, "contrastive", False)
+    decoupled = getattr(drafter.settings, "candidates", "") == "decoupled"
+    seen = rounds(target, drafter)
+    for tokens, tree in (seen[0], seen[2]):
+        oracle = naive.Oracle(head, target, tokens, decoupled)
+        for node in range(len(tree)):
+            path = tuple(tree.tokens[step] for step in tree.path(node))
+            parts = [oracle(path[:end]).logprobs[path[end]] for end in range(len(path))]
+            if contrastive and len(path) == drafter.settings.depth:
+                parts[-1] = oracle(path[:-2]).ahead[path[-1]]
+            assert tree.scores[node] == pytest.approx(float(sum(parts)), abs=1e-4)
+    assert not contrastive or max(tree.depths()) == drafter.settings.depth, "the contrastive level must be in the tree"
+
+
+def test_mix_up_differs_from_aligned(target) -> None:
+    """Else the tests above would not tell one from the other."""
+    modes = ("mixture, contrastive", "mixture, mixed up")
+    aligned, mixed_up = (rounds(target, drafter_for(target, mode)[1])[0][1] for mode in modes)
+    assert aligned != mixed_up
+
+
+@pytest.mark.parametrize(("depth", "total", "nodes"), [(4, 1, 1), (2, 12, 12), (2, 500, 1 + 12 + 144)])
+def test_sizes_are_bounded_by_vocabulary_and_pool(depth: int, total: int, nodes: int) -> None:
+    """A width of 20 over a vocabulary of 12; only a root; more nodes asked for than the pool has."""
+    target = Target.wrap(tiny_model(vocab_size=12))
+    drafter = Eagle2Drafter(FusedEagle(naive.head_for("eagle2", "plain")), target, TreeSettings(20, depth, total))
+    tree = drafter.draft(Context([1, 2, 3], torch.randn(2, 32), room=9))
+    assert len(tree) == nodes
+    assert all(len({tree.tokens[child] for child in family}) == len(family) for family in tree.children())
+
+
+def test_no_pass_is_made_without_room(target) -> None:
+    drafter = drafter_for(target, "mixture")[1]
+    tree = drafter.draft(Context(PROMPT, torch.zeros(4, 32), room=0))
+    assert tree == DraftTree([PROMPT[-1]], [-1], [0.0])
+    assert drafter.inspect(tree, [1]) == {}

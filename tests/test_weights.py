@@ -1,0 +1,160 @@
+"""A head that half loads decodes losslessly and slowly: so whatever does not fit must be refused by name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import naive
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from jakiro.drafting import weights
+from jakiro.drafting.head import EagleHead, Head, HeadConfig, JakiroHead
+from jakiro.drafting.weights import load_head, save_head
+from jakiro.methods.eagle2 import Eagle2
+from jakiro.methods.jakiro import Jakiro
+
+GATE = "layers.0.mlp_moe.gate.weight"
+EXPERT = "layers.0.mlp_moe.experts.0"
+
+
+def saved(folder, cls: type[Head], config: HeadConfig = naive.CONFIGS["plain"]) -> Head:
+    head = naive.strong(cls, config)
+    save_head(folder, head)
+    return head
+
+
+def edit(folder, change) -> None:
+    """Rewrite the folder's tensors after `change(tensors)`."""
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors")
+
+
+def same(one: Head, other: Head) -> bool:
+    mine, theirs = one.state_dict(), other.state_dict()
+    return mine.keys() == theirs.keys() and all(torch.equal(mine[key], theirs[key]) for key in mine)
+
+
+@pytest.mark.parametrize("shape", naive.CONFIGS)
+@pytest.mark.parametrize("cls", [EagleHead, JakiroHead])
+def test_what_is_saved_is_loaded(tmp_path, target, cls: type[Head], shape: str) -> None:
+    head = saved(tmp_path, cls, naive.CONFIGS[shape])
+    loaded = load_head(tmp_path, target)
+    assert type(loaded) is cls and same(loaded, head) and loaded.config == head.config
+    assert not any(weight.requires_grad for weight in loaded.parameters())
+
+
+def test_large_heads_are_sharded_below_15_mib(tmp_path, target) -> None:
+    config = HeadConfig(hidden_size=1024, intermediate_size=2048, num_attention_heads=8, vocab_size=300)
+    head = EagleHead(config)
+    save_head(tmp_path, head, config)
+    sizes = [file.stat().st_size for file in tmp_path.glob("*.safetensors")]
+    assert len(sizes) > 1 and max(sizes) <= 15 * 2**20
+    tensors = weights.read_tensors(tmp_path)
+    assert all(torch.equal(tensors[key], value) for key, value in head.state_dict().items())
+
+
+def test_shards_and_pickles_are_read(tmp_path, target, monkeypatch) -> None:
+    monkeypatch.setattr(weights, "SHARD_BYTES", 8000)
+    head = saved(tmp_path, JakiroHead)
+    assert (tmp_path / "model.safetensors.index.json").is_file()
+    assert same(load_head(tmp_path, target), head)
+    shard = sorted(tmp_path.glob("model-*.safetensors"))[0]
+    shard.unlink()
+    with pytest.raises(FileNotFoundError, match=shard.name):
+        load_head(tmp_path, target)
+    for file in tmp_path.glob("model*"):
+        file.unlink()
+    extra = {"embed_tokens.weight": torch.zeros(300, 32)}
+    torch.save({**head.state_dict(), **extra}, tmp_path / "pytorch_model.bin")
+    assert same(load_head(tmp_path, target), head)
+
+
+def test_inner_width_of_experts_comes_from_the_checkpoint(tmp_path, target) -> None:
+    """Published configs do not say it."""
+    head = saved(tmp_path, JakiroHead, naive.CONFIGS["grouped"])
+    raw = json.loads((tmp_path / "config.json").read_text())
+    del raw["expert_intermediate_size"]
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    assert same(load_head(tmp_path, target), head)
+
+
+def test_weights_are_cast_to_the_target(tmp_path, target) -> None:
+    head = naive.strong(EagleHead).bfloat16()
+    save_head(tmp_path, head)
+    assert {weight.dtype for weight in load_head(tmp_path, target).parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("cls", "change", "message"),
+    [
+        (EagleHead, lambda t: t.pop("fc.weight"), "fc.weight is missing"),
+        (EagleHead, lambda t: t.pop("fc.bias"), '"bias": true'),
+        (EagleHead, lambda t: t.update({"norm.weight": torch.ones(32)}), "norm.weight is not expected"),
+        (EagleHead, lambda t: t.update({"fc.weight": torch.ones(32, 9)}), r"fc.weight has shape \[32, 9\].*\[32, 64\]"),
+        (EagleHead, lambda t: t.update({"midlayer.norm.weight": torch.ones(2)}), "EAGLE-3"),
+        (JakiroHead, lambda t: t.update({GATE: torch.ones(2, 32)}), r"Jakiro\* head"),
+        (JakiroHead, lambda t: t.update({GATE: torch.ones(5, 32)}), "5 rows"),
+        (JakiroHead, lambda t: t.update({f"{EXPERT}.fc.weight": torch.ones(8, 32)}), "GELU experts"),
+        (JakiroHead, lambda t: t.pop(f"{EXPERT}.gate_proj.weight"), f"{EXPERT}.gate_proj.weight is missing"),
+        (
+            JakiroHead,
+            lambda t: t.update({f"{EXPERT}.up_proj.weight": torch.ones(8, 32)}),
+            r"up_proj.weight has.*\[8, 32",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(tmp_path, target, cls, change, message: str) -> None:
+    saved(tmp_path, cls)
+    edit(tmp_path, change)
+    with pytest.raises(ValueError, match=message) as error:
+        load_head(tmp_path, target)
+    assert str(tmp_path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"hidden_size": 64}, "hidden_size 64; tiny has 32"), ({"vocab_size": 7}, "vocab_size 7; tiny has 300")],
+)
+def test_a_head_for_another_target_is_refused(tmp_path, target, changes: dict, message: str) -> None:
+    save_head(tmp_path, EagleHead(replace(naive.CONFIGS["plain"], **changes)))
+    with pytest.raises(ValueError, match=message):
+        load_head(tmp_path, target)
+
+
+def test_methods_refuse_each_others_heads(tmp_path, target, monkeypatch) -> None:
+    saved(tmp_path / "eagle2", EagleHead)
+    saved(tmp_path / "jakiro", JakiroHead)
+    monkeypatch.setattr(target, "heads", {"eagle2": tmp_path / "jakiro", "jakiro": tmp_path / "eagle2"})
+    with pytest.raises(ValueError, match="kind Jakiro; this method needs one of kind EAGLE"):
+        Eagle2().load(target)
+    with pytest.raises(ValueError, match="kind EAGLE; this method needs one of kind Jakiro"):
+        Jakiro().load(target)
+
+
+def test_files_that_are_absent_or_damaged_are_named(tmp_path, target) -> None:
+    with pytest.raises(FileNotFoundError, match=r"config\.json"):
+        load_head(tmp_path, target)
+    saved(tmp_path, EagleHead)
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(ValueError, match=r"model\.safetensors cannot be read"):
+        load_head(tmp_path, target)
+    file.unlink()
+    with pytest.raises(FileNotFoundError, match=r"neither model\.safetensors nor"):
+        load_head(tmp_path, target)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"not a pickle")
+    with pytest.raises(ValueError, match=r"pytorch_model\.bin cannot be read"):
+        load_head(tmp_path, target)
+
+
+def test_a_missing_head_is_said_with_the_remedy(target, monkeypatch) -> None:
+    assert Eagle2().unavailable(target) == "" == Jakiro().unavailable(target)
+    monkeypatch.setattr(target, "heads", {})
+    assert Eagle2().unavailable(target) == (
+        "no eagle2 head for this target: put one in <target folder>/eagle2 or pass --head eagle2=DIR"
+    )
+    assert "--head jakiro=DIR" in Jakiro().unavailable(target)

@@ -14,7 +14,7 @@ from jakiro.engine import Context, Prefill, decode, record, stop_reason
 from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.target import Target
 from jakiro.trace import DraftTree
-from jakiro.verify import Sampling
+from jakiro.verify import Sampling, pick
 
 PROMPT = [5, 17, 230, 41, 5, 99]
 GREEDY = Sampling()
@@ -103,6 +103,16 @@ def text(target) -> list[int]:
 def test_vanilla_is_generate(target, eager_target, count):
     for one in (target, eager_target):
         assert vanilla_text(one, PROMPT, count) == generated(one, PROMPT, count)
+
+
+def test_sampled_tokens_are_keyed_by_their_absolute_position(target):
+    """Against whole forward passes without a cache, each token picked for the place where it will stand."""
+    ids = list(PROMPT)
+    with torch.inference_mode():
+        for _ in range(12):
+            logits = target.model(torch.tensor([ids])).logits[0, -1:]
+            ids.append(int(pick(logits, [len(ids)], SAMPLED)))
+    assert vanilla_text(target, PROMPT, 12, SAMPLED) == ids[len(PROMPT) :]
 
 
 @pytest.mark.parametrize("depth", [1, 3, 7])

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import random
 
 import pytest
@@ -13,7 +14,7 @@ from jakiro.target import Target
 from jakiro.training import loop
 from jakiro.training.data import Source, encode_chat, pack, shorten
 from jakiro.training.heads import HeadRecipe, train_heads
-from jakiro.training.target import Recipe, Stage, grow, train
+from jakiro.training.target import Recipe, Stage, grow, train, unlikelihood
 
 WORDS = [
     "the",
@@ -67,7 +68,7 @@ def recipe(**changes):
     shape = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
     stages = [
         Stage(1, 6000, 32, 4, 2, "all", (1.0, 1.0)),
-        Stage(2, 4000, 32, 4, 2, "all", (1.0, 0.1)),
+        Stage(2, 4000, 32, 4, 2, "all", (1.0, 0.1), unlikelihood=0.1),
     ]
     return Recipe(300, shape | {"max_position_embeddings": 128}, 0.3, {"all": MIX}, stages, **changes)
 
@@ -105,6 +106,16 @@ def test_growing_keeps_the_function(trained):
     torch.testing.assert_close(grown(ids).logits, model(ids).logits, atol=1e-5, rtol=1e-5)
     with pytest.raises(ValueError, match="not a multiple"):
         grow(model, 3)
+
+
+def test_unlikelihood_counts_recent_tokens_but_the_next_one_once_each():
+    ids = torch.tensor([[5, 7, 5, 5, 9]])
+    law = torch.full((1, 4, 10), 0.04)
+    law[..., 5], law[..., 7], law[..., 0] = 0.3, 0.2, 0.5
+    loss = unlikelihood(law.log(), ids)
+    five, seven = -math.log(1 - 0.3), -math.log(1 - 0.2)
+    # after 5 comes 7: 5 is recent · after 7 comes 5: 7 is · after 5 comes 5: 7 is · after 5 comes 9: both are
+    torch.testing.assert_close(loss, torch.tensor([[five, seven, seven, five + seven]]))
 
 
 class Counter:

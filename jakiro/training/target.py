@@ -22,6 +22,7 @@ from jakiro.training.optim import Optimizer, warm_up
 from jakiro.training.tokenizer import END, PAD, train_tokenizer
 
 TOKENIZER_CHARS = 12_000_000  # text that the tokenizer is trained on
+RECENT = 96  # tokens back that the unlikelihood loss looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Stage:
     passes: int  # forward passes in one optimizer step
     mix: str  # name of a list of sources in the recipe
     rate: tuple[float, float]  # learning-rate factor at its start and end, linear between
+    unlikelihood: float = 0.0  # weight of the loss on repeating recent tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +158,30 @@ class StageJob:
         return {"loss": answer / int((said & real).sum()), "tokens": int(real.sum()), "rate": factor}
 
     def _loss(self, ids: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """[2]: the weighted sum of the losses, and their plain sum over what the assistant says."""
+        """[2]: the weighted sum of the losses, and the plain sum of the cross-entropy of what the assistant says."""
         with torch.autocast(ids.device.type, dtype=torch.bfloat16):
             logits = self.model(input_ids=ids[:, :-1], use_cache=False).logits
-        losses = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
-        weight = weight.flatten()
-        return torch.stack([(losses * weight).sum(), (losses * (weight == 1.0)).sum()])
+        logprobs = logits.float().log_softmax(dim=-1)
+        entropy = -logprobs.gather(-1, ids[:, 1:, None])[..., 0]
+        losses = entropy
+        if self.stage.unlikelihood:
+            losses = entropy + self.stage.unlikelihood * unlikelihood(logprobs, ids)
+        return torch.stack([(losses * weight).sum(), (entropy * (weight == 1.0)).sum()])
+
+
+def unlikelihood(logprobs: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """Loss [b, s] on probability given to recent tokens that do not come next; it keeps greedy text from looping.
+
+    logprobs [b, s, vocab] after ids[:, :-1]; ids [b, s + 1]. Token-level unlikelihood of Welleck et al.
+    (arXiv 1908.04319, section 5.1), over the last RECENT tokens instead of all.
+    """
+    padded = F.pad(ids[:, :-1], (RECENT - 1, 0))
+    recent = padded.unfold(1, RECENT, 1)  # [b, s, RECENT]
+    seen = torch.zeros_like(logprobs, dtype=torch.bool).scatter(-1, recent, True)
+    seen = seen.scatter(-1, ids[:, 1:, None], False)
+    seen[..., 0] = False  # padding
+    doubt = torch.log1p(-logprobs.exp().clamp_max(1 - 1e-5))
+    return -(doubt * seen).sum(dim=-1)
 
 
 def _tokenizer(recipe: Recipe, data: Path, run: Path) -> PreTrainedTokenizerFast:

@@ -46,9 +46,18 @@ def tree_figure(trace: Trace) -> dict:
 
 
 def _sources(trace: Trace) -> list[int | None]:
-    """Values of the column `source` that occur, in order; [None] for a trace without it."""
-    found = {source for step in trace.steps for source in step.tree.columns.get("source", [])} - {None}
-    return sorted(found & SOURCES.keys()) or [None]
+    """Values of the column `source` that occur, in order; None, the last, where some node has none that is known."""
+    found: set[int | None] = set()
+    for step in trace.steps:
+        nothing = [None] * len(step.tree)
+        found |= {source if source in SOURCES else None for source in step.tree.columns.get("source", nothing)[1:]}
+    return sorted(found - {None}) + [None] * (None in found or not found)
+
+
+def _source(facts: dict[str, Any]) -> int | None:
+    """Who proposes a node, as a key of SOURCES."""
+    source = facts.get("source")
+    return source if source in SOURCES else None
 
 
 # --- the template: everything that is the same in all rounds
@@ -196,7 +205,7 @@ def _accepted_patch(graph: nx.DiGraph, places: dict, largest: float, font: float
     return {
         **_at(nodes, places),
         "text": [_bold(facts[node]["piece"], facts[node]["p"]) for node in nodes],
-        "marker.symbol": [SOURCES[facts[node].get("source")][1] for node in nodes],
+        "marker.symbol": [SOURCES[_source(facts[node])][1] for node in nodes],
         "marker.size": [_size(facts[node]["q"], largest) + OUTLINE for node in nodes],
         "textfont.size": font,
     }
@@ -204,7 +213,7 @@ def _accepted_patch(graph: nx.DiGraph, places: dict, largest: float, font: float
 
 def _source_patch(graph: nx.DiGraph, source: int | None, places: dict, largest: float, font: float) -> dict:
     facts = graph.nodes
-    nodes = [node for node in graph if node not in (0, BONUS) and facts[node].get("source") == source]
+    nodes = [node for node in graph if node not in (0, BONUS) and _source(facts[node]) == source]
     named = [facts[node]["state"] != ACCEPTED for node in nodes]
     return {
         **_at(nodes, places),

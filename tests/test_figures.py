@@ -1,0 +1,294 @@
+"""Figures as data: what is drawn for which node, in both themes, for every kind of trace, and nothing hostile in it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import plotly.graph_objects as go
+import pytest
+from hand import FIRST, HAND, SECOND, run
+from synthetic import lookup_trace, text, tree_trace, vanilla_trace
+
+from jakiro.diversity import run_diversity
+from jakiro.trace import DraftTree, StepTrace
+from jakiro.ui.figures.acceptance import acceptance_figure
+from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
+from jakiro.ui.figures.labels import label, quote, visible
+from jakiro.ui.figures.patch import fill
+from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
+from jakiro.ui.figures.theme import THEMES, paint
+from jakiro.ui.figures.timeline import timeline_figure
+from jakiro.ui.figures.tree import MARGIN, SPAN, STEP, tree_figure
+from jakiro.ui.inspector import node_table
+
+HOSTILE = ('<a href="javascript:alert(1)">x</a>', "@accepted", "$x^2$", "a\u202eb", "<b>", "&lt;", "\n", "%{x}")
+TRACES = {
+    "vanilla": vanilla_trace(text(5)),
+    "prompt_lookup": lookup_trace(text(30)),
+    "eagle2": tree_trace(4, experts=False),
+    "jakiro": tree_trace(4),
+    "hand": HAND,
+}
+
+
+def drawn(figure: dict, trace, index: int) -> dict:
+    """The whole figure of one round."""
+    labels = {token: label(piece) for token, piece in trace.pieces.items()}
+    labels |= {token: f"id {token}" for step in trace.steps for token in step.tree.tokens if token not in labels}
+    return fill(figure["template"], figure["rounds"][index], node_table(trace.steps[index]), labels)
+
+
+def tree(trace, index: int = 0) -> dict:
+    return drawn(tree_figure(trace), trace, index)
+
+
+def figures(trace) -> list[dict]:
+    """Every figure of a trace, those of rounds for the first and the last round."""
+    rounds = [tree_figure(trace), round_routing_figure(trace), round_diversity_figure(trace)]
+    last = len(trace.steps) - 1
+    found = [drawn(figure, trace, index) for figure in rounds if figure for index in (0, last)]
+    diversity = run_diversity(trace)
+    whole = [
+        run_routing_figure(trace),
+        acceptance_figure(trace),
+        diversity and run_diversity_figure([("a", diversity)]),
+    ]
+    whole.append(timeline_figure([trace, TRACES["eagle2"]], 0, 1, ["a", "b"]))
+    return found + [{"data": figure["data"], "layout": figure["layout"]} for figure in whole if figure]
+
+
+def strings(value) -> list[str]:
+    if isinstance(value, dict):
+        return [found for item in value.values() for found in strings(item)]
+    if isinstance(value, list):
+        return [found for item in value for found in strings(item)]
+    return [value] if isinstance(value, str) else []
+
+
+def roles(value) -> list[str]:
+    return [found for found in strings(value) if found.startswith("@")]
+
+
+def markers(figure: dict, mode: str = "markers+text") -> dict:
+    """Node index -> (x, y, size, symbol, colour, text) of what is drawn for it, without the accepted nodes' outline."""
+    found = {}
+    for trace in figure["data"]:
+        if trace.get("mode") != mode or trace.get("hoverinfo") == "skip":
+            continue
+        marker = trace["marker"]
+        for i, row in enumerate(trace["customdata"]):
+            size = marker["size"][i] if isinstance(marker["size"], list) else marker["size"]
+            found[row["node"]] = (
+                trace["x"][i],
+                trace["y"][i],
+                size,
+                marker["symbol"],
+                marker["color"],
+                trace["text"][i],
+            )
+    return found
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("name", TRACES)
+def test_every_figure_is_one_that_plotly_accepts(name, theme):
+    for figure in figures(TRACES[name]):
+        painted = paint(figure, theme)
+        go.Figure(painted)  # raises for an attribute or value that plotly does not know
+        assert not roles(painted)
+        json.dumps(painted, allow_nan=False)
+
+
+def test_both_themes_have_the_same_roles_and_paint_differs():
+    assert THEMES["light"].keys() == THEMES["dark"].keys()
+    with pytest.raises(KeyError):
+        paint({"color": "@nobody"}, "light")
+
+
+def test_shape_and_hue_say_who_proposes():
+    nodes = markers(tree(HAND))
+    looks = {node: nodes[node][3:5] for node in (1, 2, 3, 4)}  # sources 0, 1, 1, 2
+    assert looks == {
+        1: ("circle", "@expert0"),
+        2: ("diamond", "@expert1"),
+        3: ("diamond", "@expert1"),
+        4: ("square", "@both"),
+    }
+
+
+def test_a_trace_without_sources_has_one_neutral_shape_and_no_experts_in_its_legend():
+    figure = tree(TRACES["eagle2"])
+    drafted = {look[3:5] for node, look in markers(figure).items() if node > 0}
+    assert drafted == {("circle", "@both")}
+    assert not [trace for trace in figure["data"] if "expert" in trace.get("name", "")]
+
+
+def test_area_is_the_draft_probability_and_edges_are_wider_for_likelier_nodes():
+    nodes = markers(tree(HAND))  # q = 1/2, 1/4, 1/2, 1/4
+    assert nodes[1][2] ** 2 == pytest.approx(2 * nodes[2][2] ** 2, rel=0.02)
+    tokens = DraftTree([1, 2, 3], [-1, 0, 0], [0.0, -0.1, -4.0])
+    unlikely = run(StepTrace(replace(tokens, parents=[-1, 0, 1], scores=[0.0, -0.1, -4.1]), [], 9, [0.0] * 3, 1, 1, 1))
+    lines = [trace for trace in tree(unlikely)["data"] if trace["mode"] == "lines" and trace["x"] not in ([], [None])]
+    assert (lines[0]["line"]["color"], lines[0]["line"]["width"]) == ("@edge", 0.8)
+
+
+def test_the_accepted_path_is_thick_and_green_with_bold_percentages():
+    figure = tree(HAND)
+    green = next(
+        trace for trace in figure["data"] if trace["mode"] == "lines" and trace["line"]["color"] == "@accepted"
+    )
+    assert green["line"]["width"] >= 4 and green["x"].count(None) == 1  # two edges, one gap
+    outline = next(trace for trace in figure["data"] if trace.get("hoverinfo") == "skip" and trace.get("customdata"))
+    assert [row["node"] for row in outline["customdata"]] == [1, 3]
+    assert outline["text"] == ["<b>␣a 50%</b>", "<b>&lt;13&gt; 50%</b>"]
+    assert outline["marker"]["symbol"] == ["circle", "diamond"]
+
+
+def test_first_rejected_candidates_have_a_dashed_ring_and_no_other_node_has():
+    def rings(trace, index):
+        return [shape for shape in tree(trace, index)["layout"]["shapes"] if shape["type"] == "circle"]
+
+    assert not rings(HAND, 0) and len(rings(HAND, 1)) == 2
+    nodes = markers(tree(HAND, 1))
+    assert {(ring["xanchor"], ring["yanchor"]) for ring in rings(HAND, 1)} == {nodes[1][:2], nodes[2][:2]}
+    assert all(ring["line"]["dash"] != "solid" and ring["x1"] > nodes[1][2] / 2 for ring in rings(HAND, 1))
+
+
+def test_the_rest_is_faded_and_the_bonus_is_a_star_that_is_no_node():
+    figure = tree(HAND)
+    opacity = {}
+    for trace in figure["data"]:
+        if isinstance(trace.get("marker", {}).get("opacity"), list):
+            opacity |= dict(zip([row["node"] for row in trace["customdata"]], trace["marker"]["opacity"], strict=True))
+    assert opacity[1] == opacity[3] == 1 and opacity[2] < 1 and opacity[4] < 1
+    star = markers(figure)[-1]
+    assert star[0] == 3 * STEP and star[3] == "star" and star[5] == "<b>&lt;15&gt;</b>"
+
+
+def test_the_contrastive_level_is_shaded_and_captioned():
+    shades = [shape for shape in tree(HAND)["layout"]["shapes"] if shape["type"] == "rect"]
+    assert len(shades) == 1 and shades[0]["label"]["text"] == "contrastive level"
+    assert shades[0]["x0"] < 2 * STEP < shades[0]["x1"] and shades[0]["x0"] > STEP
+
+
+def test_a_click_finds_the_node_and_a_hover_its_columns():
+    row = next(row for trace in tree(HAND)["data"] for row in trace.get("customdata", []) if row["node"] == 4)
+    assert (row["gate0"], row["source"], row["head"], row["state"]) == (
+        0.1,
+        "both experts",
+        "contrastive level",
+        "unreached",
+    )
+    assert row["id"] == 14 and row["q"] == 0.25 and row["p"] == 0.5
+    root = markers(tree(HAND))[0]
+    assert root[0] == 0
+
+
+def test_hover_asks_only_for_columns_that_the_trace_has():
+    templates = " ".join(trace.get("hovertemplate", "") for trace in tree(TRACES["eagle2"])["data"])
+    assert "draft rank" in templates and "gate0" not in templates and "expert" not in templates
+
+
+def wide_trace(children: int):
+    tokens = list(range(1, children + 2))
+    tree = DraftTree(tokens, [-1] + [0] * children, [0.0] + [-1.0 - 0.01 * i for i in range(children)])
+    return run(StepTrace(tree, [], 399, [0.0] + [-3.0] * children, 1, 1, 1))
+
+
+@pytest.mark.parametrize("children", [1, 12, 30, 59])
+def test_labels_of_one_column_do_not_overlap(children):
+    trace = wide_trace(children)
+    figure = tree_figure(trace)
+    patch = figure["rounds"][0]
+    pixels = (figure["height"] - MARGIN["t"] - MARGIN["b"]) / (1.07 * SPAN)
+    labelled = [change for change in patch["data"] if len(change.get("customdata", [])) > 1]
+    for change in labelled:
+        rows = sorted(change["y"])
+        assert min(b - a for a, b in pairwise(rows)) * pixels >= change["textfont.size"]
+    assert figure["height"] <= 760 and all(0 <= y <= SPAN for change in labelled for y in change["y"])
+
+
+def test_zoom_is_kept_because_no_round_touches_the_axes():
+    for figure in (tree_figure(TRACES["jakiro"]), round_diversity_figure(TRACES["jakiro"])):
+        assert figure["template"]["layout"]["uirevision"] == "run"
+        for patch in figure["rounds"]:
+            assert not [key for key in patch["layout"] if "range" in key or key == "uirevision"]
+            assert len(patch["data"]) == len(figure["template"]["data"])
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_token_text_is_never_markup(piece):
+    assert not {"<", ">", "$", "\n", "\u202e"} & set(label(piece, 99))
+    assert not label(piece).startswith("@")
+    hostile, harmless = (figures(replace(HAND, pieces=dict.fromkeys(range(30), text))) for text in (piece, "x"))
+    assert roles(hostile) == roles(harmless)
+    for figure in hostile:
+        for found in strings(figure):
+            plain = found
+            for tag in ("<b>", "</b>", "<br>", "<extra></extra>"):
+                plain = plain.replace(tag, "")
+            assert "<" not in plain
+
+
+def test_white_space_is_visible_and_long_text_is_cut():
+    assert visible(" a\n\t") == "␣a⏎⇥" and visible("") == "∅" and visible("\x07") == "·7"
+    assert label("abcdefghijklmnop", 6) == "abcde…" and label("<<<<<<<<", 3) == "&lt;&lt;…"
+    assert quote(" x") == "“␣x”"
+
+
+def test_the_other_methods_bars_hang_under_the_same_text():
+    """Rounds above hold tokens 1-3, 4 and 5. The run below has one a round: its first three share the first column."""
+    below = vanilla_trace(HAND.tokens)
+    bars = timeline_figure([HAND, below], 0, 1, ["a", "b"])["data"]
+    other = next(trace for trace in bars if trace["meta"] == 1)
+    assert other["x"] == pytest.approx([-1 / 3, 0, 1 / 3, 1, 2], abs=1e-3) and other["y"] == [-1] * 5
+    assert other["width"][0] == pytest.approx(other["width"][4] / 3, rel=1e-3) and other["customdata"] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
+    mine = bars[0]
+    assert mine["x"] == [0, 1, 2] and mine["y"] == [3, 1, 1] and mine["meta"] == 0
+
+
+def test_the_time_strip_stacks_the_phases_and_the_router_strip_the_gates():
+    data = timeline_figure([HAND], 0, None, ["a"])["data"]
+    heights = {trace["name"]: trace["y"] for trace in data}
+    assert heights["draft"] == [1000, 1000, 0] and heights["verify"] == [2000, 2000, 2500]
+    assert heights["expert 0"] == [0.75, None, None] and heights["expert 1"] == [0.25, None, None]
+
+
+def test_routing_of_a_round_marks_the_walk_and_orders_by_depth():
+    figure = drawn(round_routing_figure(HAND), HAND, 0)
+    expert0, expert1, walked = figure["data"]
+    assert expert0["y"] == [0.75, 0.1] and expert1["y"] == [0.25, 0.9] and walked["x"] == [0, 1]
+    assert [row["node"] for row in expert0["customdata"]] == [0, 1]
+
+
+def test_views_without_their_columns_are_absent():
+    for name in ("vanilla", "prompt_lookup", "eagle2"):
+        assert round_routing_figure(TRACES[name]) is None and run_routing_figure(TRACES[name]) is None
+    assert round_diversity_figure(TRACES["vanilla"]) is None and run_diversity(TRACES["vanilla"]) is None
+    assert len(round_diversity_figure(TRACES["eagle2"])["template"]["data"]) == 1
+    assert len(round_diversity_figure(TRACES["jakiro"])["template"]["data"]) == 3
+
+
+def test_coverage_in_the_round_view_is_the_metrics():
+    figure = drawn(round_diversity_figure(HAND), HAND, 0)
+    assert figure["data"][0]["y"] == [0.75, 0.5]
+
+
+def test_other_runs_stand_beside_this_one():
+    runs = [("a", run_diversity(TRACES["jakiro"])), ("b", run_diversity(TRACES["eagle2"]))]
+    curves = [
+        trace for trace in run_diversity_figure(runs)["data"] if trace["name"] in "ab" and trace["type"] == "scatter"
+    ]
+    assert len({trace["line"]["dash"] for trace in curves}) == 2  # told apart without colour
+
+
+def test_a_stopped_walk_is_drawn_with_its_candidates():
+    assert set(markers(tree(run(FIRST, SECOND), 1))) == {-1, 0, 1, 2}  # though it lacks the column of the first round

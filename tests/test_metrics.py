@@ -1,0 +1,136 @@
+"""Metrics, routing, diversity and tables of a run that is small enough to count by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hand import FIRST, HAND, SECOND, THIRD, run
+from synthetic import lookup_trace, text, tree_trace, vanilla_trace
+
+from jakiro import metrics
+from jakiro.diversity import coverage, round_diversity, run_diversity
+from jakiro.routing import round_routing, run_routing
+from jakiro.tables import nodes_table, rounds_table
+
+
+def test_tau_counts_the_bonus_and_every_round():
+    assert HAND.tokens == [10, 11, 13, 15, 18, 19]
+    assert metrics.tau(HAND) == 5 / 3
+    assert metrics.paper_tau(HAND) == 5 / 2  # one round too few, as published
+    assert metrics.running_tau(HAND) == [3, 4 / 2, 5 / 3]
+
+
+def test_acceptance_by_depth_of_all_rounds_and_of_those_that_got_there():
+    assert metrics.acceptance_histogram(HAND) == [2, 0, 1]
+    assert metrics.acceptance_by_depth(HAND) == [1 / 3, 1 / 3]
+    assert metrics.conditional_acceptance_by_depth(HAND) == [1 / 3, 1.0]
+
+
+def test_time_and_speed_leave_prefill_out_and_the_clock_does_not():
+    assert metrics.seconds(HAND) == {"draft": 2.0, "verify": 6.5, "overhead": 1.5}
+    assert metrics.time_shares(HAND) == {"draft": 0.2, "verify": 0.65, "overhead": 0.15}
+    assert metrics.tokens_per_second(HAND) == 5 / 10
+    assert metrics.clock(HAND) == [7.5, 11.0, 14.0]
+
+
+def test_totals_follow_vllms_definitions():
+    totals = metrics.totals(HAND)
+    assert totals["num_draft_tokens"] == 6 and totals["num_accepted_draft_tokens"] == 2
+    assert totals["draft_acceptance_rate"] == 2 / 6
+    assert totals["mean_acceptance_length"] == pytest.approx(1 + 2 / 3)  # vLLM: 1 + accepted over drafts
+    assert totals["acceptance_rate_per_position"] == [1 / 3, 1 / 3]
+
+
+def test_a_run_without_rounds_has_no_rates():
+    empty = run()
+    assert metrics.tau(empty) is None and metrics.tokens_per_second(empty) is None
+    assert metrics.acceptance_by_depth(empty) == [] and metrics.time_shares(empty) == {}
+    assert nodes_table(empty).empty and rounds_table(empty).empty
+
+
+def test_first_difference_sees_a_longer_list():
+    assert metrics.first_difference([1, 2], [1, 2]) is None
+    assert metrics.first_difference([1, 2], [1, 3]) == 1
+    assert metrics.first_difference([1, 2], [1, 2, 3]) == 2
+
+
+def test_divergence_takes_both_log_probabilities_from_one_run():
+    """At index 4 the hand trace chose 18 (log p = log 1/2) and knows drafted 16 (log 1/4); the margin is log 2."""
+    other = run(FIRST, replace(SECOND, accepted=[1], bonus=7), THIRD)
+    found = metrics.divergence(HAND, other)
+    assert (found.at, found.ours, found.theirs) == (4, 18, 16)
+    assert found.margin == pytest.approx(math.log(2))
+    assert metrics.divergence(other, HAND).margin == pytest.approx(-math.log(2))
+    assert metrics.divergence(HAND, HAND) is None and not metrics.same_output([HAND, other])
+
+
+def test_divergence_without_known_probabilities_or_token_has_no_margin():
+    shorter = run(FIRST, SECOND)
+    found = metrics.divergence(HAND, shorter)
+    assert (found.at, found.ours, found.theirs, found.margin) == (5, 19, None, None)
+
+
+def test_coverage_is_the_chance_that_the_target_stays_in_the_tree():
+    assert coverage(FIRST) == pytest.approx([0.5 + 0.25, 0.5 * 0.5 + 0.5 * 0.5])
+    assert coverage(THIRD) == []
+
+
+def test_diversity_of_a_round_and_of_the_run():
+    found = round_diversity(FIRST)
+    assert (found.drafted, found.unique, found.accepted_by_source, found.rescues) == (4, 4, [1, 1, 0, 0], 2)
+    assert [(node.parent, node.depth, node.overlap) for node in found.experts] == [(0, 1, 0.5), (1, 2, 1.0)]
+    total = run_diversity(HAND)
+    assert total.drafted == 3.0  # the round without a draft does not count
+    assert total.coverage == pytest.approx([(0.75 + 0.5) / 2, 0.5 / 2])
+    assert total.overlap == {1: 0.5, 2: 1.0} and total.js == {1: 0.2, 2: 0.0}
+    assert total.proposed_by_source == [1, 2, 1, 0] and total.rescued_rounds == 1
+
+
+def test_a_repeated_token_is_counted_once():
+    twice = replace(FIRST, tree=replace(FIRST.tree, tokens=[10, 11, 12, 12, 12]))
+    assert round_diversity(twice).unique == 2
+
+
+def test_routing_reads_the_gates_once_a_parent():
+    gates = round_routing(FIRST)
+    assert [(gate.parent, gate.depth, gate.weights) for gate in gates] == [(0, 1, (0.75, 0.25)), (1, 2, (0.1, 0.9))]
+    assert [gate.contrastive for gate in gates] == [False, True]
+    assert gates[0].entropy == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25))
+    total = run_routing(HAND)
+    assert total.root == [(0.75, 0.25), None, None]
+    assert total.by_depth == {1: (0.75, 0.25), 2: (0.1, 0.9)} and total.dominant_share == (0.5, 0.5)
+    stepped = {round(middle, 1): (rate, count) for middle, rate, count in total.acceptance if count}
+    assert stepped == {0.7: (1.0, 1), 0.1: (1.0, 1)}
+
+
+def test_routing_counts_a_parent_where_the_walk_stopped_as_a_miss():
+    stopped = run(replace(FIRST, accepted=[1], bonus=9))
+    rates = {round(middle, 1): rate for middle, rate, count in run_routing(stopped).acceptance if count}
+    assert rates == {0.7: 1.0, 0.1: 0.0}
+
+
+@pytest.mark.parametrize("trace", [vanilla_trace(text(6)), lookup_trace(text(30)), run(SECOND)])
+def test_traces_without_experts_have_no_routing_and_no_rescues(trace):
+    assert run_routing(trace) is None
+    found = run_diversity(trace)
+    assert found is None or (found.rescued_rounds is None and found.overlap == {})
+
+
+def test_tables_have_a_row_for_every_node_and_round():
+    nodes, rounds = nodes_table(HAND), rounds_table(HAND)
+    assert len(nodes) == 5 + 3 + 1 and list(rounds["from"]) == [1, 4, 5] and list(rounds["to"]) == [4, 5, 6]
+    row = nodes[(nodes["round"] == 0) & (nodes["node"] == 4)].iloc[0]
+    assert (row["state"], row["piece"], row["depth"]) == ("unreached", "<14>", 2)
+    assert row["q"] == pytest.approx(0.25) and row["p"] == pytest.approx(0.5) and row["gate1"] == 0.9
+    assert list(rounds["tau"]) == metrics.running_tau(HAND)
+
+
+def test_numbers_of_a_long_run_agree_with_each_other():
+    trace = tree_trace(12)
+    totals = metrics.totals(trace)
+    assert sum(totals["acceptance_histogram"]) == 12
+    accepted = sum(count * rounds for count, rounds in enumerate(totals["acceptance_histogram"]))
+    assert accepted == totals["num_accepted_draft_tokens"] == sum(run_diversity(trace).accepted_by_source)
+    assert totals["mean_acceptance_length"] == pytest.approx(1 + sum(totals["acceptance_rate_per_position"]))

@@ -1,0 +1,120 @@
+"""The browser's JSON: complete, consistent with the trace, compact, and nothing in it but what was recorded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hand import FIRST, HAND, SECOND, THIRD, run
+from synthetic import lookup_trace, tree_trace, vanilla_trace
+
+from jakiro.ui.figures.theme import THEMES
+from jakiro.ui.replay import payload
+from jakiro.ui.summary import lossless
+
+
+def read(*traces, titles=None) -> dict:
+    return json.loads(payload(traces, titles))
+
+
+def test_tokens_say_where_they_come_from_and_when():
+    tokens = read(HAND)["traces"][0]["tokens"]
+    assert tokens["id"] == [10, 11, 13, 15, 18, 19]
+    assert tokens["round"] == [-1, 0, 0, 0, 1, 2]
+    assert tokens["kind"] == [0, 1, 1, 2, 2, 2]
+    assert tokens["at"] == [4, 7.5, 7.5, 7.5, 11, 14]
+
+
+def test_rounds_are_slices_of_the_tokens():
+    trace = tree_trace(6)
+    found = read(trace)["traces"][0]
+    rounds, ids = found["rounds"], found["tokens"]["id"]
+    for step, start, stop in zip(trace.steps, rounds["from"], rounds["to"], strict=True):
+        assert ids[start:stop] == step.emitted
+    assert rounds["to"][-1] == len(ids) and rounds["accepted"] == [len(step.accepted) for step in trace.steps]
+
+
+def test_node_tables_count_ranks_from_one_and_cover_every_field():
+    trace = tree_trace(3)
+    found = read(trace)["traces"][0]
+    column = trace.steps[1].tree.columns["pick_rank"]
+    assert found["nodes"][1]["pick_rank"] == [None if rank is None else rank + 1 for rank in column]
+    assert {field["key"] for field in found["fields"]} <= found["nodes"][0].keys()
+    assert found["nodes"][0]["q"][0] is None  # the root was not drafted
+
+
+def test_a_column_that_nobody_knows_is_shown_under_its_own_name():
+    tree = replace(FIRST.tree, columns={"surprise": [1, 2, 3, 4, 5.5]})
+    found = read(run(replace(FIRST, tree=tree)))["traces"][0]
+    assert found["nodes"][0]["surprise"] == [1, 2, 3, 4, 5.5] and found["fields"][-1]["key"] == "surprise"
+
+
+def test_every_id_that_is_shown_has_a_piece_and_a_label():
+    found = read(tree_trace(3))["traces"][0]
+    shown = {*found["tokens"]["id"], *found["bonus"]}
+    shown |= {
+        token for nodes in found["nodes"] for name in ("id", "pick") for token in nodes[name] if token is not None
+    }
+    assert {str(token) for token in shown} <= found["pieces"].keys() == found["labels"].keys()
+
+
+def test_colours_are_roles_of_both_themes():
+    data = read(tree_trace(2), vanilla_trace([1, 2, 3]))
+    roles = {part[1:] for part in text_of([trace["figures"] for trace in data["traces"]]) if part.startswith("@")}
+    assert roles and roles <= THEMES["light"].keys() and data["themes"] == THEMES
+
+
+def text_of(value) -> list[str]:
+    if isinstance(value, dict):
+        return [found for item in value.values() for found in text_of(item)]
+    if isinstance(value, list):
+        return [found for item in value for found in text_of(item)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_a_race_of_four_kinds_compares_each_with_the_first():
+    trace = tree_trace(5)
+    data = read(vanilla_trace(trace.tokens), lookup_trace(trace.tokens), trace, titles={"jakiro": "Jakiro"})
+    assert [found["title"] for found in data["traces"]] == ["vanilla", "prompt_lookup", "Jakiro"]
+    assert data["lossless"] == {
+        "identical": True, "text": "lossless: 3/3 outputs identical", "against_first": [None, None, None],
+    }  # fmt: skip
+    assert all(len(found["figures"]["timeline"]) == 3 for found in data["traces"])
+
+
+def test_the_badge_names_the_first_divergence_and_its_margin():
+    other = run(FIRST, replace(SECOND, accepted=[1], bonus=7), THIRD)
+    found = lossless([HAND, other], ["Vanilla", "Jakiro"])
+    assert not found["identical"] and found["against_first"][1]["at"] == 4
+    assert (
+        "Jakiro parts from Vanilla at token 5: “<16>” against “<18>”" in found["text"]
+        and "0.6931 nats" in found["text"]
+    )
+
+
+def test_two_runs_of_one_method_get_different_titles():
+    data = read(HAND, HAND, titles={"hand": "Hand"})
+    assert [found["title"] for found in data["traces"]] == ["Hand", "Hand (2)"]
+
+
+def test_a_hostile_title_is_escaped_in_figures_only():
+    data = read(HAND, titles={"hand": "<b>x</b>"})
+    assert data["traces"][0]["title"] == "<b>x</b>"
+    assert "<b>x" not in json.dumps(data["traces"][0]["figures"])
+
+
+@pytest.mark.parametrize("traces", [[], [run()], [vanilla_trace([1, 2])]])
+def test_nothing_to_show_is_still_a_replay(traces):
+    data = read(*traces)
+    assert data["lossless"]["identical"] and len(data["traces"]) == len(traces)
+
+
+def test_sixty_nodes_a_round_stay_below_twenty_kilobytes():
+    """200 rounds have to arrive within 4 MB."""
+    trace = tree_trace(20, nodes=60)
+    assert len(payload([trace]).encode()) < 20 * 20_000 + 40_000
+
+
+def test_the_same_trace_gives_the_same_text():
+    assert payload([tree_trace(3)]) == payload([tree_trace(3)])

@@ -1,0 +1,122 @@
+"""The one-sentence why, for every way a round can end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hand import run
+from synthetic import lookup_trace, text, tree_trace, vanilla_trace
+
+from jakiro.trace import DraftTree, StepTrace
+from jakiro.ui.why import ordinal, why
+
+PIECES = {1: " one", 2: " two", 3: "\n", 4: " four", 5: " five", 6: " six"}
+SETTINGS = {"depth": 2, "top_k": 8, "total_tokens": 4}
+
+
+def column(value, length=4):
+    return [value] * length
+
+
+def sentence(columns: dict, accepted=(1,), settings=SETTINGS, last=False, stop="length", bonus=6) -> str:
+    """1 -> {2 -> {3}, 4} with the walk stopping after `accepted`; node 1 is " two"."""
+    tree = DraftTree([1, 2, 3, 4], [-1, 0, 1, 0], [0.0, -0.5, -1.0, -2.0], columns)
+    step = StepTrace(tree, list(accepted), bonus, [0.0, -0.1, math.log(0.25), -3.0], 0.1, 0.1, 0.1)
+    after = [] if last else [StepTrace(DraftTree([bonus], [-1], [0.0]), [], 5, [0.0], 0.1, 0.1, 0.1)]
+    return why(replace(run(step, *after), pieces=PIECES, settings=settings, stop=stop), 0)
+
+
+def test_not_among_the_top_k_gives_ranks_from_one_and_each_expert():
+    columns = {"pick_rank": column(10), "pick_logprob": column(math.log(0.61)), "pick_draft_logprob": column(-7.0)}
+    columns |= {"pick_expert0_rank": column(13), "pick_expert1_rank": column(2)}
+    assert sentence(columns) == (
+        "The target chose “␣six” (p 0.61), which was not proposed after “␣two”: ranked 11th by the draft with"
+        " q 0.00091, top_k is 8; expert 1 alone had it 3rd, expert 0 14th; the draft preferred “⏎” (q 0.61, p 0.25)."
+    )
+
+
+def test_a_rank_at_the_edge_of_top_k_decides_between_cut_and_not_proposed():
+    assert "was not proposed" in sentence({"pick_rank": column(8)})
+    assert "but cut to the budget of 4 nodes" in sentence({"pick_rank": column(7)})
+
+
+def test_cut_by_the_node_budget_compares_the_scores():
+    columns = {"pick_rank": column(2), "pick_score": column(-4.25), "cutoff": column(-4.0)}
+    assert sentence(columns) == (
+        "The target chose “␣six”, which the draft proposed after “␣two” (ranked 3rd by the draft) but cut to the"
+        " budget of 4 nodes: its path score −4.250 is not above −4.000, that of the last node kept."
+    )
+
+
+def test_the_draft_stopped_at_its_depth():
+    columns = {"pick_rank": [0, 0, None, None], "pick_logprob": column(math.log(0.5))}
+    expected = "The draft stopped there: all 2 levels accepted, and the target added “␣six” (p 0.50)."
+    assert sentence(columns, accepted=(1, 2)) == expected
+
+
+def test_the_draft_never_looked_past_a_node_outside_its_beam():
+    told = sentence({"pick_rank": [0, 0, 0, None]}, accepted=(3,))
+    assert (
+        told == "The draft stopped there: “␣four” was not among the 8 best of its level, and the target chose “␣six”."
+    )
+
+
+@pytest.mark.parametrize(
+    ("stop", "start"),
+    [
+        ("eos", "The text is finished: "),
+        ("length", "The length cap is reached: "),
+        ("context", "The target's context is"),
+    ],
+)
+def test_the_end_of_the_text_comes_before_every_other_reason(stop, start):
+    told = sentence({"pick_rank": column(20)}, last=True, stop=stop)
+    assert told.startswith(start) and "“␣six”" in told and "proposed" not in told
+
+
+def test_the_end_of_the_text_says_when_the_draft_held_it():
+    assert sentence({}, last=True, stop="eos", bonus=3) == (
+        "The text is finished: the target chose the end token “⏎”, which the draft had proposed too."
+    )
+
+
+def test_a_trace_without_ranks_still_says_what_was_preferred():
+    assert sentence({}, settings={}) == (
+        "The target chose “␣six”, which was not proposed after “␣two”; the draft preferred “⏎” (q 0.61, p 0.25)."
+    )
+
+
+def test_vanilla_drafts_nothing():
+    assert why(vanilla_trace(text(4)), 0).startswith("This method drafts nothing: the pass gave one token")
+
+
+def test_an_empty_round_of_a_method_that_drafts():
+    trace = replace(tree_trace(2), steps=[run().steps, vanilla_trace(text(4)).steps[0], *tree_trace(2).steps][1:])
+    assert why(trace, 0).startswith("Nothing was drafted in this round")
+
+
+def test_prompt_lookup_says_no_match_wrong_copy_and_copied_to_the_end():
+    trace = lookup_trace(text(80))
+    told = {}
+    for index, step in enumerate(trace.steps[:-1]):
+        wrong = len(step.tree) - 1 > len(step.accepted)
+        told[(len(step.tree) > 1, wrong)] = why(trace, index)
+    assert "nothing to copy" in told[False, False]
+    assert told[True, True].startswith("The copy went on with “") and "but the target chose" in told[True, True]
+    assert "all right" in told[True, False]
+
+
+@pytest.mark.parametrize("trace", [tree_trace(15), tree_trace(15, experts=False), lookup_trace(text(40))])
+def test_every_round_has_one_sentence(trace):
+    for index in range(len(trace.steps)):
+        told = why(trace, index)
+        assert told.endswith(".") and "None" not in told and "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (11, "11th"), (22, "22nd"), (113, "113th")]
+)
+def test_ordinals(number, words):
+    assert ordinal(number) == words

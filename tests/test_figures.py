@@ -20,7 +20,8 @@ from jakiro.ui.figures.patch import fill
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
 from jakiro.ui.figures.theme import THEMES, paint
 from jakiro.ui.figures.timeline import timeline_figure
-from jakiro.ui.figures.tree import MARGIN, SPAN, STEP, tree_figure
+from jakiro.ui.figures.tree import tree_figure
+from jakiro.ui.figures.tree_template import MARGIN, SPAN, STEP
 from jakiro.ui.inspector import node_table
 
 HOSTILE = ('<a href="javascript:alert(1)">x</a>', "@accepted", "$x^2$", "a\u202eb", "<b>", "&lt;", "\n", "%{x}")

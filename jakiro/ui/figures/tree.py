@@ -15,17 +15,14 @@ import networkx as nx
 from jakiro.graph import ACCEPTED, BONUS, REJECTED, UNREACHED, round_graph
 from jakiro.trace import Trace
 from jakiro.ui.figures.labels import label
-from jakiro.ui.figures.layout import layout
-from jakiro.ui.figures.theme import CLEAR, MONO, SOURCES
+from jakiro.ui.figures.theme import SOURCES
+from jakiro.ui.figures.tree_template import EDGE_WIDTHS, MARGIN, SPAN, STEP, template
 
-STEP, SPAN = 3, 1000
-MARGIN = {"l": 8, "r": 8, "t": 44, "b": 34}
 LEVEL_WIDTH = 112  # px of a level below which labels would run into the next one
 LABEL, PATH_LABEL = 11, 9  # characters that fit into it, the latter with a percentage behind
 MIN_ROWS = 13  # a smaller tree keeps this pitch instead of filling the height
-EDGE_WIDTHS = (0.8, 1.6, 2.8, 4.2)  # px
-EDGE_LIMITS = (0.05, 0.2, 0.5)  # draft probabilities between them
-ROOT_SIZE, BONUS_SIZE, LARGEST, SMALLEST, OUTLINE = 15, 17, 20, 4, 5  # px
+EDGE_LIMITS = (0.05, 0.2, 0.5)  # draft probabilities between the widths of edges
+LARGEST, SMALLEST, OUTLINE = 20, 4, 5  # px: nodes, and what an accepted node's outline adds
 
 
 def tree_figure(trace: Trace) -> dict:
@@ -35,10 +32,10 @@ def tree_figure(trace: Trace) -> dict:
     levels = max((max(nx.get_node_attributes(graph, "depth").values()) for graph in graphs), default=1)
     height = min(max(17 * rows + MARGIN["t"] + MARGIN["b"], 380), 760)
     sources = _sources(trace)
-    template = _template(trace, sources, levels, height)
-    legend = sum("name" in entry for entry in template["data"])
+    base = template(trace, sources, levels, height)
+    legend = sum("name" in entry for entry in base["data"])
     return {
-        "template": template,
+        "template": base,
         "rounds": [_patch(graph, sources, height, legend) for graph in graphs],
         "height": height,
         "min_width": 60 + LEVEL_WIDTH * (levels + 1),
@@ -58,100 +55,6 @@ def _source(facts: dict[str, Any]) -> int | None:
     """Who proposes a node, as a key of SOURCES."""
     source = facts.get("source")
     return source if source in SOURCES else None
-
-
-# --- the template: everything that is the same in all rounds
-
-
-def _template(trace: Trace, sources: list[int | None], levels: int, height: int) -> dict:
-    drafts = any(len(step.tree) > 1 for step in trace.steps)
-    lines = [_line(width, "@edge") for width in EDGE_WIDTHS]
-    lines += [_line(1.5, "@rejected", "dot"), _line(5, "@accepted"), _line(2.5, "@bonus")]
-    nodes = [_source_trace(source, _hover(trace)) for source in sources]
-    axes = {
-        "xaxis": {"range": [-0.45 * STEP, (levels + 0.9) * STEP], "showgrid": False, "zeroline": False,
-                  "tickvals": [STEP * depth for depth in range(levels + 1)],
-                  "ticktext": ["root", *(f"depth {depth}" for depth in range(1, levels + 1))],
-                  "tickfont": {"size": 11, "color": "@muted"}},
-        "yaxis": {"range": [1.035 * SPAN, -0.035 * SPAN], "visible": False},
-    }  # fmt: skip
-    figure = layout(height, axes, margin=MARGIN, shapes=[])
-    if sources != [None]:
-        figure["legend"] |= {"title": {"text": "in the top-k of ", "font": {"size": 11, "color": "@muted"}}}
-    legend = _legend(sources if drafts else [], drafts)
-    return {"data": [*lines, _accepted_trace(), *nodes, _root_trace(), _bonus_trace(), *legend], "layout": figure}
-
-
-def _line(width: float, color: str, dash: str = "solid") -> dict:
-    look = {"width": width, "color": color, "dash": dash, "shape": "spline", "smoothing": 1.1}
-    return {"type": "scatter", "mode": "lines", "line": look, "hoverinfo": "skip", "showlegend": False}
-
-
-def _legend(sources: list[int | None], drafts: bool) -> list[dict]:
-    """Traces without points that only stand in the legend, which so looks the same in every round."""
-    entries = []
-    for source in sources:
-        role, symbol, name = SOURCES[source]
-        look = {"mode": "markers", "marker": {"symbol": symbol, "color": f"@{role}", "size": 10}}
-        entries.append({"name": name, "legendgroup": name, **look})
-    if drafts:
-        entries.append({"name": "accepted", "mode": "lines", "line": {"color": "@accepted", "width": 5}})
-        ring = {"symbol": "circle", "color": CLEAR, "size": 11, "line": {"color": "@rejected", "width": 1.3}}
-        entries.append({"name": "first rejected", "mode": "lines+markers", "marker": ring,
-                        "line": {"color": "@rejected", "width": 1.5, "dash": "dot"}})  # fmt: skip
-    star = {"symbol": "star", "color": "@bonus", "size": 12}
-    entries.append({"name": "bonus (the target's own)", "mode": "markers", "marker": star})
-    return [{"type": "scatter", "x": [None], "y": [None], "hoverinfo": "skip"} | entry for entry in entries]
-
-
-def _source_trace(source: int | None, hover: str) -> dict:
-    role, symbol, name = SOURCES[source]
-    marker = {"symbol": symbol, "color": f"@{role}", "line": {"width": 0}}
-    return _text_trace("@faded", marker, hovertemplate=hover, legendgroup=name)
-
-
-def _accepted_trace() -> dict:
-    """Outlines and labels of the accepted nodes; the nodes themselves are drawn over them by their source."""
-    return _text_trace("@text", {"color": "@accepted", "opacity": 1, "line": {"width": 0}}, hoverinfo="skip")
-
-
-def _root_trace() -> dict:
-    look = {"symbol": "circle", "size": ROOT_SIZE, "color": "@text", "line": {"color": "@accepted", "width": 3}}
-    hover = "<b>%{customdata.label}</b>  id %{customdata.id}<br>root: the last token of the text so far<extra></extra>"
-    return _text_trace("@text", look, hovertemplate=hover) | {"textposition": "bottom center"}
-
-
-def _bonus_trace() -> dict:
-    look = {"symbol": "star", "size": BONUS_SIZE, "color": "@bonus", "line": {"color": "@surface", "width": 1}}
-    return _text_trace("@text", look, hovertemplate="%{hovertext}<extra></extra>")
-
-
-def _text_trace(color: str, marker: dict, **extra: Any) -> dict:
-    font = {"family": MONO, "color": color, "shadow": "@halo"}
-    base = {"type": "scatter", "mode": "markers+text", "marker": marker, "textposition": "middle right"}
-    return base | {"textfont": font, "showlegend": False, "cliponaxis": False} | extra
-
-
-def _hover(trace: Trace) -> str:
-    """The hover text of a drafted node, from the columns that the trace has."""
-    has = {name for step in trace.steps for name in step.tree.columns}
-    lines = [
-        "<b>%{customdata.label}</b>  id %{customdata.id} · %{customdata.state}",
-        "draft q %{customdata.q:.3f} · target p %{customdata.p:.3f}",
-        "draft rank %{customdata.rank}" if "rank" in has else "",
-        "path log-probability %{customdata.score:.2f}",
-        "router %{customdata.gate0:.2f} / %{customdata.gate1:.2f} (at its parent)" if "gate0" in has else "",
-        "alone: expert 0 ranks it %{customdata.expert0_rank}, expert 1 %{customdata.expert1_rank}"
-        if {"expert0_rank", "expert1_rank"} <= has
-        else "",
-        "proposed by %{customdata.source}" if "source" in has else "",
-        "%{customdata.head}" if "head" in has else "",
-        "copied from position %{customdata.copied_from}" if "copied_from" in has else "",
-    ]
-    return "<br>".join(line for line in lines if line) + "<extra></extra>"
-
-
-# --- the patch: one round
 
 
 def _patch(graph: nx.DiGraph, sources: list[int | None], height: int, legend: int) -> dict:
@@ -214,14 +117,20 @@ def _accepted_patch(graph: nx.DiGraph, places: dict, largest: float, font: float
 def _source_patch(graph: nx.DiGraph, source: int | None, places: dict, largest: float, font: float) -> dict:
     facts = graph.nodes
     nodes = [node for node in graph if node not in (0, BONUS) and _source(facts[node]) == source]
-    named = [facts[node]["state"] != ACCEPTED for node in nodes]
     return {
         **_at(nodes, places),
-        "text": [label(facts[node]["piece"], LABEL) if shown else "" for node, shown in zip(nodes, named, strict=True)],
+        "text": [_faded_label(facts[node]) for node in nodes],
         "marker.size": [_size(facts[node]["q"], largest) for node in nodes],
         "marker.opacity": [0.65 if facts[node]["state"] == UNREACHED else 1 for node in nodes],
         "textfont.size": font,
     }
+
+
+def _faded_label(facts: dict[str, Any]) -> str:
+    """The label of a node off the path; accepted nodes have theirs from the outline, and a ring needs some room."""
+    if facts["state"] == ACCEPTED:
+        return ""
+    return " " * (facts["state"] == REJECTED) + label(facts["piece"], LABEL)
 
 
 def _ends(graph: nx.DiGraph, places: dict, font: float) -> list[dict]:

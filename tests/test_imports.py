@@ -26,7 +26,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "engine": {"trace", "verify", "cache", "target", "text"},
     "drafting": {"trace", "engine", "target", "cache", "settings"},
     "methods": LOOP | {"drafting"},
-    "training": LOOP | {"drafting", "methods"},
+    "training": LOOP | {"drafting", "methods", "bench"},
     "ui": LOOP | VIEWS | {"methods", "assets", "ui.figures"},
     "peers": LOOP,
     "bench": LOOP | VIEWS | {"methods", "assets"},

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from jakiro.bench import as_markdown, read_prompts
+from jakiro.bench import as_markdown, load_methods, read_prompts
+from jakiro.drafting.weights import load_head
 from jakiro.engine import record
-from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.target import Target
 from jakiro.text import decode, encode
 from jakiro.training.data import pack
@@ -197,10 +197,11 @@ def _tree(report: dict[str, Any]) -> str:
 
 def _answers(target: Target, data: Path) -> list[str]:
     parts = []
+    make, settings = load_methods(target, ["vanilla"], {})["vanilla"]
     for path in sorted((data / "eval").glob("*.jsonl")):
         for prompt in read_prompts([path], 2):
             ids = encode(target.tokenizer, prompt.text)
-            run = record(target, VanillaDrafter(), ids, 128, Sampling(), "vanilla", inspect=False)
+            run = record(target, make(settings), ids, 128, Sampling(), "vanilla", inspect=False)
             shown = prompt.text if len(prompt.text) <= 400 else prompt.text[:400] + " [...]"
             parts.append(
                 f"**{prompt.id}**\n\n{_quote(shown)}\n\n{_quote(decode(target.tokenizer, run.tokens), '    ')}\n\n"
@@ -213,8 +214,6 @@ def _quote(text: str, mark: str = "> ") -> str:
 
 
 def _head_size(target: Target, name: str) -> float:
-    from jakiro.drafting.weights import load_head
-
     return sum(weight.numel() for weight in load_head(target.heads[name], target).parameters()) / 1e6
 
 

@@ -48,7 +48,7 @@ MUTANTS = [
         "jakiro/verify.py",
         "rows = torch.tensor([row[position] for position in positions], device=logits.device)",
         "rows = torch.arange(len(positions), device=logits.device) % len(noise)",
-        "test_methods.py",
+        "test_verify.py test_engine.py",
     ),
     Mutant(
         "the nucleus is one token too small",

@@ -166,7 +166,7 @@ def test_a_crash_between_checkpoints_repeats_the_lost_steps(tmp_path):
 def head_recipe(steps=6):
     shape = {"intermediate_size": 24, "num_attention_heads": 2, "bias": False}
     heads = {"eagle2": shape, "jakiro": shape | {"expert_intermediate_size": 16}}
-    return HeadRecipe(steps=steps, row=32, rows=4, mix=MIX[:1], heads=heads, scored=40)
+    return HeadRecipe(steps=steps, row=32, rows=4, mix=MIX[:1], heads=heads, scored=40, epochs=2)
 
 
 def train_both(trained, data, run, out, steps=6):

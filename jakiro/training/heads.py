@@ -37,6 +37,7 @@ class HeadRecipe:
     mix: list[Source]
     heads: dict[str, dict]  # kind -> fields of HeadConfig that the target does not give
     scored: int  # positions of a step at which logits are compared, drawn among what the assistant says
+    epochs: int = 1  # times that each row is seen; the target's pass over it is made once and remembered
     feature_weight: float = 1.0
     contrast_weight: float = 0.5  # released code, jakiro/train/main.py
     decoupled_weight: float = 0.5  # loss of the gate-weighted mixture of the experts' own distributions
@@ -94,7 +95,9 @@ class HeadJob:
     ) -> None:
         self.recipe, self.heads, self.device = recipe, heads, model.device
         self.ids, self.said = rows
-        self.steps = min(recipe.steps, len(self.ids) // recipe.rows)
+        self.steps = recipe.steps
+        self.batches = len(self.ids) // recipe.rows
+        self.known: dict[int, Tensor] = {}  # batch -> features of its rows, in host memory
         self.optimizers = {kind: Optimizer(head) for kind, head in heads.items()}
         self.model = model.to(torch.bfloat16).eval().requires_grad_(False)
         wrap = torch.compile if compiled else (lambda function: function)
@@ -108,11 +111,15 @@ class HeadJob:
 
     def step(self, index: int) -> dict[str, float]:
         torch.manual_seed(self.recipe.seed * 1_000_003 + index)
-        chosen = slice(index * self.recipe.rows, (index + 1) * self.recipe.rows)
+        batch = index % self.batches
+        chosen = slice(batch * self.recipe.rows, (batch + 1) * self.recipe.rows)
         ids = torch.from_numpy(self.ids[chosen].astype(np.int64)).to(self.device)
         said = torch.from_numpy(self.said[chosen]).to(self.device)
         with torch.no_grad():
-            features, embeddings = self.features(ids[:, :-1])
+            if batch not in self.known:
+                self.known[batch] = self.features(ids[:, :-1]).cpu()
+            features = self.known[batch].to(self.device)
+            embeddings = self.model.get_input_embeddings()(ids[:, :-1])
         at = self._positions(said)
         factor = self.recipe.rate * warm_up(index, min(50, self.steps // 8)) * (1.0 - 0.95 * index / self.steps)
         row = {}
@@ -126,10 +133,9 @@ class HeadJob:
             row |= {f"{kind}_loss": loss.item(), f"{kind}_top1": agreement.item()}
         return {**row, "rate": factor}
 
-    def _features(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Features h [b, s, h] of the target and the embeddings of its tokens."""
-        hidden = self.model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
-        return hidden, self.model.get_input_embeddings()(ids)
+    def _features(self, ids: Tensor) -> Tensor:
+        """Features h [b, s, h] of the target after each token."""
+        return self.model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
 
     def _positions(self, said: Tensor) -> Tensor:
         """[scored] flat indices t into [rows, row - 2] where token t + 2 is the assistant's, drawn with replacement."""
@@ -189,7 +195,7 @@ def _rows(recipe: HeadRecipe, tokenizer, data: Path, run: Path) -> tuple[np.ndar
     cached = run / "rows.npz"
     if not cached.exists():
         run.mkdir(parents=True, exist_ok=True)
-        needed = int(recipe.steps * recipe.rows * recipe.row * 1.02)
+        needed = int(recipe.steps / recipe.epochs * recipe.rows * recipe.row)
         ids, said = pack(recipe.mix, data, tokenizer, needed, recipe.row, recipe.seed + 77)
         np.savez(cached, ids=ids, said=said)
         (run / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")

@@ -1,5 +1,5 @@
 PYTHON ?= python
-DATA ?= ../shared/data
+DATA ?= data
 EVAL = $(foreach set,mt_bench humaneval gsm8k alpaca qa sum,$(DATA)/eval/$(set).jsonl)
 
 .PHONY: run check test bench scrub screenshots mutants

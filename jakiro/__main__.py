@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ RECIPES = Path(__file__).parent / "training" / "recipes"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Bad input prints one line that says what to do, and returns 2."""
     options = _parser().parse_args(arguments)
+    options.line = shlex.join(["python", "-m", "jakiro", *(sys.argv[1:] if arguments is None else arguments)])
     try:
         return options.run(options)
     except (ValueError, OSError) as error:
@@ -56,7 +58,7 @@ def bench(options: argparse.Namespace) -> int:
     methods = benchmark.load_methods(target, options.methods.split(","), _pairs(options.set, "--set"))
     peers = generate_peers(target, sampling) if options.peers else {}
     report = benchmark.run(target, prompts, methods, options.max_new_tokens, sampling, peers)
-    report["command"] = "python -m jakiro " + " ".join(sys.argv[1:])
+    report["command"] = options.line
     write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")
     print(benchmark.as_markdown(report))
     return 0

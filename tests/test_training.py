@@ -4,11 +4,14 @@ import csv
 import json
 import math
 import random
+import shutil
+from dataclasses import asdict
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from jakiro.__main__ import main
 from jakiro.drafting.weights import load_head
 from jakiro.target import Target
 from jakiro.training import loop
@@ -229,3 +232,40 @@ def test_encode_chat_marks_the_end_of_an_answer_as_said(trained):
 )
 def test_shorten_cuts_at_a_sentence(text, longest, short):
     assert shorten(text, longest) == short
+
+
+def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data, tmp_path):
+    """End to end from the command line: target, heads, benchmark and card, at a tiny size."""
+    (data / "eval").mkdir(exist_ok=True)
+    questions = data / "eval" / "chat.jsonl"
+    questions.write_text('{"id": "chat/1", "turns": ["the cat sat"]}\n{"id": "chat/2", "turns": ["a red mat"]}\n')
+    target, runs, recipes = tmp_path / "model", trained / "run", {}
+    shutil.copytree(trained / "out", target)
+    for name, one in (("target", recipe()), ("heads", head_recipe())):
+        recipes[name] = tmp_path / f"{name}.json"
+        recipes[name].write_text(json.dumps(asdict(one)))
+    common = ["--target", target, "--data", data]
+    heads = ["eagle2", "jakiro", *common, "--recipe", recipes["heads"], "--run-folder", tmp_path / "heads"]
+    command("train", *heads, "--no-compile")
+    for tree in ("default", "wide"):
+        wide = ["--set", "total_tokens=60"] * (tree == "wide")
+        command("bench", "--target", target, "--prompts", questions, *wide, "--out", tmp_path / f"{tree}.json")
+    where = ["--target-run", runs, "--heads-run", tmp_path / "heads", "--default", tmp_path / "default.json"]
+    where += [
+        "--target-recipe",
+        recipes["target"],
+        "--heads-recipe",
+        recipes["heads"],
+        "--wide",
+        tmp_path / "wide.json",
+    ]
+    command("card", *common, *where)
+    card = (target / "README.md").read_text()
+    seen = sum(sum(losses(runs / f"stage{stage}" / "metrics.csv", "tokens")) for stage in (0, 1))
+    assert f"{seen / 1e6:.1f} M tokens seen" in card
+    assert card.count("**chat/") == 2 and "60 nodes" in card and "--set total_tokens=60" in card
+    assert "| mean | 1.00×, τ 1.00 |" in card
+
+
+def command(*arguments):
+    assert main([str(argument) for argument in arguments]) == 0

@@ -51,9 +51,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     models = Models(lambda: Target.load(options.target, options.device, options.dtype, heads=heads))
     library = Library(options.traces)
     demo = page.build(models, library, gpu)
-    models.start()
     launched = page.options(models, library) | {"server_name": options.host, "server_port": options.port}
     demo.launch(**launched, prevent_thread_lock=True)
+    models.start()
     print(f"Jakiro Debugger: {demo.local_url}", flush=True)
     demo.block_thread()
 

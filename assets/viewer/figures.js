@@ -14,13 +14,22 @@ export function plotly(url) {
   return loading;
 }
 
-/** A round's figure from the template: dotted keys of the patch set, node indices in customdata replaced by rows. */
-export function fill(round, index, lane, words) {
-  const patch = round.rounds[index];
-  const figure = structuredClone(round.template);
+const painted = new WeakMap(); // template or figure -> {theme: it in the theme's colours}
+
+/** A figure of the whole run in a theme's colours. */
+export function whole(figure, name, themes) {
+  const known = painted.get(figure) ?? {};
+  painted.set(figure, known);
+  return (known[name] ??= paint(figure, themes[name]));
+}
+
+/** A round's figure: dotted keys of the patch set into the template, node indices in customdata replaced by rows. */
+export function fill(source, round, lane, words, name, themes) {
+  const patch = paint(source.rounds[round], themes[name]);
+  const figure = structuredClone(whole(source.template, name, themes));
   figure.data.forEach((trace, at) => {
     put(trace, patch.data[at] ?? {});
-    if (Array.isArray(trace.customdata)) trace.customdata = trace.customdata.map((node) => row(lane, index, node, words));
+    if (Array.isArray(trace.customdata)) trace.customdata = trace.customdata.map((node) => row(lane, round, node, words));
   });
   put(figure.layout, patch.layout ?? {});
   return figure;
@@ -68,8 +77,7 @@ export function place(figure, node) {
 }
 
 /** Draw into an element; the same element keeps its zoom from call to call. */
-export function draw(Plotly, element, figure, theme, config) {
-  const painted = paint(figure, theme);
+export function draw(Plotly, element, figure, config) {
   element.dataset.drawn = 'no';
-  return Plotly.react(element, painted.data, painted.layout, config).then(() => { element.dataset.drawn = 'yes'; });
+  return Plotly.react(element, figure.data, figure.layout, config).then(() => { element.dataset.drawn = 'yes'; });
 }

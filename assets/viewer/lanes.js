@@ -36,7 +36,8 @@ export function lanesView(box, choose) {
       for (let i = spans.length; i < lane.text.length; i += 1) {
         spans.push(h('span', {class: KINDS[lane.tokens.kind[i]], 'data-round': lane.tokens.round[i]}, lane.text[i]));
       }
-      text.append(...spans.slice(text.childElementCount));
+      text.append(...spans.slice(cards[index].shown));
+      cards[index].shown = spans.length;
       if (race.running) text.scrollTop = text.scrollHeight;
       numbers(lane, cards[index]);
     });
@@ -44,29 +45,33 @@ export function lanesView(box, choose) {
 
   /** Mark the round shown, and in the other lanes the round at the same time of the clock. */
   function mark(method, rounds) {
-    race.lanes.forEach((lane, index) => {
-      const {root, text, spans} = cards[index];
+    const first = race.lanes.map((lane, index) => {
+      const {root, button, spans, marked} = cards[index];
       const own = lane.method === method;
       root.classList.toggle('chosen', own);
-      root.querySelector('h2 button').setAttribute('aria-pressed', own);
-      for (const old of text.querySelectorAll('.now, .same')) old.classList.remove('now', 'same');
-      const round = rounds[index];
+      button.setAttribute('aria-pressed', own);
       const {from, to} = lane.rounds;
-      for (let i = from[round] ?? 0; i < (to[round] ?? 0); i += 1) spans[i].classList.add(own ? 'now' : 'same');
-      follow(text, spans[from[round]]);
+      for (const span of marked.splice(0)) span.classList.remove('now', 'same');
+      marked.push(...spans.slice(from[rounds[index]] ?? 0, to[rounds[index]] ?? 0));
+      for (const span of marked) span.classList.add(own ? 'now' : 'same');
+      return marked[0];
     });
+    follow(cards.map(({text}) => text), first); // after all writing: one layout for all lanes
   }
 
   /** Show the race at a time of the clock: later tokens hidden, bars as far as the lanes are. null: at rest. */
   function at(time, clock) {
     const finish = Math.min(...race.lanes.map((lane) => length(lane, clock)));
     race.lanes.forEach((lane, index) => {
-      const {spans, bar, root} = cards[index];
-      const shown = time === null ? spans.length : tokensAt(lane, time, clock);
-      spans.forEach((span, i) => span.classList.toggle('later', i >= shown));
+      const own = cards[index];
+      const shown = time === null ? own.spans.length : tokensAt(lane, time, clock);
+      for (let i = Math.min(shown, own.shown); i < Math.max(shown, own.shown); i += 1) {
+        own.spans[i]?.classList.toggle('later', i >= shown);
+      }
+      own.shown = shown;
       const share = tokensAt(lane, time ?? finish, clock) / Math.max(1, lane.summary.count);
-      bar.style.width = `${100 * share}%`;
-      root.classList.toggle('done', time !== null && time >= length(lane, clock));
+      const width = `${(100 * share).toFixed(2)}%`;
+      if (own.bar.style.width !== width) own.bar.style.width = width;
     });
   }
 
@@ -75,10 +80,12 @@ export function lanesView(box, choose) {
       tps: h('strong', {'data-help': WORDS.tps, tabindex: 0}), speedup: h('span', {'data-help': WORDS.speedup, tabindex: 0}),
       tau: h('span', {class: 'chip', 'data-help': WORDS.tau, tabindex: 0}),
       time: h('span', {'data-help': `${WORDS.seconds} ${WORDS.passes}`, tabindex: 0}),
-      bar: h('i'), text: h('p', {class: 'text', tabindex: 0, 'aria-label': `Text of ${lane.title}`}), spans: [],
+      bar: h('i'), text: h('p', {class: 'text', tabindex: 0, 'aria-label': `Text of ${lane.title}`}),
+      button: h('button', {type: 'button', 'aria-pressed': 'false'}, lane.title),
+      spans: [], marked: [], shown: 0,
     };
     parts.root = h('article', {class: 'lane card', 'data-method': lane.method},
-      h('div', {class: 'row'}, h('h2', {}, h('button', {type: 'button', 'aria-pressed': 'false'}, lane.title)), parts.tau),
+      h('div', {class: 'row'}, h('h2', {}, parts.button), parts.tau),
       h('div', {class: 'row numbers'}, h('span', {}, parts.tps, h('small', {}, ' tok/s')), parts.speedup, parts.time),
       h('div', {class: 'bar', 'data-help': WORDS.bar}, parts.bar), parts.text);
     return parts;
@@ -100,11 +107,14 @@ export function sameTime(race, lane, round, clock, roundAt) {
   return race.lanes.map((other) => (other === lane ? round : roundAt(other, time, clock)));
 }
 
-/** Scroll inside the card only, so that the token can be seen. */
-function follow(box, token) {
-  if (!token) return;
-  const top = token.offsetTop - box.offsetTop;
-  if (top < box.scrollTop || top + token.offsetHeight > box.scrollTop + box.clientHeight) {
-    box.scrollTop = top - box.clientHeight / 2;
-  }
+/** Scroll inside the cards only, so that the tokens can be seen. Reads all places before it moves anything. */
+function follow(boxes, tokens) {
+  const moves = boxes.map((box, index) => {
+    const token = tokens[index];
+    if (!token || box.scrollHeight <= box.clientHeight) return null;
+    const top = token.offsetTop;
+    const seen = top >= box.scrollTop && top + token.offsetHeight <= box.scrollTop + box.clientHeight;
+    return seen ? null : top - box.clientHeight / 2;
+  });
+  boxes.forEach((box, index) => { if (moves[index] !== null) box.scrollTop = moves[index]; });
 }

@@ -2,7 +2,7 @@
 
 import {applyTheme, bindKeys, exportLinks, fillHelp, share, theme, toggleTheme} from './actions.js';
 import {eachFrame, h, helpBox, parts, show as reveal, stillness} from './dom.js';
-import {draw, plotly} from './figures.js';
+import {draw, plotly, whole} from './figures.js';
 import {lanesView, sameTime} from './lanes.js';
 import {liveReader} from './live.js';
 import {showNode, stopNode} from './node.js';
@@ -33,6 +33,9 @@ export function mount({element, props, watch, send}) {
   root.addEventListener('click', (event) => {
     const name = event.target.closest('[data-do]')?.dataset.do;
     if (name) act(name);
+    const example = event.target.closest('.gallery-item')?.textContent.trim();
+    const recorded = example && props.races.find((one) => one.title === example);
+    if (recorded && !running) open(recorded.id);
   });
   part('races').addEventListener('change', (event) => open(event.target.value));
   part('clock').addEventListener('change', (event) => { timeline.stop(); go({clock: event.target.value}); });
@@ -68,7 +71,7 @@ export function mount({element, props, watch, send}) {
     reveal(part('stage'), false);
     reveal(part('empty'), true);
     part('empty-text').textContent = 'There is no recorded race in assets/traces yet. Write a prompt, or take an example, and press Run live.';
-    for (const name of ['export', 'source', 'settings']) reveal(part(name), false);
+    for (const name of ['export', 'source', 'settings', 'lossless']) reveal(part(name), false);
     reveal(part('races').parentElement, false);
     root.dataset.ready = 'empty';
   }
@@ -140,6 +143,9 @@ export function mount({element, props, watch, send}) {
   function changeLane(next) {
     lane = next;
     round.show(race, lane, theme());
+    const facts = new Map(lane.header);
+    part('settings').textContent = [facts.get('Sampling'), facts.get('Settings')].filter(Boolean).join(' · ');
+    part('settings').dataset.help = `${lane.title}: ${part('settings').textContent}`;
     drawTimeline();
   }
 
@@ -160,7 +166,7 @@ export function mount({element, props, watch, send}) {
     timeline.show(lane, figure);
     const box = part('timeline');
     box.style.height = `${figure.layout.height}px`;
-    if (Plotly) draw(Plotly, plotBox(box), figure, race.themes[theme()], race.config);
+    if (Plotly) draw(Plotly, plotBox(box), whole(figure, theme(), race.themes), race.config);
   }
 
   function plotBox(box) {
@@ -168,11 +174,10 @@ export function mount({element, props, watch, send}) {
   }
 
   function header() {
-    const facts = new Map(race.lanes[0].header ?? []);
+    part('prompt').textContent = race.prompt;
     part('kind').textContent = running ? 'running' : race.live ? 'live' : 'recorded';
     part('source').textContent = [race.model, race.device, race.date].filter(Boolean).join(' · ');
     part('source').dataset.help = race.live ? 'Run live by this server: target, device, date.' : 'Recorded beforehand: target, device and date of the recording.';
-    part('settings').textContent = ['temperature', 'top_p', 'seed'].filter((name) => facts.has(name)).map((name) => `${name} ${facts.get(name)}`).join(' · ') || 'settings';
     badge();
     choices();
     exportLinks(part('exports'), props.exports, race.id);
@@ -183,9 +188,9 @@ export function mount({element, props, watch, send}) {
     const chip = part('lossless');
     if (!reveal(chip, Boolean(race.lossless))) return;
     const {identical, text} = race.lossless;
-    chip.textContent = `${identical ? '✓' : '≠'} ${text}`;
+    chip.textContent = `${identical ? '✓' : '⚠'} ${text}`;
     chip.classList.toggle('good', identical);
-    chip.dataset.help = 'Whether every lane gave the same token ids as the first. In half precision lanes may part at a near-tie: the first difference and its margin are named.';
+    chip.dataset.help = `${text}. Compared are the token ids of every lane with the first one’s; where two part, the place and the target’s margin between the two tokens are named.`;
   }
 
   function choices() {

@@ -1,7 +1,7 @@
 // The round: its tree, its other views as tabs, and why it ended where it did.
 
 import {h, show as reveal} from './dom.js';
-import {draw, fill, place} from './figures.js';
+import {draw, fill, place, whole} from './figures.js';
 import {cell, token} from './format.js';
 
 export const TABS = [
@@ -14,7 +14,7 @@ export const TABS = [
 ];
 
 const RING = {type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: false, cliponaxis: false,
-  marker: {symbol: 'circle-open', size: 26, color: '@text', line: {width: 2}}};
+  marker: {symbol: 'circle-open', size: 26, line: {width: 2}}}; // around the node that the inspector shows
 
 /** The card of the round. `choose({tab})`, `choose({node})`. */
 export function roundView(part, choose) {
@@ -28,7 +28,7 @@ export function roundView(part, choose) {
   part('views').replaceChildren(...panels.values());
   panels.get('tree').setAttribute('tabindex', '0');
 
-  return {show, at, library, retheme: (next) => { theme = next; }};
+  return {show, at, library};
 
   /** plotly has arrived. */
   function library(loaded) { Plotly = loaded; }
@@ -65,19 +65,19 @@ export function roundView(part, choose) {
     const source = lane.figures?.[name];
     const box = plotBox(panel, name, source);
     if (!reveal(box.parentElement, Boolean(source)) || !Plotly) return Boolean(source);
-    const filled = perRound ? fill(source, round, lane, race.words) : source;
+    const key = `${race.id} ${lane.method} ${theme} ${perRound ? round : ''} ${name === 'tree' ? node : ''}`;
+    if (box.dataset.shows === key) return true;
+    box.dataset.shows = key;
+    const filled = perRound ? fill(source, round, lane, race.words, theme, race.themes) : whole(source, theme, race.themes);
     if (name === 'tree') ring(filled, node);
-    const key = perRound ? null : `${race.id} ${lane.method} ${theme}`;
-    if (key && box.dataset.shows === key) return true;
-    box.dataset.shows = key ?? '';
-    box.dataset.round = round;
-    draw(Plotly, box, filled, race.themes[theme], race.config).then(() => clicks(box, name));
+    draw(Plotly, box, filled, race.config).then(() => clicks(box, name));
     return true;
   }
 
   function ring(filled, node) {
-    const at = node === null ? null : place(filled, node);
-    filled.data.push({...RING, x: at ? [at[0]] : [], y: at ? [at[1]] : []});
+    const at = place(filled, node);
+    const color = race.themes[theme].text;
+    filled.data.push({...RING, marker: {...RING.marker, color}, x: at ? [at[0]] : [], y: at ? [at[1]] : []});
   }
 
   function plotBox(panel, name, source) {

@@ -1,7 +1,6 @@
 // The timeline is the scrubber: a slider, the figure of all rounds with a playhead over it, and the replay.
 
-import {h, show as reveal} from './dom.js';
-import {draw} from './figures.js';
+import {show as reveal} from './dom.js';
 import {doneAt, length, roundAt} from './race.js';
 
 const PASSES_PER_SECOND = 8; // of the replay on the clock of passes
@@ -9,7 +8,7 @@ const PASSES_PER_SECOND = 8; // of the replay on the clock of passes
 /** `go({round})` moves the playhead; `frame(time)` shows the race at a time of the clock, null at rest. */
 export function timelineView(part, go, frame) {
   const slider = part('scrub'), plot = part('timeline'), head = part('playhead'), play = part('stage').querySelector('[data-do=play]');
-  let lane = null, figure = null, replay = null;
+  let lane = null, figure = null, replay = null, width = 0;
 
   slider.addEventListener('input', () => go({round: Number(slider.value), node: null}));
   plot.addEventListener('pointerdown', (event) => {
@@ -20,7 +19,7 @@ export function timelineView(part, go, frame) {
     window.addEventListener('pointerup', end);
     drag(event);
   }, true);
-  new ResizeObserver(() => placeHead()).observe(plot);
+  new ResizeObserver(() => { width = plot.clientWidth; if (lane) placeHead(); }).observe(plot);
 
   return {show, at, toggle, stop, playing: () => replay !== null};
 
@@ -42,23 +41,21 @@ export function timelineView(part, go, frame) {
 
   function placeHead() {
     if (!reveal(head, figure !== null && lane.rounds.at.length > 0)) return;
-    const [left, width] = axis();
-    const [low, high] = figure.layout.xaxis.range;
-    head.style.left = `${left + ((Number(slider.value) - low) / (high - low)) * width}px`;
+    const {left, scale, low} = axis();
+    head.style.transform = `translateX(${left + (Number(slider.value) - low) * scale}px)`;
   }
 
   function roundUnder(event) {
-    const [left, width] = axis();
-    const [low, high] = figure.layout.xaxis.range;
-    const x = event.clientX - plot.getBoundingClientRect().left;
-    const round = Math.round(low + ((x - left) / width) * (high - low));
+    const {left, scale, low} = axis();
+    const round = Math.round(low + (event.clientX - plot.getBoundingClientRect().left - left) / scale);
     return Math.min(Math.max(round, 0), lane.rounds.at.length - 1);
   }
 
-  /** Left edge and width of the x axis in px. */
+  /** The x axis: its left edge in px, px a round, the round at its left edge. */
   function axis() {
     const {l, r} = figure.layout.margin;
-    return [l, plot.clientWidth - l - r];
+    const [low, high] = figure.layout.xaxis.range;
+    return {left: l, scale: (width - l - r) / (high - low), low};
   }
 
   /** Start or stop the replay at true speed, from the round shown, or from the start at the end. */
@@ -86,10 +83,3 @@ export function timelineView(part, go, frame) {
     frame(null);
   }
 }
-
-/** Options of the lane that the figure shows below. */
-export function againstOptions(race, lane) {
-  return race.lanes.map((other, index) => h('option', {value: other.method}, other === lane ? 'nothing' : race.lanes[index].title));
-}
-
-export const drawTimeline = draw;

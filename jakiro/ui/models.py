@@ -81,9 +81,12 @@ class Models:
     def _work(self) -> None:
         try:
             self._loaded = load(self._read())
-        except Exception as error:  # whatever went wrong is shown; the page stays useful for recorded traces
-            LOG.exception("the models could not be loaded")
-            self._error = str(error) or type(error).__name__
+        except (ValueError, OSError) as error:  # says what to do; the page stays useful for recorded traces
+            LOG.warning("live runs are off: %s", error)
+            self._error = str(error)
+        except Exception as error:
+            LOG.exception("live runs are off")
+            self._error = f"{type(error).__name__}: {error}"
         finally:
             self._done.set()
 

@@ -72,7 +72,8 @@ def build(
 
 def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str, Any]:
     """Arguments of `launch` that belong to the page: its look and what it fetches. No host, no port, nothing shared."""
-    head = '<link rel="modulepreload" href="viewer/main.js">'
+    modules = sorted(file.name for file in (assets / "viewer").glob("*.js"))
+    head = "".join(f'<link rel="modulepreload" href="viewer/{name}">' for name in modules)
     if library.recorded:
         first = next(iter(library.recorded))
         head += f'<link rel="preload" as="fetch" crossorigin="anonymous" href="races/{first}.json">'
@@ -85,6 +86,7 @@ def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str
         "run_history": False,
         "ssr_mode": False,
         "quiet": True,
+        "_frontend": False,  # else a machine too busy to answer within 3 s is taken for one without a localhost
     }
 
 

@@ -130,7 +130,7 @@ def _methods(models: Loaded, methods: Any) -> list[str]:
     if not isinstance(methods, (list, tuple)) or not methods:
         raise RequestError(f"choose at least one method: {', '.join(METHODS)}")
     for name in methods:
-        if name not in METHODS:
+        if not isinstance(name, str) or name not in METHODS:
             raise RequestError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
         if name in models.missing:
             raise RequestError(f"{METHODS[name].title} cannot run here: {models.missing[name]}")

@@ -1,0 +1,107 @@
+"""How smoothly the page scrubs: `python benchmarks/scrub.py [--rounds 200 --nodes 60] [--out scrub.json]`.
+
+Opens the page in headless Chromium on a made-up race, moves the playhead by one round a frame over all rounds, forth
+and back, and prints JSON: milliseconds from frame to frame, milliseconds of main-thread work an update (CPU time, which
+suffers less from other load on the machine), and whether zoom and the plot's element were kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "browser")]
+
+import plotly  # noqa: E402
+from served import browser, open_page, served, wait_for_tree  # noqa: E402
+from synthetic import tree_trace, vanilla_trace  # noqa: E402
+
+from jakiro.ui import recorded  # noqa: E402
+
+SCRUB = """
+async (rounds) => {
+  const slider = document.querySelector('[data-part=scrub]');
+  const frame = () => new Promise(requestAnimationFrame);
+  const order = [...Array(rounds).keys()];
+  const times = [];
+  await frame();
+  let last = await frame();
+  for (const round of [...order, ...order.reverse()]) {
+    slider.value = round;
+    slider.dispatchEvent(new Event('input', {bubbles: true}));
+    const now = await frame();
+    times.push(now - last);
+    last = now;
+  }
+  return times;
+}
+"""
+RANGES = """
+() => {
+  const plot = document.querySelector('[data-figure=tree]');
+  const same = plot === window.plotBefore;
+  window.plotBefore = plot;
+  return {same, x: plot._fullLayout.xaxis.range, y: plot._fullLayout.yaxis.range};
+}
+"""
+
+
+def measure(rounds: int, nodes: int) -> dict[str, Any]:
+    """Record, open, zoom, scrub; the numbers."""
+    run = tree_trace(rounds, nodes)
+    with tempfile.TemporaryDirectory() as folder, browser() as chromium:
+        recorded.save(folder, "scrub", "Scrub", "made up", [vanilla_trace(run.tokens), run])
+        with served(Path(folder)) as address:
+            tab, trouble = open_page(chromium, address, "?race=scrub&method=jakiro&round=0")
+            wait_for_tree(tab)
+            tab.locator("[data-figure=tree]").hover()
+            tab.locator("[data-figure=tree] [data-title='Zoom in']").click()
+            zoomed = tab.evaluate(RANGES)
+            client = tab.context.new_cdp_session(tab)
+            client.send("Performance.enable", {"timeDomain": "threadTicks"})
+            before = _busy(client)
+            times = tab.evaluate(SCRUB, rounds)
+            busy = 1000 * (_busy(client) - before) / len(times)
+            after = tab.evaluate(RANGES)
+            version = chromium.version
+    return {
+        "schema": "jakiro-scrub/1",
+        "machine": {"processor": platform.processor() or platform.machine(), "chromium": version},
+        "plotly": plotly.__version__,
+        "rounds": rounds,
+        "nodes": nodes,
+        "updates": len(times),
+        "frame_ms": {"median": statistics.median(times), "p90": statistics.quantiles(times, n=10)[-1]},
+        "work_ms": busy,
+        "zoom_kept": after == zoomed | {"same": True} and zoomed["x"][0] > 0,
+        "trouble": trouble,
+    }
+
+
+def _busy(client) -> float:
+    """Seconds of CPU time that the page's main thread has used in tasks."""
+    metrics = client.send("Performance.getMetrics")["metrics"]
+    return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--nodes", type=int, default=60)
+    parser.add_argument("--out", type=Path, default=None)
+    options = parser.parse_args()
+    text = json.dumps(measure(options.rounds, options.nodes), indent=1)
+    print(text)
+    if options.out:
+        options.out.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""The page on a free port and a browser to look at it: for the browser tests, the scrub benchmark, the screenshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from jakiro.target import Target
+from jakiro.ui import page
+from jakiro.ui.library import Library
+from jakiro.ui.models import Models
+
+CHROMIUM = Path("/usr/bin/chromium")  # Debian's; Playwright's own download is not needed
+FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+TIMEOUT = 60_000  # ms, for a busy machine
+
+
+@contextmanager
+def served(traces: Path, target: Target | None = None) -> Iterator[str]:
+    """The page's address while it is up. Without a target it only shows recorded races."""
+    models = Models(lambda: target if target is not None else _no_target())
+    library = Library(traces)
+    demo = page.build(models, library)
+    demo.launch(**page.options(models, library), server_name="127.0.0.1", prevent_thread_lock=True)
+    models.start()
+    try:
+        yield demo.local_url
+    finally:
+        demo.close()
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Headless Chromium."""
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield started
+        started.close()
+
+
+def open_page(chromium: Browser, address: str, path: str = "", **context) -> tuple[Page, list[str]]:
+    """A tab with the page, drawn, and a list that gathers console errors, exceptions and requests to elsewhere."""
+    tab = chromium.new_context(**({"viewport": {"width": 1440, "height": 900}} | context)).new_page()
+    tab.set_default_timeout(TIMEOUT)
+    trouble: list[str] = []
+    tab.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+    tab.on("pageerror", lambda error: trouble.append(str(error)))
+    own = ("data:", "blob:", address)
+    tab.on("request", lambda request: None if request.url.startswith(own) else trouble.append(request.url))
+    tab.goto(address + path)
+    tab.wait_for_selector("[data-ready]")
+    return tab, trouble
+
+
+def wait_for_tree(tab: Page) -> None:
+    """Until the round's tree is drawn."""
+    tab.wait_for_selector("[data-figure=tree][data-drawn=yes]")
+
+
+def _no_target() -> Target:
+    raise ValueError("this page was started without a model")

@@ -1,0 +1,229 @@
+"""The page in a real browser: what it shows, that it follows the address, that nothing is fetched from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import synthetic
+from served import CHROMIUM, browser, open_page, served, wait_for_tree
+
+from jakiro.ui import recorded
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's Chromium"),
+]
+HOSTILE = "<img src=x onerror=window.hacked=1>"
+A_DRAFTED_NODE = """() => {
+  const plot = document.querySelector('[data-figure=tree]');
+  const trace = plot.data.find((one) => one.hovertemplate && one.customdata?.[0]?.node > 0);
+  const {left, top} = plot.getBoundingClientRect();
+  const {xaxis, yaxis} = plot._fullLayout;
+  const [x, y] = [xaxis._offset + xaxis.l2p(trace.x[0]), yaxis._offset + yaxis.l2p(trace.y[0])];
+  return {node: trace.customdata[0].node, x: left + x, y: top + y};
+}"""
+COLOURS = """() => {
+  const plot = document.querySelector('[data-figure=tree]');
+  return [getComputedStyle(document.querySelector('.lane')).backgroundColor, plot.layout.font.color];
+}"""
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def address(target, tmp_path_factory):
+    """A page with two recorded races, one of them hostile, and a tiny target for live ones."""
+    folder = tmp_path_factory.mktemp("traces")
+    run = synthetic.tree_trace(12, nodes=24)
+    vanilla, eagle = synthetic.vanilla_trace(run.tokens), synthetic.tree_trace(16, nodes=20, experts=False, skill=0.5)
+    recorded.save(folder, "question", "Question", "Why?", [vanilla, eagle, run])
+    for trace in (vanilla, run):
+        trace.pieces.update(dict.fromkeys(trace.tokens[:4], HOSTILE))
+    recorded.save(folder, "hostile", "Hostile", HOSTILE, [vanilla, run])
+    with served(folder, target) as address:
+        yield address
+
+
+@pytest.fixture
+def show(chromium, address):
+    """Opens the page; at the end of the test nothing may have gone wrong in the browser."""
+    opened = []
+
+    def open_one(path: str = "", **context):
+        tab, trouble = open_page(chromium, address, path, **context)
+        opened.append((tab, trouble))
+        return tab
+
+    yield open_one
+    for tab, trouble in opened:
+        tab.context.close()
+        assert trouble == []
+
+
+def part(tab, name):
+    return tab.locator(f"#viewer [data-part={name}]")
+
+
+def test_it_opens_on_a_recorded_race_and_says_so(show):
+    tab = show()
+    wait_for_tree(tab)
+    assert part(tab, "kind").text_content() == "recorded"
+    assert "synthetic" in part(tab, "source").text_content() and "2026-01-01" in part(tab, "source").text_content()
+    assert tab.locator(".lane").count() == 3
+    assert tab.locator(".lane.chosen h2").text_content() == "Jakiro"
+    assert re.match(r"round \d+ / 12", part(tab, "count").text_content())
+    assert part(tab, "why").text_content()
+    assert tab.locator("[data-figure=tree] .points path").count() > 10
+
+
+def test_every_view_is_in_the_address(show):
+    tab = show("?race=question&method=eagle2&round=3&node=2&tab=table&clock=passes")
+    assert tab.locator("#viewer").get_attribute("id") == "viewer"
+    tab.wait_for_selector("[data-round='3'][data-method=eagle2]")
+    assert tab.locator("tr.now").get_attribute("data-node") == "2"
+    assert part(tab, "node").get_attribute("data-node") == "2"
+    assert part(tab, "clock").input_value() == "passes"
+    tab.keyboard.press("ArrowRight")
+    tab.wait_for_selector("[data-round='4'][data-method=eagle2]")
+    tab.wait_for_function("new URLSearchParams(location.search).get('round') === '4'")
+
+
+def test_an_address_that_does_not_fit_shows_what_there_is(show):
+    tab = show("?race=question&method=medusa&round=9999&node=77777&tab=nonsense&clock=lunar")
+    tab.wait_for_selector("[data-round='11'][data-method=jakiro]")
+    assert tab.locator("[role=tab][aria-selected=true]").text_content() == "Tree"
+
+
+def test_keys_and_slider_and_tokens_move_the_one_playhead(show):
+    tab = show("?race=question&round=5")
+    tab.wait_for_selector("[data-round='5'][data-method]")
+    for key, round in (("k", 6), ("J", 5), ("Shift+ArrowRight", 11), ("Home", 0), ("End", 11)):
+        tab.keyboard.press(key)
+        tab.wait_for_selector(f"[data-round='{round}'][data-method]")
+    part(tab, "scrub").fill("2")
+    tab.wait_for_selector("[data-round='2'][data-method]")
+    tab.locator(".lane[data-method=eagle2] .text [data-round='7']").first.click()
+    tab.wait_for_selector("[data-round='7'][data-method=eagle2]")
+    assert tab.locator(".lane[data-method=eagle2] .now").count() >= 1
+    assert part(tab, "scrub").input_value() == "7"
+
+
+def test_a_click_on_a_node_of_the_tree_opens_it(show):
+    tab = show("?race=question&method=jakiro&round=4")
+    wait_for_tree(tab)
+    part(tab, "why").scroll_into_view_if_needed()
+    wanted = tab.evaluate(A_DRAFTED_NODE)
+    tab.mouse.click(wanted["x"], wanted["y"])
+    tab.wait_for_selector(f"[data-part=node][data-node='{wanted['node']}']")
+    tab.locator("[data-view=tree]").focus()
+    tab.keyboard.press("ArrowLeft")
+    other = f"[data-part=node]:not([data-node='{wanted['node']}'])"
+    tab.wait_for_selector(other)
+
+
+def test_tabs_show_their_figures(show):
+    tab = show("?race=question&method=jakiro&round=4")
+    for name, figure in (("routing", "run_routing"), ("diversity", "run_diversity"), ("tree", "tree")):
+        tab.locator(f"[data-tab={name}]").click()
+        tab.wait_for_selector(f"[data-figure={figure}][data-drawn=yes]:visible")
+    tab.goto(tab.url.split("?")[0] + "?race=question&method=eagle2&tab=routing")
+    tab.wait_for_selector("[data-view=routing] .none:visible")
+
+
+def test_text_from_a_trace_is_never_mark_up(show):
+    tab = show("?race=hostile&method=jakiro&round=0&tab=table")
+    tab.wait_for_selector("[data-view=table] tr")
+    tab.locator("[data-tab=tree]").click()
+    wait_for_tree(tab)
+    assert HOSTILE in tab.locator(".lane").first.text_content()
+    assert tab.evaluate("window.hacked") is None
+    assert tab.locator("#viewer img").count() == 0
+
+
+def test_dark_and_light_follow_the_system_and_the_button(show):
+    tab = show("?race=question", color_scheme="dark")
+    wait_for_tree(tab)
+
+    dark = tab.evaluate(COLOURS)
+    tab.locator("[data-do=theme]").click()
+    changed = "(before) => document.querySelector('[data-figure=tree]').layout.font.color !== before"
+    tab.wait_for_function(changed, arg=dark[1])
+    light = tab.evaluate(COLOURS)
+    assert light[0] != dark[0]
+    tab.locator("[data-do=theme]").click()
+    tab.wait_for_function(changed, arg=light[1])
+    assert tab.evaluate(COLOURS) == dark
+
+
+def test_a_narrow_screen_has_no_sideways_scroll(show):
+    tab = show("?race=question", viewport={"width": 390, "height": 844})
+    wait_for_tree(tab)
+    for name in ("tree", "routing", "diversity", "table"):
+        tab.locator(f"[data-tab={name}]").click()
+        assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_a_live_race_streams_and_can_be_opened(show):
+    tab = show("?motion=0")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("#prompt textarea").fill("the an the")
+    tab.locator("[data-do=run]").click()
+    tab.wait_for_selector("#viewer [data-running=yes]")
+    tab.wait_for_selector("#viewer [data-running=no]")
+    assert part(tab, "kind").text_content() == "live"
+    assert part(tab, "prompt").text_content() == "the an the"
+    assert "lossless: 3/3" in part(tab, "lossless").text_content()
+    wait_for_tree(tab)
+    tab.reload()  # the address alone brings it back
+    tab.wait_for_selector("[data-ready=yes]")
+    assert part(tab, "prompt").text_content() == "the an the"
+
+
+def test_a_stopped_race_is_shown_as_far_as_it_went(show):
+    tab = show("?motion=0")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("#prompt textarea").fill("an the an")
+    tab.locator("[data-do=run]").click()
+    tab.wait_for_selector(".lane .text span")
+    tab.locator("[data-do=stop]").click()
+    tab.wait_for_selector("#viewer [data-running=no]")
+    assert part(tab, "prompt").text_content() == "an the an"
+    assert tab.locator("[data-do=run]").is_enabled()
+
+
+def test_bad_input_is_said_on_the_page_and_leaves_what_was_shown(show):
+    tab = show("?race=question")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("#prompt textarea").fill("   ")
+    tab.locator("[data-do=run]").click()
+    part(tab, "notice").get_by_text("the prompt is empty").wait_for()
+    assert part(tab, "kind").text_content() == "recorded" and tab.locator(".lane").count() == 3
+    assert tab.locator("[data-do=run]").is_enabled()
+
+
+def test_the_page_without_recordings_says_what_to_do(chromium, tmp_path):
+    with served(tmp_path) as address:
+        tab, trouble = open_page(chromium, address)
+        assert tab.locator("[data-ready]").get_attribute("data-ready") == "empty"
+        assert "press Run live" in part(tab, "empty-text").text_content()
+        tab.wait_for_selector("#viewer [data-models=failed]")
+        assert "without a model" in part(tab, "notice").text_content()
+        assert tab.locator("[data-do=run]").is_disabled()
+        tab.context.close()
+    assert trouble == []
+
+
+def test_the_scrub_benchmark_measures(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2] / "benchmarks"), *sys.path])
+    import scrub
+
+    found = scrub.measure(rounds=6, nodes=12)
+    assert found["updates"] == 12 and found["frame_ms"]["median"] > 0 and found["work_ms"] > 0
+    assert found["zoom_kept"] and found["trouble"] == []

@@ -1,0 +1,278 @@
+"""Live races: taking turns, checking input, streaming, keeping and exporting what was recorded."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import threading
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import synthetic
+
+from jakiro.engine import Prefill
+from jakiro.trace import TraceError, from_json, to_json
+from jakiro.ui import export, recorded
+from jakiro.ui import library as library_module
+from jakiro.ui.library import Library
+from jakiro.ui.models import Loaded, Models, RequestError, load
+from jakiro.ui.race import Race, check
+from jakiro.ui.stream import events, flushed
+
+METHODS = ["vanilla", "prompt_lookup", "eagle2", "jakiro"]
+GOOD = {"prompt": "the an the", "methods": METHODS, "max_new_tokens": 12, "temperature": 0, "top_p": 1, "seed": 0}
+
+
+@pytest.fixture(scope="module")
+def models(target) -> Loaded:
+    return load(target)
+
+
+def request_of(models, **changes):
+    return check(models, **(GOOD | changes))
+
+
+def raced(models, **changes) -> Race:
+    race = Race(models, request_of(models, **changes))
+    for _ in race.rounds():
+        pass
+    return race
+
+
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.9, "top_p": 0.8, "seed": 7}], ids=["greedy", "sampled"])
+def test_every_lane_gives_the_same_tokens(models, sampling):
+    traces = raced(models, **sampling).traces()
+    assert [trace.method for trace in traces] == METHODS
+    assert all(trace.tokens == traces[0].tokens and len(trace.tokens) == 12 for trace in traces)
+    assert all(from_json(to_json(trace)).stop == "length" for trace in traces)
+
+
+def test_the_lane_with_the_least_time_of_its_own_is_next(models):
+    race = Race(models, request_of(models, methods=["vanilla", "eagle2", "jakiro"]))
+    step = synthetic.vanilla_trace([1, 2]).steps[0]
+    durations = {"vanilla": 0.01, "eagle2": 0.04, "jakiro": 0.02}
+    for lane in race.lanes:
+        slow = replace(step, draft_s=0.0, verify_s=durations[lane.method], overhead_s=0.0)
+        lane.rounds = iter([Prefill(1, 0.001), *[slow] * 4])
+    clock = [0.0] * 3
+    for index, event in race.rounds():
+        assert clock[index] == min(clock[i] for i, lane in enumerate(race.lanes) if lane.running or i == index)
+        clock[index] += event.seconds
+    assert [len(lane.steps) for lane in race.lanes] == [4, 4, 4]
+
+
+def test_a_race_left_early_still_has_readable_traces(models):
+    race = Race(models, request_of(models))
+    rounds = race.rounds()
+    for _ in range(9):
+        next(rounds)
+    rounds.close()
+    traces = race.traces()
+    full = raced(models).traces()[0].tokens
+    assert traces and all(trace.tokens == full[: len(trace.tokens)] for trace in traces)
+    assert any(len(trace.tokens) < len(full) for trace in traces)
+    assert all(from_json(to_json(trace)).stop == "length" for trace in traces)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prompt": ""}, "prompt is empty"),
+        ({"prompt": " \n\t"}, "prompt is empty"),
+        ({"prompt": None}, "prompt must be text"),
+        ({"prompt": "x " * 400}, "shorten it"),
+        ({"prompt": "x" * 200_000}, "shorten it to 100,000"),
+        ({"methods": []}, "choose at least one method: vanilla"),
+        ({"methods": "vanilla"}, "choose at least one method"),
+        ({"methods": ["medusa"]}, "unknown method 'medusa'; known: vanilla"),
+        ({"methods": [["vanilla"]]}, "unknown method"),
+        ({"methods": ["vanilla", "vanilla"]}, "each method can race once"),
+        ({"max_new_tokens": 0}, "max_new_tokens must be from 1"),
+        ({"max_new_tokens": 10**6}, "max_new_tokens must be from 1"),
+        ({"max_new_tokens": 1.5}, "whole number"),
+        ({"max_new_tokens": True}, "finite number"),
+        ({"max_new_tokens": None}, "finite number"),
+        ({"temperature": math.nan}, "temperature must be a finite number"),
+        ({"temperature": math.inf}, "temperature must be a finite number"),
+        ({"temperature": -1}, "temperature is -1"),
+        ({"temperature": "hot"}, "temperature must be a finite number"),
+        ({"top_p": 0}, "top_p is 0"),
+        ({"top_p": 1.01}, "top_p is 1.01"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": 0.5}, "seed must be a whole number"),
+        ({"seed": 2**63}, "seed is"),
+        ({"changes": {"jakiro": {"depth": 10**6}}}, "depth must be a whole number from"),
+        ({"changes": {"jakiro": {"magic": 1}}}, "unknown setting 'magic'; known: "),
+    ],
+)
+def test_bad_input_is_refused_with_the_remedy(models, changes, message):
+    with pytest.raises(RequestError) as caught:
+        request_of(models, **changes)
+    assert message in str(caught.value)
+
+
+def test_a_method_that_cannot_run_says_why(models):
+    without = replace(models, missing={"jakiro": "no head for this target"})
+    with pytest.raises(RequestError, match="Jakiro cannot run here: no head for this target"):
+        request_of(without)
+
+
+def test_a_damaged_head_leaves_the_other_methods(target, tmp_path, tokenizer):
+    from jakiro.target import Target
+
+    broken = tmp_path / "jakiro"
+    broken.mkdir()
+    (broken / "config.json").write_text("{}")
+    other = Target.wrap(target.model, tokenizer, {"jakiro": broken}, name="tiny")
+    loaded = load(other)
+    assert "vanilla" in loaded.makers and "jakiro" in loaded.missing and loaded.missing["jakiro"]
+
+
+def test_whole_numbers_may_come_as_floats(models):
+    request = request_of(models, max_new_tokens=4.0, seed=3.0)
+    assert (request.max_new_tokens, request.sampling.seed) == (4, 3)
+
+
+def test_models_that_cannot_be_loaded_say_so():
+    def read():
+        raise FileNotFoundError("no model in nowhere")
+
+    models = Models(read)
+    assert models.status()["state"] == "loading"
+    models.start()
+    with pytest.raises(RequestError, match="no model in nowhere"):
+        models.get()
+    assert models.status()["state"] == "failed"
+
+
+# ---- the stream
+
+
+def test_the_stream_tells_every_token_once(models):
+    race = Race(models, request_of(models))
+    texts = list(flushed(events(race, "live-1"), period=0.0))
+    assert all(later.startswith(earlier) for earlier, later in pairwise(texts))
+    lines = [json.loads(line) for line in texts[-1].splitlines()]
+    assert lines[0]["event"] == "start" and [lane["method"] for lane in lines[0]["lanes"]] == METHODS
+    for index, trace in enumerate(race.traces()):
+        own = [line for line in lines[1:] if line["lane"] == index]
+        assert [token for line in own for token in line["id"]] == trace.tokens
+        assert [line["drafted"] for line in own[1:]] == [len(step.accepted) for step in trace.steps]
+        assert "nodes" not in own[0] and [line["nodes"] for line in own[1:]] == [len(step.tree) for step in trace.steps]
+        assert own[-1]["at"] == pytest.approx(trace.prefill_s + sum(step.seconds for step in trace.steps))
+
+
+def test_the_stream_hands_an_error_over_and_closes_its_source():
+    def source():
+        yield {"event": "one"}
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        list(flushed(source(), period=0.0))
+
+
+def test_leaving_the_stream_ends_the_source():
+    ended = threading.Event()
+
+    def source():
+        try:
+            while True:
+                yield {"event": "more"}
+        finally:
+            ended.set()
+
+    stream = flushed(source(), period=0.0)
+    next(stream)
+    stream.close()
+    assert ended.is_set()
+
+
+# ---- keeping and exporting
+
+
+@pytest.fixture
+def traces():
+    run = synthetic.tree_trace(6, nodes=20)
+    return [from_json(to_json(trace)) for trace in (synthetic.vanilla_trace(run.tokens), run)]  # as files round them
+
+
+def test_recorded_races_come_back_in_order(tmp_path, traces):
+    recorded.save(tmp_path, "one", "One", "first?", traces)
+    recorded.save(tmp_path, "two", "Two", "second?", traces)
+    recorded.save(tmp_path, "one", "One again", "first?", traces)
+    races = recorded.read(tmp_path)
+    assert [(race.id, race.title, race.model) for race in races] == [
+        ("one", "One again", "synthetic"),
+        ("two", "Two", "synthetic"),
+    ]
+    assert recorded.load(tmp_path, races[0]) == traces
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no json",
+        "[]",
+        '{"schema": "other/1"}',
+        '{"schema": "jakiro-races/1"}',
+        '{"schema": "jakiro-races/1", "races": [{"id": "a"}]}',
+        '{"schema": "jakiro-races/1", "races": [{"id": "a", "title": "", "prompt": "", "traces": ["../x.json"], '
+        '"model": "", "device": "", "date": ""}]}',
+    ],
+)
+def test_a_damaged_index_is_refused(tmp_path, text):
+    (tmp_path / recorded.INDEX).write_text(text)
+    with pytest.raises(TraceError, match=r"index\.json"):
+        recorded.read(tmp_path)
+
+
+def test_the_library_knows_recorded_and_live_races(tmp_path, traces):
+    recorded.save(tmp_path, "one", "One", "first?", traces)
+    shelf = Library(tmp_path)
+    shelf.begin("live-1", "asked")
+    shelf.keep("live-1", traces)
+    assert shelf.traces("one") == traces and shelf.traces("live-1") == traces
+    assert shelf.about("one")["live"] is False and shelf.about("one")["prompt"] == "first?"
+    assert shelf.about("live-1") == {
+        "id": "live-1", "title": "asked", "prompt": "asked", "model": "synthetic", "device": "cpu",
+        "date": "2026-01-01", "live": True,
+    }  # fmt: skip
+    assert json.loads(shelf.text("live-1"))["replay"]["schema"] == "jakiro-replay/1"
+    with pytest.raises(RequestError, match="not kept any more"):
+        shelf.text("live-2")
+
+
+def test_the_library_is_bounded_and_drops_the_least_recently_used(tmp_path, traces, monkeypatch):
+    monkeypatch.setattr(library_module, "KEPT", 2)
+    shelf = Library(tmp_path)
+    for id in ("a", "b"):
+        shelf.keep(id, traces)
+    shelf.traces("a")
+    shelf.keep("c", traces)
+    assert shelf.traces("a") and shelf.traces("c")
+    with pytest.raises(RequestError):
+        shelf.traces("b")
+
+
+def test_who_asks_for_a_running_race_waits_for_it(tmp_path, traces):
+    shelf = Library(tmp_path)
+    shelf.begin("live-1", "asked")
+    threading.Timer(0.05, shelf.keep, ["live-1", traces]).start()
+    assert shelf.traces("live-1") == traces
+    shelf.begin("live-2", "stopped before its first token")
+    threading.Timer(0.05, shelf.keep, ["live-2", []]).start()
+    with pytest.raises(RequestError):
+        shelf.traces("live-2")
+
+
+def test_exports_hold_what_was_recorded(traces):
+    assert [from_json(json.dumps(one)) for one in json.loads(export.traces_json(traces))] == traces
+    vanilla, run = json.loads(export.metrics_json(traces))
+    assert vanilla["speedup"] == 1.0 and run["identical_to_first"]
+    assert run["speedup"] == pytest.approx(run["tokens_per_second"] / vanilla["tokens_per_second"])
+    rows = list(csv.DictReader(io.StringIO(export.nodes_csv(traces))))
+    assert len(rows) == sum(len(step.tree) for trace in traces for step in trace.steps)
+    assert {row["method"] for row in rows} == {"vanilla", "jakiro"}

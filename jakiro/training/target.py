@@ -80,7 +80,7 @@ def train(recipe: Recipe, data: Path, run: Path, out: Path, device: str = "cpu",
         torch.save(model.state_dict(), weights)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
-    model.save_pretrained(out, max_shard_size="15MB")
+    model.save_pretrained(out, max_shard_size="9MB")
     tokenizer.save_pretrained(out)
 
 

@@ -1,0 +1,50 @@
+"""What ships: the embedded models decode losslessly, the recorded races can be read, and files stay small."""
+
+import json
+
+import pytest
+
+from jakiro.assets import ASSETS, TARGET, TRACES
+from jakiro.bench import load_methods
+from jakiro.engine import record
+from jakiro.metrics import same_output
+from jakiro.target import Target
+from jakiro.text import encode
+from jakiro.ui import recorded
+from jakiro.verify import Sampling
+
+LARGEST = 15 * 2**20  # bytes of a file
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    return Target.load(TARGET)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8, 0.9, seed=1)], ids=["greedy", "sampled"])
+def test_embedded_methods_agree_and_draft_usefully(embedded, sampling):
+    ids = encode(embedded.tokenizer, "What is a prime number?")
+    methods = load_methods(embedded, ["vanilla", "prompt_lookup", "eagle2", "jakiro"], {})
+    runs = {name: record(embedded, make(own), ids, 32, sampling, name, own) for name, (make, own) in methods.items()}
+    assert same_output(list(runs.values()))
+    for name in ("eagle2", "jakiro"):
+        assert len(runs[name].steps) < 0.8 * len(runs["vanilla"].steps)
+
+
+def test_recorded_races_are_sound(embedded):
+    races = recorded.read(TRACES)
+    prompts = {example["prompt"] for example in json.loads((ASSETS / "prompts.json").read_text(encoding="utf-8"))}
+    assert {race.prompt for race in races} == prompts
+    for race in races:
+        traces = recorded.load(TRACES, race)
+        assert [trace.method for trace in traces] == ["vanilla", "eagle2", "jakiro"]
+        assert same_output(traces) and race.model == embedded.name and race.date
+        assert traces[0].prompt == encode(embedded.tokenizer, race.prompt)
+
+
+def test_files_are_small_and_models_have_a_card():
+    assert all(path.stat().st_size <= LARGEST for path in ASSETS.rglob("*") if path.is_file())
+    card = (TARGET / "README.md").read_text(encoding="utf-8")
+    for part in ("## Data and licences", "## Recipe", "## Measured", "## Twelve answers", "## Limits"):
+        assert part in card
+    assert card.count("\n**") == 12

@@ -15,7 +15,7 @@ import synthetic
 
 from jakiro.engine import Prefill
 from jakiro.trace import TraceError, from_json, to_json
-from jakiro.ui import export, recorded
+from jakiro.ui import export, page, recorded
 from jakiro.ui import library as library_module
 from jakiro.ui.library import Library
 from jakiro.ui.models import Loaded, Models, RequestError, load
@@ -276,3 +276,19 @@ def test_exports_hold_what_was_recorded(traces):
     rows = list(csv.DictReader(io.StringIO(export.nodes_csv(traces))))
     assert len(rows) == sum(len(step.tree) for trace in traces for step in trace.steps)
     assert {row["method"] for row in rows} == {"vanilla", "jakiro"}
+
+
+def test_a_host_that_lends_its_gpu_hands_the_traces_over_as_text(models, tmp_path):
+    class Ready:
+        get = staticmethod(lambda: models)
+
+    shelf, decorated = Library(tmp_path), []
+
+    def gpu(function):
+        decorated.append(function.__name__)
+        return function
+
+    live = page._live(Ready(), shelf, gpu)
+    texts = list(live("live-1", *GOOD.values()))
+    assert decorated == ["elsewhere"] and all(text.startswith("{") for text in texts)
+    assert [trace.method for trace in shelf.traces("live-1")] == METHODS

@@ -70,7 +70,7 @@ export function roundView(part, choose) {
     box.dataset.shows = key;
     const filled = perRound ? fill(source, round, lane, race.words, theme, race.themes) : whole(source, theme, race.themes);
     if (name === 'tree') ring(filled, node);
-    draw(Plotly, box, filled, race.config).then(() => clicks(box, name));
+    draw(Plotly, box, filled, race.config).then(() => { if (!box.dataset.clicks) first(box, name); });
     return true;
   }
 
@@ -92,12 +92,13 @@ export function roundView(part, choose) {
     return box;
   }
 
-  function clicks(box, name) {
-    if (box.dataset.clicks) return;
+  /** A plot is drawn for the first time. */
+  function first(box, name) {
     box.dataset.clicks = 'yes';
+    performance.mark(`jakiro-${name}`);
     box.on('plotly_click', ({points}) => {
       const node = points[0]?.customdata?.node;
-      if (name !== 'run_routing' && Number.isInteger(node) && node >= 0) choose({node});
+      if (node >= 0) choose({node}); // bars of a run and the bonus star have none
     });
   }
 

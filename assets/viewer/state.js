@@ -1,5 +1,7 @@
 // The view state is the address: race, method, round, node, tab, clock, against. Nothing else decides what is shown.
 
+import {TABS} from './round.js';
+
 const NUMBERS = new Set(['round', 'node']);
 const DEFAULTS = {race: '', method: '', round: null, node: null, tab: 'tree', clock: 'wall', against: ''};
 
@@ -35,4 +37,26 @@ export function addressKeeper() {
     latest = state;
     timer ??= setTimeout(() => { timer = null; history.replaceState(history.state, '', address(latest)); }, 250);
   };
+}
+
+/** The state with everything that a race does not have replaced by what it has. */
+export function sound(wanted, race) {
+  const lane = race.lanes.find((one) => one.method === wanted.method) ?? race.lanes.at(-1);
+  const round = Math.max(0, Math.min(wanted.round ?? best(lane), lane.rounds.at.length - 1));
+  const size = lane.nodes[round]?.id.length ?? 0;
+  return {
+    race: race.id,
+    method: lane.method,
+    round,
+    node: wanted.node !== null && wanted.node < size ? wanted.node : null,
+    tab: TABS.some(({key}) => key === wanted.tab) ? wanted.tab : DEFAULTS.tab,
+    clock: ['wall', 'passes'].includes(wanted.clock) ? wanted.clock : DEFAULTS.clock,
+    against: race.lanes.some((one) => one.method === wanted.against) ? wanted.against : '',
+  };
+}
+
+/** The round to open with: the first with the most accepted tokens. */
+function best(lane) {
+  const {accepted} = lane.rounds;
+  return accepted.length ? accepted.indexOf(Math.max(...accepted)) : 0;
 }

@@ -7,7 +7,7 @@ const PASSES_PER_SECOND = 8; // of the replay on the clock of passes
 
 /** `go({round})` moves the playhead; `frame(time)` shows the race at a time of the clock, null at rest. */
 export function timelineView(part, go, frame) {
-  const slider = part('scrub'), plot = part('timeline'), head = part('playhead'), play = part('stage').querySelector('[data-do=play]');
+  const slider = part('scrub'), plot = part('timeline'), head = part('playhead'), play = part('play');
   let lane = null, figure = null, replay = null, width = 0;
 
   slider.addEventListener('input', () => go({round: Number(slider.value), node: null}));
@@ -23,11 +23,12 @@ export function timelineView(part, go, frame) {
 
   return {show, at, toggle, stop, playing: () => replay !== null};
 
-  /** Another lane or race: its figure (or none yet) and its number of rounds. */
+  /** Another lane or race: its figure and its number of rounds. */
   function show(next, nextFigure) {
     lane = next;
     figure = nextFigure;
     slider.max = Math.max(0, lane.rounds.at.length - 1);
+    plot.style.height = `${figure.layout.height}px`;
   }
 
   /** Move slider, counter and playhead to a round. */
@@ -40,7 +41,7 @@ export function timelineView(part, go, frame) {
   }
 
   function placeHead() {
-    if (!reveal(head, figure !== null && lane.rounds.at.length > 0)) return;
+    if (!reveal(head, lane.rounds.at.length > 0)) return;
     const {left, scale, low} = axis();
     head.style.transform = `translateX(${left + (Number(slider.value) - low) * scale}px)`;
   }
@@ -58,19 +59,21 @@ export function timelineView(part, go, frame) {
     return {left: l, scale: (width - l - r) / (high - low), low};
   }
 
-  /** Start or stop the replay at true speed, from the round shown, or from the start at the end. */
-  function toggle(race, round, clock) {
-    if (replay) return stop();
+  /** Start the replay at true speed, from the round shown (from the start, if that is the last), or stop it. */
+  function toggle(race, own, {round, clock}) {
+    if (replay !== null) return stop();
     const last = Math.max(...race.lanes.map((one) => length(one, clock)));
-    const begin = round >= lane.rounds.at.length - 1 || round <= 0 ? 0 : doneAt(lane, round, clock);
-    const started = performance.now();
+    const begin = round <= 0 || round >= own.rounds.at.length - 1 ? 0 : doneAt(own, round, clock);
+    const speed = clock === 'passes' ? PASSES_PER_SECOND : 1;
+    let started = null;
     play.textContent = '⏸ Pause';
     const step = (now) => {
-      const time = begin + ((now - started) / 1000) * (clock === 'passes' ? PASSES_PER_SECOND : 1);
+      started ??= now;
+      const time = begin + ((now - started) / 1000) * speed;
       if (time >= last) return stop();
-      frame(time);
-      go({round: roundAt(lane, time, clock), node: null}, true);
       replay = requestAnimationFrame(step);
+      frame(time);
+      go({round: roundAt(own, time, clock), node: null}, true);
     };
     replay = requestAnimationFrame(step);
   }

@@ -74,9 +74,6 @@ def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str
     """Arguments of `launch` that belong to the page: its look and what it fetches. No host, no port, nothing shared."""
     modules = sorted(file.name for file in (assets / "viewer").glob("*.js"))
     head = "".join(f'<link rel="modulepreload" href="viewer/{name}">' for name in modules)
-    if library.recorded:
-        first = next(iter(library.recorded))
-        head += f'<link rel="preload" as="fetch" crossorigin="anonymous" href="races/{first}.json">'
     return {
         "theme": gr.themes.Base(font=SANS, font_mono=MONO, primary_hue="emerald", neutral_hue="gray", radius_size="md"),
         "css_paths": [assets / "style.css"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,8 @@ from jakiro.ui import page
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models
 
-CHROMIUM = Path("/usr/bin/chromium")  # Debian's; Playwright's own download is not needed
+# The system's own; Playwright's download is not needed.
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
 FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 TIMEOUT = 60_000  # ms, for a busy machine
 
@@ -36,7 +38,7 @@ def served(traces: Path, target: Target | None = None) -> Iterator[str]:
 def browser() -> Iterator[Browser]:
     """Headless Chromium."""
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield started
         started.close()
 

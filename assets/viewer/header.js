@@ -1,0 +1,52 @@
+// The header: what is shown, whether the lanes agree, how the chosen lane was set.
+
+import {exportLinks} from './actions.js';
+import {h, show as reveal} from './dom.js';
+
+const OF_A_RACE = ['export', 'source', 'settings', 'lossless', 'pick'];
+
+/** The header's parts. `races` are the recorded ones, `exports` the names of the files of a race. */
+export function headerView(part, races, exports) {
+  return {race, lane, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
+
+  /** A race is shown. */
+  function race(shown) {
+    OF_A_RACE.forEach((name) => reveal(part(name), true));
+    part('kind').textContent = shown.running ? 'running' : shown.live ? 'live' : 'recorded';
+    part('source').textContent = [shown.model, shown.device, shown.date].filter(Boolean).join(' · ');
+    part('source').dataset.help = shown.live
+      ? `Run live on this server: target, device, date. ${part('source').textContent}`
+      : `Recorded beforehand: target, device, date of the recording. ${part('source').textContent}`;
+    part('prompt').textContent = shown.prompt;
+    reveal(part('settings'), !shown.running);
+    reveal(part('export'), !shown.running);
+    badge(shown.lossless);
+    choices(shown);
+    exportLinks(part('exports'), exports, shown.id);
+    part('export').open = false;
+  }
+
+  /** A lane is chosen. */
+  function lane(chosen) {
+    const facts = new Map(chosen.header);
+    const text = [facts.get('Sampling'), facts.get('Settings')].filter(Boolean).join(' · ');
+    part('settings').textContent = text;
+    part('settings').dataset.help = `Settings of ${chosen.title}: ${text}`;
+  }
+
+  function badge(lossless) {
+    const chip = part('lossless');
+    if (!reveal(chip, Boolean(lossless))) return;
+    chip.textContent = `${lossless.identical ? '✓' : '⚠'} ${lossless.text}`;
+    chip.classList.toggle('good', lossless.identical);
+    chip.dataset.help = `${lossless.text}. The token ids of every lane are compared with the first one’s; where two part, `
+      + 'the place and the target’s margin between the two tokens are named.';
+  }
+
+  function choices(shown) {
+    const known = races.some(({id}) => id === shown.id);
+    const all = known ? races : [{id: shown.id, title: shown.prompt}, ...races];
+    part('races').replaceChildren(...all.map(({id, title}) => h('option', {value: id}, title)));
+    part('races').value = shown.id;
+  }
+}

@@ -1,0 +1,63 @@
+// Live races: when they can be run, how one is followed, stopped and handed over as a race to look at.
+
+import {show as reveal, stillness} from './dom.js';
+import {liveReader} from './live.js';
+
+const STATUS_EVERY = 1000; // ms between two questions whether the models are there
+
+/**
+ * `send(event)` reaches Python, `fetched(id)` gives a finished race, `say(text)` shows a notice.
+ * Calls back: shown(race, {replay}) for a race to show, grown() for more of it, restore() for what was shown before.
+ */
+export function liveRuns({root, send, fetched, say, shown, grown, restore}) {
+  const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
+  const reader = liveReader({started, grown, done: (id) => settle(id, !stillness(), ''), failed});
+  let running = false;
+  askForModels();
+  return {read: reader.read, stop: halt, start: () => send('run'), running: () => running};
+
+  function started(race) {
+    busy(true);
+    say('The lanes share one machine and take turns; the replay afterwards runs at true speed.');
+    shown(race, {replay: false});
+  }
+
+  function halt() {
+    send('stop');
+    const id = reader.id();
+    reader.forget();
+    settle(id, false, 'Stopped: the race is shown as far as it went.');
+  }
+
+  function failed(message) {
+    busy(false);
+    reader.forget();
+    restore();
+    say(message);
+  }
+
+  /** The run is over: show its traces, or, where there are none, what was shown before. */
+  async function settle(id, replay, text) {
+    const race = id && await fetched(id).catch((error) => { text = error.message; });
+    busy(false);
+    if (race) shown(race, {replay}); else restore();
+    say(text);
+  }
+
+  function busy(now) {
+    running = now;
+    reveal(run, !running);
+    reveal(stop, running);
+    root.dataset.running = running ? 'yes' : 'no';
+  }
+
+  async function askForModels() {
+    const status = await fetch('models.json').then((answer) => answer.json()).catch(() => ({state: 'loading', text: ''}));
+    root.dataset.models = status.state;
+    run.disabled = status.state !== 'ready';
+    run.dataset.help = status.text;
+    if (status.state === 'ready') send('ready');
+    else if (status.state === 'failed') say(status.text);
+    else setTimeout(askForModels, STATUS_EVERY);
+  }
+}

@@ -14,7 +14,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "browser")]
 
 from served import browser, open_page, served  # noqa: E402
 
-from jakiro.assets import ASSETS, TRACES  # noqa: E402
+from jakiro.assets import ASSETS, TARGET, TRACES  # noqa: E402
+from jakiro.target import Target  # noqa: E402
 
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 # file name -> (state of the page, how the browser is set up, the whole page or the first screen)
@@ -38,14 +39,16 @@ READY = {  # state -> what is there when its views are drawn
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traces", type=Path, default=TRACES)
+    parser.add_argument("--target", type=Path, default=TARGET, help="so that the pictures show a page that can run")
     parser.add_argument("--query", default="", help="race, method, round, node as in the page's address")
     parser.add_argument("--out", type=Path, default=ASSETS / "screenshots")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    with served(options.traces) as address, browser() as chromium:
+    with served(options.traces, Target.load(options.target)) as address, browser() as chromium:
         for name, (state, context, whole) in PICTURES.items():
             query = "&".join(filter(None, (options.query, state, "motion=0")))
             tab, trouble = open_page(chromium, address, f"?{query}", **context)
+            tab.wait_for_selector("[data-models=ready]")
             tab.wait_for_selector(READY[state])
             tab.wait_for_selector("[data-drawn=no]", state="detached")
             tab.screenshot(path=options.out / f"{name}.png", full_page=whole)

@@ -17,7 +17,7 @@ from jakiro.ui.models import Models
 # The system's own; Playwright's download is not needed.
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
 FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-TIMEOUT = 60_000  # ms, for a busy machine
+TIMEOUT = 180_000  # ms, for a busy machine
 
 
 @contextmanager

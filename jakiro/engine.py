@@ -112,11 +112,13 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect) -> Iterator[Prefi
         )
 
 
-def stop_reason(target: Target, tokens: list[int], max_new_tokens: int) -> str:
-    """Why a finished run ended, from its generated tokens: one of `trace.STOPS`."""
+def stop_reason(target: Target, prompt: list[int], tokens: list[int], max_new_tokens: int) -> str:
+    """Why a run ended after these generated tokens, one of `trace.STOPS`."""
     if tokens[-1] in target.ends:
         return "eos"
-    return "length" if len(tokens) >= max_new_tokens else "context"
+    if len(tokens) >= max_new_tokens:
+        return "length"
+    return "context" if len(prompt) + len(tokens) >= target.context else "stopped"
 
 
 def record(
@@ -168,7 +170,7 @@ def as_trace(
         pieces=pieces(target.tokenizer, seen),
         prefill_s=prefill.seconds,
         steps=list(steps),
-        stop=stop_reason(target, tokens, max_new_tokens),
+        stop=stop_reason(target, prompt, tokens, max_new_tokens),
         recorded=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA = "jakiro-trace/1"
-STOPS = ("eos", "length", "context")
+STOPS = ("eos", "length", "context", "stopped")
 
 
 class TraceError(ValueError):
@@ -104,7 +104,7 @@ class Trace:
     pieces: dict[int, str]  # id -> displayable text, for every id that occurs
     prefill_s: float
     steps: list[StepTrace]
-    stop: str = "length"  # why the text ended: one of STOPS
+    stop: str = "length"  # why the text ended, one of STOPS; "stopped" by whoever ran it, before its end
     recorded: str = ""  # ISO date of the recording
     schema: str = SCHEMA
 

@@ -300,9 +300,10 @@ def test_seconds_are_the_rounds_wall_time(target, monkeypatch):
 
 def test_stop_reason(target):
     ended = with_ends(target, 7)
-    assert stop_reason(ended, [3, 7], 2) == "eos"
-    assert stop_reason(ended, [7, 3], 2) == "length"
-    assert stop_reason(ended, [7, 3], 3) == "context"
+    assert stop_reason(ended, [1], [3, 7], 2) == "eos"
+    assert stop_reason(ended, [1], [7, 3], 2) == "length"
+    assert stop_reason(ended, [1] * (ended.context - 2), [7, 3], 3) == "context"
+    assert stop_reason(ended, [1], [7, 3], 3) == "stopped"
 
 
 def test_a_record_is_a_whole_trace(target):

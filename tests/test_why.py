@@ -76,6 +76,10 @@ def test_the_end_of_the_text_comes_before_every_other_reason(stop, start):
     assert told.startswith(start) and "“␣six”" in told and "proposed" not in told
 
 
+def test_the_last_round_of_a_stopped_run_is_explained_like_any_other():
+    assert sentence({"pick_rank": column(20)}, last=True, stop="stopped") == sentence({"pick_rank": column(20)})
+
+
 def test_the_end_of_the_text_says_when_the_draft_held_it():
     assert sentence({}, last=True, stop="eos", bonus=3) == (
         "The text is finished: the target chose the end token “⏎”, which the draft had proposed too."

@@ -75,10 +75,7 @@ class Race:
                 yield index, event
 
     def traces(self) -> list[Trace]:
-        """A trace a lane, of the rounds so far; lanes that have not begun are left out.
-
-        A lane that was stopped early reads like one whose length cap stood where it stopped.
-        """
+        """A trace a lane, of the rounds so far; lanes that have not begun are left out."""
         return [self._trace(lane) for lane in self.lanes if lane.prefill]
 
     def _start(self, make, settings) -> Iterator[Prefill | StepTrace]:
@@ -87,12 +84,8 @@ class Race:
 
     def _trace(self, lane: Lane) -> Trace:
         request = self.request
-        count = 1 + sum(len(step.emitted) for step in lane.steps)
-        cap = min(count, request.max_new_tokens) if lane.running else request.max_new_tokens
-        settings = request.settings[lane.method]
-        return as_trace(
-            self.target, request.ids, cap, request.sampling, lane.prefill, lane.steps, lane.method, settings
-        )
+        what = (self.target, request.ids, request.max_new_tokens, request.sampling, lane.prefill, lane.steps)
+        return as_trace(*what, lane.method, request.settings[lane.method])
 
 
 def check(

@@ -11,7 +11,7 @@
      "traces": [
        {"method": str, "title": str,
         "header":  [[label, text]],                                 # target, device, sampling, settings, versions ...
-        "stop":    "eos" | "length" | "context",
+        "stop":    "eos" | "length" | "context" | "stopped",
         "pieces":  {id: text},                                      # raw: show it with textContent only
         "labels":  {id: text},                                      # white space as glyphs, short, escaped for plotly
         "tokens":  {"id": [..], "round": [..], "kind": [..], "at": [..]},

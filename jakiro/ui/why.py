@@ -19,7 +19,7 @@ def why(trace: Trace, index: int) -> str:
     Plain text with token pieces in quotes; it is shown as text, never as mark-up. Ranks count from 1.
     """
     step = trace.steps[index]
-    if index == len(trace.steps) - 1:
+    if index == len(trace.steps) - 1 and trace.stop in ENDS:
         return _end_of_text(trace, step)
     if len(step.tree) == 1:
         return _nothing_drafted(trace, step)

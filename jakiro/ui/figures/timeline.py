@@ -45,7 +45,7 @@ def timeline_figure(traces: list[Trace], above: int, below: int | None, titles: 
         axes["yaxis3"] = axis((0.0, 0.1), "x", range=[0, 1], showgrid=False, showticklabels=False)
         captions.append(caption(0, 0.1, "router at the root: expert 0 from below, expert 1 above it", font=SMALL))
     margin = {"l": 40, "r": 8, "t": 26, "b": 8}
-    look = layout(260 if routing else 200, axes, margin=margin, barmode="relative", bargap=0, annotations=captions)
+    look = layout(216 if routing else 160, axes, margin=margin, barmode="relative", bargap=0, annotations=captions)
     return {"data": data, "layout": look}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-HATCH = {"shape": "/", "size": 6, "solidity": 0.2, "fillmode": "overlay", "fgcolor": "@surface"}
+OUTLINE = {"width": 1.5, "color": "@text"}  # not a pattern: those refer to the page's address, which changes
 
 
 def bars(x: list, y: list, color: str, name: str, **extra: Any) -> dict:
@@ -26,6 +26,6 @@ def on(panel: int, trace: dict) -> dict:
     return trace | {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
 
 
-def hatched(color: str) -> dict:
+def outlined(color: str) -> dict:
     """A bar's look that is told from a plain one without colour: expert 1 beside expert 0."""
-    return {"color": color, "line": {"width": 0}, "pattern": HATCH}
+    return {"color": color, "line": OUTLINE}

@@ -6,7 +6,7 @@ import math
 
 from jakiro.diversity import RoundDiversity, RunDiversity, round_diversity
 from jakiro.trace import StepTrace, Trace
-from jakiro.ui.figures.bars import HATCH, bars, curve, on
+from jakiro.ui.figures.bars import OUTLINE, bars, curve, on
 from jakiro.ui.figures.layout import axis, caption, layout
 from jakiro.ui.figures.patch import rounded_list
 from jakiro.ui.figures.theme import SOURCES
@@ -159,7 +159,7 @@ def _disagreement(run: RunDiversity) -> list[dict]:
 
 
 def _by_source(run: RunDiversity) -> list[dict]:
-    """Who proposed the drafted tokens (hatched) beside who proposed the accepted ones, as shares of each."""
+    """Who proposed the drafted tokens (outlined) beside who proposed the accepted ones, as shares of each."""
     found = []
     for title, counts, offset in (
         ("drafted", run.proposed_by_source, -0.38),
@@ -170,7 +170,7 @@ def _by_source(run: RunDiversity) -> list[dict]:
         shares = rounded_list([count / (sum(counts) or 1) for count in counts])
         look = {"color": [f"@{SOURCES[source][0]}" for source in range(len(counts))], "line": {"width": 0}}
         if title == "drafted":
-            look["pattern"] = HATCH
+            look["line"] = OUTLINE
         hover = f"%{{x}}: %{{y:.0%}} of the {title} tokens (%{{customdata}})<extra></extra>"
         extra = {"marker": look, "width": 0.36, "offset": offset, "customdata": counts, "hovertemplate": hover}
         found.append(on(4, bars(NAMES, shares, "", title, **extra)))
@@ -179,5 +179,5 @@ def _by_source(run: RunDiversity) -> list[dict]:
 
 def _rescues(run: RunDiversity) -> str:
     if run.rescued_rounds is None:
-        return "by proposer: drafted (hatched), accepted"
-    return f"by proposer: drafted (hatched), accepted · {run.rescued_rounds} rounds rescued by one expert"
+        return "by proposer: drafted (outlined), accepted"
+    return f"by proposer: drafted (outlined), accepted · {run.rescued_rounds} rounds rescued by one expert"

@@ -7,7 +7,7 @@ import math
 from jakiro.metrics import max_depth
 from jakiro.routing import Gate, RunRouting, round_routing, run_routing
 from jakiro.trace import StepTrace, Trace
-from jakiro.ui.figures.bars import bars, curve, hatched, on
+from jakiro.ui.figures.bars import bars, curve, on, outlined
 from jakiro.ui.figures.labels import label
 from jakiro.ui.figures.layout import axis, caption, layout
 from jakiro.ui.figures.patch import rounded, rounded_list
@@ -32,7 +32,7 @@ def round_routing_figure(trace: Trace) -> dict | None:
     weights = [
         bars([], [], "@expert0", "expert 0", showlegend=True, hovertemplate=hover.replace("EXPERT", "0")),
         bars([], [], "@expert1", "expert 1", showlegend=True, hovertemplate=hover.replace("EXPERT", "1"))
-        | {"marker": hatched("@expert1")},
+        | {"marker": outlined("@expert1")},
     ]
     walked = {"type": "scatter", "mode": "markers", "name": "on the accepted path", "hoverinfo": "skip",
               "marker": {"symbol": "triangle-down", "size": 9, "color": "@accepted"}, "cliponaxis": False}  # fmt: skip
@@ -112,7 +112,7 @@ def run_routing_figure(trace: Trace) -> dict | None:
 def _weights(run: RunRouting, levels: int) -> list[dict]:
     rounds, depths = list(range(1, len(run.root) + 1)), [depth for depth in run.by_depth if depth <= levels]
     found = []
-    for expert, look in ((0, {"color": "@expert0", "line": {"width": 0}}), (1, hatched("@expert1"))):
+    for expert, look in ((0, {"color": "@expert0", "line": {"width": 0}}), (1, outlined("@expert1"))):
         share = rounded_list([None if pair is None else pair[expert] for pair in run.root])
         mean = rounded_list([run.by_depth[depth][expert] for depth in depths])
         hover = f"%{{x}}: expert {expert} weighs %{{y:.2f}}<extra></extra>"

@@ -95,7 +95,7 @@ def test_what_the_browser_fetches_is_served_from_here(address):
     def get(path):
         return httpx.get(address + path, timeout=60)
 
-    assert get("viewer/main.js").headers["content-type"].startswith("text/javascript")
+    assert get("viewer/main.js").headers["content-type"].startswith(("text/javascript", "application/javascript"))
     assert get(site.PLOTLY).text.lstrip("/* \n").startswith("plotly.js")
     shown = get("races/sample.json").json()
     assert shown["about"]["title"] == "Sample" and len(shown["replay"]["traces"]) == 2

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import synthetic
+from playwright.sync_api import expect
 from served import CHROMIUM, browser, open_page, served, wait_for_tree
 
 from jakiro.ui import recorded
@@ -176,13 +177,14 @@ def test_a_live_race_streams_and_can_be_opened(show):
     tab.locator("[data-do=run]").click()
     tab.wait_for_selector("#viewer [data-running=yes]")
     tab.wait_for_selector("#viewer [data-running=no]")
-    assert part(tab, "kind").text_content() == "live"
-    assert part(tab, "prompt").text_content() == "the an the"
-    assert "lossless: 3/3" in part(tab, "lossless").text_content()
+    expect(part(tab, "kind")).to_have_text("live")
+    expect(part(tab, "prompt")).to_have_text("the an the")
+    expect(part(tab, "lossless")).to_contain_text("lossless: 3/3")
     wait_for_tree(tab)
+    tab.wait_for_function("location.search.includes('race=live-')")  # written at most four times a second
     tab.reload()  # the address alone brings it back
     tab.wait_for_selector("[data-ready=yes]")
-    assert part(tab, "prompt").text_content() == "the an the"
+    expect(part(tab, "prompt")).to_have_text("the an the")
 
 
 def test_a_stopped_race_is_shown_as_far_as_it_went(show):
@@ -193,7 +195,7 @@ def test_a_stopped_race_is_shown_as_far_as_it_went(show):
     tab.wait_for_selector(".lane .text span")
     tab.locator("[data-do=stop]").click()
     tab.wait_for_selector("#viewer [data-running=no]")
-    assert part(tab, "prompt").text_content() == "an the an"
+    expect(part(tab, "prompt")).to_have_text("an the an")
     assert tab.locator("[data-do=run]").is_enabled()
 
 

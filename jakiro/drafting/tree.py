@@ -24,7 +24,7 @@ class TreeSettings:
 def sizes(device: torch.device) -> dict[str, int]:
     """The default tree. A GPU checks 60 nodes at little more than the price of one (EAGLE-2's own choice).
 
-    A CPU does not: on the embedded model 18 nodes cost 1.4 times one and 60 nodes 2.4 times. Its sizes are within 1 % of
+    A CPU does not: on the embedded model 18 nodes cost 1.4 times one, 60 nodes 2.4 times. Its sizes are within 1 % of
     the quickest of a grid, for both heads together, and the deepest of those that are (`scripts/tree_sizes.py`,
     benchmarks/tree-sizes-cpu.json).
     """

@@ -7,6 +7,7 @@ import random
 import shutil
 from dataclasses import asdict
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -14,10 +15,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from jakiro.__main__ import main
 from jakiro.drafting.weights import load_head
 from jakiro.target import Target
-from jakiro.training import loop
+from jakiro.training import loop, repeats
 from jakiro.training.data import Source, encode_chat, pack, shorten
 from jakiro.training.heads import HeadRecipe, train_heads
-from jakiro.training.target import Recipe, Stage, grow, train, unlikelihood
+from jakiro.training.target import Recipe, Stage, grow, train
 
 WORDS = [
     "the",
@@ -71,7 +72,7 @@ def recipe(**changes):
     shape = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
     stages = [
         Stage(1, 6000, 32, 4, 2, "all", (1.0, 1.0)),
-        Stage(2, 4000, 32, 4, 2, "all", (1.0, 0.1), unlikelihood=0.1),
+        Stage(2, 4000, 32, 4, 2, "all", (1.0, 0.1), unlikelihood=0.1, answers=6),
     ]
     return Recipe(300, shape | {"max_position_embeddings": 128}, 0.3, {"all": MIX}, stages, **changes)
 
@@ -115,10 +116,48 @@ def test_unlikelihood_counts_recent_tokens_but_the_next_one_once_each():
     ids = torch.tensor([[5, 7, 5, 5, 9]])
     law = torch.full((1, 4, 10), 0.04)
     law[..., 5], law[..., 7], law[..., 0] = 0.3, 0.2, 0.5
-    loss = unlikelihood(law.log(), ids)
+    loss = repeats.token_level(law.log(), ids)
     five, seven = -math.log(1 - 0.3), -math.log(1 - 0.2)
     # after 5 comes 7: 5 is recent · after 7 comes 5: 7 is · after 5 comes 5: 7 is · after 5 comes 9: both are
     torch.testing.assert_close(loss, torch.tensor([[five, seven, seven, five + seven]]))
+
+
+def test_tokens_of_a_gram_that_came_before_are_repeated():
+    ids = torch.tensor([[1, 2, 3, 4, 9, 1, 2, 3, 4, 5, 1, 2, 3, 6], [7, 7, 7, 7, 7, 7, 8, 9, 7, 7, 7, 1, 2, 3]])
+    again = [[at for at, mark in enumerate(row) if mark] for row in repeats.repeated(ids).tolist()]
+    assert again == [[5, 6, 7, 8], [1, 2, 3, 4, 5]]
+    assert not repeats.repeated(ids[:, :3]).any()
+
+
+def test_only_what_an_answer_repeats_is_a_loss(trained):
+    model = AutoModelForCausalLM.from_pretrained(trained / "out")
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    turn = encode_chat(tokenizer, [{"role": "user", "content": "the cat sat"}, {"role": "assistant", "content": "on"}])
+    ids, said = (np.array([row]) for row in turn)
+    prompts = repeats.prompts(ids, said)
+    assert tokenizer.decode(prompts[0]) == "<|user|>the cat sat<|end|><|assistant|>"
+    prompts.append(prompts[0][1:])  # of another length
+    with torch.no_grad():  # every token is followed by itself
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+        model.model.norm.weight.fill_(1.0)
+        rows = torch.nn.functional.normalize(model.model.embed_tokens.weight, dim=-1)
+        model.model.embed_tokens.weight.copy_(rows)
+        model.lm_head.weight.copy_(rows)
+    last = torch.tensor([prompts[0][-1:]])
+    p = model(last).logits[0, -1].softmax(-1)[last[0, 0]].item()
+    loss, share = repeats.sequence_level(model, prompts, 12)
+    assert share == pytest.approx(11 / 12)  # all but the first token
+    assert loss.item() == pytest.approx(-math.log(1 - p) * 11 / 12, rel=0.05)
+    loss.backward()
+    with torch.no_grad():
+        model.lm_head.weight -= 0.001 * model.lm_head.weight.grad
+        lower, _ = repeats.sequence_level(model, prompts, 12)
+        assert lower.item() < loss.item()
+        model.lm_head.weight.copy_(rows.roll(1, dims=0))  # every token is followed by the next id
+        loss, share = repeats.sequence_level(model, prompts, 12)
+    assert (loss.item(), share) == (0.0, 0.0)
 
 
 class Counter:

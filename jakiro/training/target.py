@@ -13,16 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from jakiro.training import loop
+from jakiro.training import loop, repeats
 from jakiro.training.data import Source, pack, read_chats
 from jakiro.training.optim import Optimizer, warm_up
 from jakiro.training.tokenizer import END, PAD, train_tokenizer
 
 TOKENIZER_CHARS = 12_000_000  # text that the tokenizer is trained on
-RECENT = 96  # tokens back that the unlikelihood loss looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +35,7 @@ class Stage:
     mix: str  # name of a list of sources in the recipe
     rate: tuple[float, float]  # learning-rate factor at its start and end, linear between
     unlikelihood: float = 0.0  # weight of the loss on repeating recent tokens
+    answers: int = 0  # tokens of the model's own answers in which repetition is a loss too; 0 for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +149,24 @@ class StageJob:
             losses = self.loss(ids[rows], weight[rows])
             (losses[0] / total).backward()
             answer += losses[1].item()
+        metrics = {"loss": answer / int((said & real).sum()), "tokens": int(real.sum())}
+        if self.stage.answers:
+            metrics["repeated"] = self._answer(chosen)
         start, end = self.stage.rate
         done = index / max(1, self.steps - 1)
         factor = (start + (end - start) * done) * warm_up(index, min(60, self.steps // 8))
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step(factor)
-        return {"loss": answer / int((said & real).sum()), "tokens": int(real.sum()), "rate": factor}
+        return {**metrics, "rate": factor}
+
+    def _answer(self, chosen: slice) -> float:
+        """Add the gradient of the loss on own answers to this step's prompts; the share of them that is repeated."""
+        prompts = repeats.prompts(self.ids[chosen], self.said[chosen])
+        if not prompts:
+            return 0.0
+        loss, share = repeats.sequence_level(self.model, prompts, self.stage.answers)
+        loss.backward()
+        return share
 
     def _loss(self, ids: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """[2]: the weighted sum of the losses, and the plain sum of the cross-entropy of what the assistant says."""
@@ -165,23 +176,8 @@ class StageJob:
         entropy = -logprobs.gather(-1, ids[:, 1:, None])[..., 0]
         losses = entropy
         if self.stage.unlikelihood:
-            losses = entropy + self.stage.unlikelihood * unlikelihood(logprobs, ids)
+            losses = entropy + self.stage.unlikelihood * repeats.token_level(logprobs, ids)
         return torch.stack([(losses * weight).sum(), (entropy * (weight == 1.0)).sum()])
-
-
-def unlikelihood(logprobs: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """Loss [b, s] on probability given to recent tokens that do not come next; it keeps greedy text from looping.
-
-    logprobs [b, s, vocab] after ids[:, :-1]; ids [b, s + 1]. Token-level unlikelihood of Welleck et al.
-    (arXiv 1908.04319, section 5.1), over the last RECENT tokens instead of all.
-    """
-    padded = F.pad(ids[:, :-1], (RECENT - 1, 0))
-    recent = padded.unfold(1, RECENT, 1)  # [b, s, RECENT]
-    seen = torch.zeros_like(logprobs, dtype=torch.bool).scatter(-1, recent, True)
-    seen = seen.scatter(-1, ids[:, 1:, None], False)
-    seen[..., 0] = False  # padding
-    doubt = torch.log1p(-logprobs.exp().clamp_max(1 - 1e-5))
-    return -(doubt * seen).sum(dim=-1)
 
 
 def _tokenizer(recipe: Recipe, data: Path, run: Path) -> PreTrainedTokenizerFast:

@@ -1,0 +1,86 @@
+"""Two losses against repetition (Welleck et al., Neural Text Generation with Unlikelihood Training, arXiv 1908.04319).
+
+At every token of the data: less probability for what was there a moment ago (section 5.1). On the model's own greedy
+answers: less for the tokens of an n-gram that the answer already had (section 5.2). The first is cheap; the second sees
+the loops that the model really falls into.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from transformers import PreTrainedModel
+
+RECENT = 96  # tokens back that the token-level loss looks
+GRAM = 4  # tokens that make a repetition on the sequence level
+LONGEST = 160  # tokens of a prompt that is answered
+CERTAIN = 1 - 1e-5  # probabilities above it count as this much
+
+
+def token_level(logprobs: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """Loss [b, s] on probability given to recent tokens that do not come next.
+
+    logprobs [b, s, vocab] after ids[:, :-1]; ids [b, s + 1]. Section 5.1, over the last RECENT tokens instead of all.
+    """
+    padded = F.pad(ids[:, :-1], (RECENT - 1, 0))
+    recent = padded.unfold(1, RECENT, 1)  # [b, s, RECENT]
+    seen = torch.zeros_like(logprobs, dtype=torch.bool).scatter(-1, recent, True)
+    seen = seen.scatter(-1, ids[:, 1:, None], False)
+    seen[..., 0] = False  # padding
+    doubt = torch.log1p(-logprobs.exp().clamp_max(CERTAIN))
+    return -(doubt * seen).sum(dim=-1)
+
+
+def prompts(ids: np.ndarray, said: np.ndarray) -> list[list[int]]:
+    """The first user turn of each packed row, assistant mark included, where it is a chat and not too long."""
+    firsts = said.argmax(axis=1)
+    return [row[:first].tolist() for row, first in zip(ids, firsts, strict=True) if 0 < first <= LONGEST]
+
+
+def sequence_level(model: PreTrainedModel, prompts: list[list[int]], new_tokens: int) -> tuple[torch.Tensor, float]:
+    """Mean loss a token of the model's greedy answers of at most `new_tokens`, and the share that is repeated.
+
+    Section 5.2: a token is repeated if it is part of a GRAM-gram that the same answer had before. Gradients flow
+    through the probabilities of the repeated tokens, not through the choice of the answer.
+    """
+    width = max(map(len, prompts))
+    padded = [[0] * (width - len(prompt)) + prompt for prompt in prompts]
+    ids = torch.tensor(padded, device=model.device)
+    attention = torch.arange(width, device=model.device) >= width - ids.new_tensor(list(map(len, prompts)))[:, None]
+    end = model.config.eos_token_id
+    written = model.generate(
+        ids,
+        attention_mask=attention.long(),
+        max_new_tokens=new_tokens,
+        do_sample=False,
+        eos_token_id=end,
+        pad_token_id=0,
+    )
+    answer = written[:, width:]
+    real = (answer != 0) & ((answer == end).cumsum(dim=1) <= 1)
+    again = repeated(answer) & real
+    attention = torch.cat([attention, real], dim=1)
+    positions = (attention.cumsum(dim=1) - 1).clamp_min(0)
+    with torch.autocast(model.device.type, dtype=torch.bfloat16):
+        features = model.model(
+            input_ids=written[:, :-1], attention_mask=attention[:, :-1], position_ids=positions[:, :-1], use_cache=False
+        ).last_hidden_state
+        logits = model.lm_head(features[:, width - 1 :])
+    logprobs = logits.float().log_softmax(dim=-1).gather(-1, answer[..., None])[..., 0]
+    doubt = torch.log1p(-logprobs.exp().clamp_max(CERTAIN))
+    total = real.sum()
+    return -(doubt * again).sum() / total, (again.sum() / total).item()
+
+
+def repeated(ids: torch.Tensor) -> torch.Tensor:
+    """Which tokens of ids [b, s] are part of a GRAM-gram that the same row had before, [b, s] bool."""
+    again = torch.zeros_like(ids, dtype=torch.bool)
+    if ids.shape[1] < GRAM:
+        return again
+    grams = ids.unfold(1, GRAM, 1)  # [b, s - GRAM + 1, GRAM]
+    same = (grams[:, :, None] == grams[:, None]).all(dim=-1)  # [b, i, j]
+    starts = same.tril(diagonal=-1).any(dim=-1)
+    for offset in range(GRAM):
+        again[:, offset : offset + starts.shape[1]] |= starts
+    return again

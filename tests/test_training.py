@@ -18,6 +18,7 @@ from jakiro.target import Target
 from jakiro.training import loop, repeats
 from jakiro.training.data import Source, encode_chat, pack, shorten
 from jakiro.training.heads import HeadRecipe, train_heads
+from jakiro.training.optim import Optimizer
 from jakiro.training.target import Recipe, Stage, grow, train
 
 WORDS = [
@@ -158,6 +159,12 @@ def test_only_what_an_answer_repeats_is_a_loss(trained):
         model.lm_head.weight.copy_(rows.roll(1, dims=0))  # every token is followed by the next id
         loss, share = repeats.sequence_level(model, prompts, 12)
     assert (loss.item(), share) == (0.0, 0.0)
+
+
+def test_a_torch_without_muon_is_told_so(monkeypatch):
+    monkeypatch.delattr(torch.optim, "Muon")
+    with pytest.raises(ValueError, match=r"new in torch 2\.9"):
+        Optimizer(torch.nn.Linear(2, 2))
 
 
 class Counter:

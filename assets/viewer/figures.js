@@ -76,8 +76,24 @@ export function place(figure, node) {
   return null;
 }
 
-/** Draw into an element; the same element keeps its zoom from call to call. */
-export function draw(Plotly, element, figure, config) {
+/** Draw into an element; the same element keeps its zoom from call to call. `full`, if given, is what is downloaded. */
+export function draw(Plotly, element, figure, config, full = figure) {
   element.dataset.drawn = 'no';
-  return Plotly.react(element, figure.data, figure.layout, config).then(() => { element.dataset.drawn = 'yes'; });
+  element.full = full;
+  return Plotly.react(element, figure.data, figure.layout, withDownload(Plotly, config))
+    .then(() => { element.dataset.drawn = 'yes'; });
+}
+
+const extended = new WeakMap(); // config -> the same with our button; plotly starts anew where it gets another object
+
+/** plotly's camera, but of the full figure, labels and all, over the ranges that are on screen. */
+function withDownload(Plotly, config) {
+  if (extended.has(config)) return extended.get(config);
+  const click = ({full: {data, layout}, layout: {xaxis, yaxis}, offsetWidth, offsetHeight}) => Plotly.downloadImage(
+    {data, layout: {...layout, xaxis: {...layout.xaxis, range: xaxis?.range}, yaxis: {...layout.yaxis, range: yaxis?.range}}},
+    {...config.toImageButtonOptions, width: offsetWidth, height: offsetHeight});
+  const camera = {name: 'download', title: 'Download as a picture', icon: Plotly.Icons.camera, click};
+  const own = {...config, modeBarButtonsToAdd: [camera]};
+  extended.set(config, own);
+  return own;
 }

@@ -1,8 +1,9 @@
 // The round: its tree, its other views as tabs, and why it ended where it did.
 
 import {h, show as reveal} from './dom.js';
-import {draw, fill, place, whole} from './figures.js';
+import {draw, fill, whole} from './figures.js';
 import {cell, token} from './format.js';
+import {treePlot} from './tree.js';
 
 export const TABS = [
   {key: 'tree', title: 'Tree', figures: [['tree', true]]},
@@ -13,13 +14,10 @@ export const TABS = [
   {key: 'table', title: 'Table', figures: []},
 ];
 
-const RING = {type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: false, cliponaxis: false,
-  marker: {symbol: 'circle-open', size: 26, line: {width: 2}}}; // around the node that the inspector shows
-
 /** The card of the round. `choose({tab})`, `choose({node})`. */
 export function roundView(part, choose) {
   const plots = new Map();
-  let Plotly = null, race = null, lane = null, theme = null;
+  let Plotly = null, race = null, lane = null, theme = null, tree = null;
 
   const tabs = TABS.map(({key, title}) => h('button', {type: 'button', role: 'tab', id: `tab-${key}`, 'data-tab': key}, title));
   part('tabs').replaceChildren(...tabs);
@@ -64,26 +62,22 @@ export function roundView(part, choose) {
   function figure(panel, name, perRound, round, node) {
     const source = lane.figures?.[name];
     const box = plotBox(panel, name, source);
-    if (!reveal(box.parentElement, Boolean(source)) || !Plotly) return Boolean(source);
+    if (!reveal(box.closest('.scroll'), Boolean(source)) || !Plotly) return Boolean(source);
     const key = `${race.id} ${lane.method} ${theme} ${perRound ? round : ''} ${name === 'tree' ? node : ''}`;
     if (box.dataset.shows === key) return true;
     box.dataset.shows = key;
     const filled = perRound ? fill(source, round, lane, race.words, theme, race.themes) : whole(source, theme, race.themes);
-    if (name === 'tree') ring(filled, node);
-    draw(Plotly, box, filled, race.config).then(() => { if (!box.dataset.clicks) first(box, name); });
+    const drawn = name === 'tree'
+      ? (tree ??= treePlot(box)).show(Plotly, filled, node, `${race.id} ${lane.method} ${theme}`, race.themes[theme], race.config)
+      : draw(Plotly, box, filled, race.config);
+    drawn.then(() => begin(box, name));
     return true;
-  }
-
-  function ring(filled, node) {
-    const at = place(filled, node);
-    const color = race.themes[theme].text;
-    filled.data.push({...RING, marker: {...RING.marker, color}, x: at ? [at[0]] : [], y: at ? [at[1]] : []});
   }
 
   function plotBox(panel, name, source) {
     if (!plots.has(name)) {
       plots.set(name, h('div', {class: 'plot', 'data-figure': name}));
-      panel.append(h('div', {class: 'scroll'}, plots.get(name)));
+      panel.append(h('div', {class: 'scroll'}, h('div', {class: 'layers'}, plots.get(name))));
     }
     const box = plots.get(name);
     box.style.minWidth = `${source?.min_width ?? 0}px`;
@@ -93,7 +87,8 @@ export function roundView(part, choose) {
   }
 
   /** A plot is drawn for the first time. */
-  function first(box, name) {
+  function begin(box, name) {
+    if (box.dataset.clicks) return;
     box.dataset.clicks = 'yes';
     performance.mark(`jakiro-${name}`);
     box.on('plotly_click', ({points}) => {

@@ -32,6 +32,10 @@ class Library:
         self._running: dict[str, str] = {}  # id -> prompt
         self._changed = threading.Condition()
 
+    def opening(self) -> list[str]:
+        """The id of the race that the page opens on; empty without recorded ones."""
+        return list(self.recorded)[:1]
+
     @staticmethod
     def new_id() -> str:
         """An id for a live race. Not to be guessed: a race is seen by those who were given its address."""

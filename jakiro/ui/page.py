@@ -74,6 +74,9 @@ def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str
     """Arguments of `launch` that belong to the page: its look and what it fetches. No host, no port, nothing shared."""
     modules = sorted(file.name for file in (assets / "viewer").glob("*.js"))
     head = "".join(f'<link rel="modulepreload" href="viewer/{name}">' for name in modules)
+    head += f'<link rel="preload" as="script" href="{site.PLOTLY}">'
+    for race in library.opening():
+        head += f'<link rel="preload" as="fetch" crossorigin="anonymous" href="races/{race}.json">'
     return {
         "theme": gr.themes.Base(font=SANS, font_mono=MONO, primary_hue="emerald", neutral_hue="gray", radius_size="md"),
         "css_paths": [assets / "style.css"],

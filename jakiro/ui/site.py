@@ -10,6 +10,7 @@ models.json              whether live races can be run
 from __future__ import annotations
 
 import gzip
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def routes(viewer: Path, library: Library, models: Models) -> list[BaseRoute]:
     def status(request: Request) -> Response:
         return JSONResponse(models.status(), headers={"Cache-Control": "no-store"})
 
+    threading.Thread(target=_prepare, args=(library,), daemon=True).start()
     return [
         Mount("/viewer", StaticFiles(directory=viewer)),
         Route(f"/{PLOTLY}", plotly_js),
@@ -59,6 +61,13 @@ def routes(viewer: Path, library: Library, models: Models) -> list[BaseRoute]:
         Route("/races/{id}/{name}", export),
         Route("/models.json", status),
     ]
+
+
+def _prepare(library: Library) -> None:
+    """What every first visit needs, made before there is one."""
+    for race in library.opening():
+        library.text(race)
+    _compressed()
 
 
 def plotly_js(request: Request) -> Response:

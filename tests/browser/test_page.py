@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import sys
 from pathlib import Path
@@ -25,6 +26,20 @@ A_DRAFTED_NODE = """() => {
   const {xaxis, yaxis} = plot._fullLayout;
   const [x, y] = [xaxis._offset + xaxis.l2p(trace.x[0]), yaxis._offset + yaxis.l2p(trace.y[0])];
   return {node: trace.customdata[0].node, x: left + x, y: top + y};
+}"""
+WRITTEN = """() => {
+  // what is on the canvas of labels, each with the place of its point as plotly has it
+  const {ctx, full, _fullLayout: {xaxis, yaxis}} = Object.assign(document.querySelector('[data-figure=tree]'),
+    {ctx: document.querySelector('canvas.labels').getContext('2d')});
+  const written = [];
+  ctx.fillText = (text, x, y) => written.push([text, x, y]);
+  document.querySelector('[data-figure=tree]').emit('plotly_afterplot');
+  delete ctx.fillText;
+  const points = full.data.filter((one) => one.mode === 'markers+text').flatMap((one) => one.text.map((text, at) =>
+    [text, xaxis._offset + xaxis.d2p(one.x[at]), yaxis._offset + yaxis.d2p(one.y[at])]));
+  const seen = points.filter(([text, x, y]) => text && x >= xaxis._offset && x <= xaxis._offset + xaxis._length
+    && y >= yaxis._offset && y <= yaxis._offset + yaxis._length);
+  return {written, seen};
 }"""
 COLOURS = """() => {
   const plot = document.querySelector('[data-figure=tree]');
@@ -126,6 +141,43 @@ def test_a_click_on_a_node_of_the_tree_opens_it(show):
     tab.keyboard.press("ArrowLeft")
     other = f"[data-part=node]:not([data-node='{wanted['node']}'])"
     tab.wait_for_selector(other)
+
+
+def test_labels_stand_at_their_points_through_rounds_and_zoom(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    tab.wait_for_selector("canvas.labels")
+    counts = []
+    for act in ("", "round", "zoom"):
+        if act == "round":
+            tab.keyboard.press("ArrowRight")
+            tab.wait_for_selector("[data-round='4'][data-method]")
+            wait_for_tree(tab)
+        if act == "zoom":
+            tab.locator("[data-figure=tree]").hover()
+            tab.locator("[data-figure=tree] [data-title='Zoom in']").click()
+        labels = tab.evaluate(WRITTEN)
+        counts.append(len(labels["written"]))
+        assert len(labels["written"]) == len(labels["seen"]) > 0
+        for (text, x, y), (source, left, top) in zip(labels["written"], labels["seen"], strict=True):
+            assert text in html.unescape(source)
+            assert -0.1 < x - left < 25
+            assert -0.1 < y - top < 25
+    assert counts[1] > counts[2]  # zoomed in, some points are out of sight
+
+
+def test_a_download_is_the_whole_figure(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    tab.evaluate("Plotly.downloadImage = (figure, look) => { window.asked = {figure, look}; }")
+    tab.locator("[data-figure=tree]").hover()
+    tab.locator("[data-figure=tree] [data-title='Download as a picture']").click()
+    asked = tab.evaluate("window.asked")
+    texts = [text for trace in asked["figure"]["data"] for text in trace.get("text", []) if text]
+    assert len(texts) > 10
+    assert any(trace.get("showlegend") is not False for trace in asked["figure"]["data"])
+    shown = tab.evaluate("document.querySelector('[data-figure=tree]')._fullLayout.xaxis.range")
+    assert asked["figure"]["layout"]["xaxis"]["range"] == shown
 
 
 def test_tabs_show_their_figures(show):

@@ -71,7 +71,7 @@ CONFIG: dict[str, Any] = {
     "responsive": True,
     "scrollZoom": False,
     "doubleClick": "reset",
-    "modeBarButtonsToRemove": ["sendChartToCloud", "lasso2d", "select2d", "autoScale2d"],
+    "modeBarButtonsToRemove": ["toImage", "sendChartToCloud", "lasso2d", "select2d", "autoScale2d"],
 }
 
 

@@ -1,0 +1,41 @@
+// The tree's plot: what changes with the round goes to plotly, its legend is drawn once, its labels have a layer of
+// their own. Together the two were half of a redraw. A download is drawn by plotly alone, from the full figure.
+
+import {h} from './dom.js';
+import {draw, place} from './figures.js';
+import {labelLayer, lift} from './labels.js';
+
+const RING = {type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: false, cliponaxis: false,
+  marker: {symbol: 'circle-open', size: 26, line: {width: 2}}}; // around the node that the inspector shows
+
+/** A view of trees in `box`. */
+export function treePlot(box) {
+  const key = h('div', {class: 'key', 'aria-hidden': 'true'});
+  let relabel = null, shown = null;
+  box.after(key);
+  return {show};
+
+  /** Draw a figure with a ring around `node`, in colours of the theme. `group`: figures with the same legend. */
+  function show(Plotly, figure, node, group, colors, config) {
+    ring(figure, node, colors.text);
+    const {bare, labels} = lift(figure);
+    const rest = bare.data.filter((trace) => trace.showlegend === false);
+    if (shown !== group) legend(Plotly, bare);
+    shown = group;
+    relabel?.(labels, colors.surface);
+    return draw(Plotly, box, {data: rest, layout: {...bare.layout, showlegend: false}}, config, figure)
+      .then(() => { relabel ??= labelLayer(box, labels, colors.surface); });
+  }
+
+  function legend(Plotly, {data, layout}) {
+    key.style.minWidth = box.style.minWidth;
+    const nothing = {visible: false};
+    Plotly.react(key, data.filter((trace) => trace.showlegend !== false), {...layout, xaxis: nothing, yaxis: nothing, shapes: []},
+      {staticPlot: true, responsive: true});
+  }
+}
+
+function ring(figure, node, color) {
+  const at = place(figure, node);
+  figure.data.push({...RING, marker: {...RING.marker, color}, x: at ? [at[0]] : [], y: at ? [at[1]] : []});
+}

@@ -66,7 +66,7 @@ prompts are not in the data; MBPP, ARC, MATH and XQuAD items are, so no score on
 
 `python -m jakiro train target` with `jakiro/training/recipes/{target_recipe}`: {tokens:.1f} M tokens seen in all, in
 stages of growing depth (new layers start as the identity), Muon for the layers' matrices and AdamW for the rest, bf16
-autocast.
+autocast; in the later stages unlikelihood losses (Welleck et al., arXiv 1908.04319) against repetition.
 
 {stages}
 
@@ -159,12 +159,15 @@ def held_out_loss(target: Target, recipe: Recipe, data: Path, tokens: int = 60_0
 
 
 def _stages(recipe: Recipe, rows: list[list[dict[str, str]]]) -> str:
-    lines = ["| layers | tokens (M) | row | mix | loss at the end |", "|--:|--:|--:|---|--:|"]
+    lines = ["| layers | tokens (M) | row | mix | against repetition | loss at the end |", "|--:|--:|--:|---|---|--:|"]
     for stage, metrics in zip(recipe.stages, rows, strict=True):
         seen = sum(float(row["tokens"]) for row in metrics) / 1e6
         last = [float(row["loss"]) for row in metrics[-50:]]
-        lines.append(f"| {stage.layers} | {seen:.1f} | {stage.row} | {stage.mix} | {sum(last) / len(last):.3f} |")
-    return "\n".join(lines)
+        losses = " and ".join(["recent tokens"] * bool(stage.unlikelihood) + ["own answers"] * bool(stage.answers))
+        cells = [stage.layers, f"{seen:.1f}", stage.row, stage.mix, losses, f"{sum(last) / len(last):.3f}"]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    notes = [f"\nStage {number}: {stage.note}." for number, stage in enumerate(recipe.stages, 1) if stage.note]
+    return "\n".join(lines + notes)
 
 
 def _head_losses(rows: list[dict[str, str]]) -> str:

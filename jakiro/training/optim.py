@@ -10,9 +10,16 @@ ADAMW_LR = 3e-3
 
 
 class Optimizer:
-    """Two optimizers that step together. Matrices are the 2-D parameters that are neither embedding nor lm_head."""
+    """Two optimizers that step together. Matrices are the 2-D parameters that are neither embedding nor lm_head.
+
+    Raises ValueError where torch has no Muon.
+    """
 
     def __init__(self, model: nn.Module) -> None:
+        if not hasattr(torch.optim, "Muon"):
+            raise ValueError(
+                f"training uses torch.optim.Muon, new in torch 2.9; this is {torch.__version__}: upgrade torch"
+            )
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         inner = [p for name, p in named if p.ndim == 2 and not name.startswith(("model.embed_tokens", "lm_head"))]
         chosen = {id(p) for p in inner}

@@ -36,6 +36,7 @@ class Stage:
     rate: tuple[float, float]  # learning-rate factor at its start and end, linear between
     unlikelihood: float = 0.0  # weight of the loss on repeating recent tokens
     answers: int = 0  # tokens of the model's own answers in which repetition is a loss too; 0 for none
+    note: str = ""  # for the model card
 
 
 @dataclass(frozen=True, slots=True)

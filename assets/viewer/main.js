@@ -5,7 +5,7 @@ import {eachFrame, h, helpBox, parts, show as reveal} from './dom.js';
 import {draw, plotly, whole} from './figures.js';
 import {headerView} from './header.js';
 import {lanesView, sameTime} from './lanes.js';
-import {showNode, stopNode} from './node.js';
+import {nodeView, stopNode} from './node.js';
 import {fromPayload, roundAt} from './race.js';
 import {neighbour, roundView} from './round.js';
 import {liveRuns} from './runs.js';
@@ -24,6 +24,7 @@ export function mount({element: root, props, watch, send}) {
   const lanes = lanesView(part('lanes'), go);
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
   const round = roundView(part, go);
+  const inspect = nodeView(part('node'));
   const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore});
 
   helpBox(root, part('tip'));
@@ -120,7 +121,7 @@ export function mount({element: root, props, watch, send}) {
     if (!timeline.playing()) lanes.at(null, state.clock);
     timeline.at(state.round);
     round.at(state.round, node, state.tab);
-    showNode(part('node'), race, lane, state.round, node);
+    inspect(race, lane, state.round, node);
     part('clock').value = state.clock;
     root.dataset.round = state.round;
     root.dataset.method = state.method;

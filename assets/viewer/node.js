@@ -3,26 +3,42 @@
 import {h} from './dom.js';
 import {cell, token} from './format.js';
 
-/** Fill the inspector. */
-export function showNode(box, race, lane, round, node) {
-  if (!lane.rounds.at.length) return box.replaceChildren(h('h2', {}, 'Node'), h('p', {}, 'No rounds, no nodes.'));
-  const nodes = lane.nodes[round];
-  const fields = lane.fields.filter(({key}) => nodes[key]?.[node] !== null && nodes[key]?.[node] !== undefined);
-  const title = node === 0 ? 'Root' : `Node ${node}`;
-  box.dataset.node = node;
-  box.replaceChildren(
-    h('h2', {}, title, ' ', h('code', {}, token(lane, nodes.id[node]))),
-    list(fields.map((field) => [field.label, cell(nodes[field.key][node], field, lane, race.words), field.help])),
-    h('h2', {}, `Run · ${lane.title}`),
-    list(lane.metrics.map(({label, text, help}) => [label, text, help])),
-    h('details', {}, h('summary', {}, 'How it was recorded'), list(lane.header.map(([label, text]) => [label, text, '']))),
-  );
+/** The inspector in `box`. A lane's rows are made once; a round only changes their text. */
+export function nodeView(box) {
+  let shown = null, title = null, code = null, rows = [];
+  return show;
+
+  function show(race, lane, round, node) {
+    if (shown !== lane) begin(lane);
+    shown = lane;
+    if (!lane.rounds.at.length) return;
+    const nodes = lane.nodes[round];
+    box.dataset.node = node;
+    title.textContent = node === 0 ? 'Root ' : `Node ${node} `;
+    code.textContent = token(lane, nodes.id[node]);
+    for (const {field, name, value} of rows) {
+      const known = nodes[field.key]?.[node] ?? null;
+      if (name.hidden === (known !== null)) name.hidden = value.hidden = known === null;
+      if (known !== null) value.textContent = cell(known, field, lane, race.words);
+    }
+  }
+
+  function begin(lane) {
+    if (!lane.rounds.at.length) return box.replaceChildren(h('h2', {}, 'Node'), h('p', {}, 'No rounds, no nodes.'));
+    [title, code] = [document.createTextNode(''), h('code', {})];
+    rows = lane.fields.map((field) => ({field, name: term(field.label, field.help), value: h('dd', {})}));
+    box.replaceChildren(
+      h('h2', {}, title, code),
+      h('dl', {}, ...rows.flatMap(({name, value}) => [name, value])),
+      h('h2', {}, `Run · ${lane.title}`),
+      h('dl', {}, ...lane.metrics.flatMap(({label, text, help}) => [term(label, help), h('dd', {}, text)])),
+      h('details', {}, h('summary', {}, 'How it was recorded'),
+        h('dl', {}, ...lane.header.flatMap(([label, text]) => [term(label), h('dd', {}, text)]))),
+    );
+  }
 }
 
-function list(rows) {
-  return h('dl', {}, ...rows.flatMap(([label, text, help]) => [
-    h('dt', {'data-help': help || null, tabindex: help ? 0 : null}, label), h('dd', {}, text)]));
-}
+const term = (label, help) => h('dt', {'data-help': help || null, tabindex: help ? 0 : null}, label);
 
 /** The node to show where none is chosen: the last that the target agreed with. */
 export function stopNode(race, lane, round) {

@@ -24,10 +24,10 @@ class TreeSettings:
 def sizes(device: torch.device) -> dict[str, int]:
     """The default tree. A GPU checks 60 nodes at little more than the price of one (EAGLE-2's own choice).
 
-    A CPU does not: on the embedded model 18 nodes cost 1.4 times one, 60 nodes 2.4 times. Its sizes are within 1 % of
-    the quickest of a grid, for both heads together, and the deepest of those that are (`scripts/tree_sizes.py`,
+    A CPU does not: on the embedded model 10 nodes cost 1.3 times one, 60 nodes 2.5 times. Its sizes are within 1 % of
+    the quickest of a grid, for both heads together, and the largest of those that are (`scripts/tree_sizes.py`,
     benchmarks/tree-sizes-cpu.json).
     """
     if device.type == "cpu":
-        return {"top_k": 5, "depth": 5, "total_tokens": 18}
+        return {"top_k": 5, "depth": 3, "total_tokens": 10}
     return {"top_k": 10, "depth": 6, "total_tokens": 60}

@@ -84,16 +84,14 @@ export function draw(Plotly, element, figure, config, full = figure) {
     .then(() => { element.dataset.drawn = 'yes'; });
 }
 
-const extended = new WeakMap(); // config -> the same with our button; plotly starts anew where it gets another object
-
 /** plotly's camera, but of the full figure, labels and all, over the ranges that are on screen. */
+function download({full: {data, layout}, layout: {xaxis, yaxis}, offsetWidth: width, offsetHeight: height}) {
+  const ranges = {xaxis: {...layout.xaxis, range: xaxis?.range}, yaxis: {...layout.yaxis, range: yaxis?.range}};
+  window.Plotly.downloadImage({data, layout: {...layout, ...ranges}}, {width, height});
+}
+
+/** The configuration with that button. Always the same function: plotly starts anew where a configuration differs. */
 function withDownload(Plotly, config) {
-  if (extended.has(config)) return extended.get(config);
-  const click = ({full: {data, layout}, layout: {xaxis, yaxis}, offsetWidth, offsetHeight}) => Plotly.downloadImage(
-    {data, layout: {...layout, xaxis: {...layout.xaxis, range: xaxis?.range}, yaxis: {...layout.yaxis, range: yaxis?.range}}},
-    {...config.toImageButtonOptions, width: offsetWidth, height: offsetHeight});
-  const camera = {name: 'download', title: 'Download as a picture', icon: Plotly.Icons.camera, click};
-  const own = {...config, modeBarButtonsToAdd: [camera]};
-  extended.set(config, own);
-  return own;
+  const camera = {name: 'download', title: 'Download as a picture', icon: Plotly.Icons.camera, click: download};
+  return {...config, modeBarButtonsToAdd: [camera]};
 }

@@ -1,4 +1,4 @@
-// Labels of points, painted on one canvas over a plot: as plotly's SVG text they were a third of the cost of a redraw.
+// Labels of points, painted on one canvas over a plot: as SVG text of plotly they were a quarter of a redraw.
 
 import {h} from './dom.js';
 
@@ -26,19 +26,18 @@ function words(html) {
   return {bold, text: inner.replace(/&[^;]+;/g, (entity) => ESCAPED[entity] ?? entity)};
 }
 
-/** Keep labels over a plot that has been drawn once, through redraw, zoom and pan. Returns how to change them: the
- * next redraw shows it. `behind` is the colour that covers what is under them. */
-export function labelLayer(plot, shown, behind) {
+/** Keep labels over a plot that has been drawn once, through redraw, zoom and pan. `now()` gives {labels, behind}:
+ * `behind` is the colour that covers what is under them. */
+export function labelLayer(plot, now) {
   const canvas = h('canvas', {class: 'labels', 'aria-hidden': 'true'});
   plot.after(canvas);
-  const paint = () => write(canvas, plot._fullLayout, shown, behind);
+  const paint = () => write(canvas, plot._fullLayout, now());
   plot.on('plotly_afterplot', paint);
   plot.on('plotly_relayouting', paint);
   paint();
-  return (labels, color) => { [shown, behind] = [labels, color]; };
 }
 
-function write(canvas, {width, height, xaxis, yaxis}, labels, behind) {
+function write(canvas, {width, height, xaxis, yaxis}, {labels, behind}) {
   const scale = window.devicePixelRatio;
   if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
     Object.assign(canvas, {width: Math.round(width * scale), height: Math.round(height * scale)});

@@ -1,5 +1,5 @@
 // The tree's plot: what changes with the round goes to plotly, its legend is drawn once, its labels have a layer of
-// their own. Together the two were half of a redraw. A download is drawn by plotly alone, from the full figure.
+// their own. Together the two were a third of a redraw. A download is drawn by plotly alone, from the full figure.
 
 import {h} from './dom.js';
 import {draw, place} from './figures.js';
@@ -11,7 +11,7 @@ const RING = {type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: f
 /** A view of trees in `box`. */
 export function treePlot(box) {
   const key = h('div', {class: 'key', 'aria-hidden': 'true'});
-  let relabel = null, shown = null;
+  let now = null, layer = false, shown = null;
   box.after(key);
   return {show};
 
@@ -22,9 +22,9 @@ export function treePlot(box) {
     const rest = bare.data.filter((trace) => trace.showlegend === false);
     if (shown !== group) legend(Plotly, bare);
     shown = group;
-    relabel?.(labels, colors.surface);
+    now = {labels, behind: colors.surface};
     return draw(Plotly, box, {data: rest, layout: {...bare.layout, showlegend: false}}, config, figure)
-      .then(() => { relabel ??= labelLayer(box, labels, colors.surface); });
+      .then(() => { if (!layer) labelLayer(box, () => now); layer = true; });
   }
 
   function legend(Plotly, {data, layout}) {

@@ -148,7 +148,7 @@ def test_labels_stand_at_their_points_through_rounds_and_zoom(show):
     wait_for_tree(tab)
     tab.wait_for_selector("canvas.labels")
     counts = []
-    for act in ("", "round", "zoom"):
+    for act in ("", "round", "zoom", "race"):
         if act == "round":
             tab.keyboard.press("ArrowRight")
             tab.wait_for_selector("[data-round='4'][data-method]")
@@ -156,6 +156,10 @@ def test_labels_stand_at_their_points_through_rounds_and_zoom(show):
         if act == "zoom":
             tab.locator("[data-figure=tree]").hover()
             tab.locator("[data-figure=tree] [data-title='Zoom in']").click()
+        if act == "race":
+            part(tab, "races").select_option("hostile")
+            expect(part(tab, "prompt")).to_have_text(HOSTILE)
+            wait_for_tree(tab)
         labels = tab.evaluate(WRITTEN)
         counts.append(len(labels["written"]))
         assert len(labels["written"]) == len(labels["seen"]) > 0

@@ -10,7 +10,6 @@ models.json              whether live races can be run
 from __future__ import annotations
 
 import gzip
-import threading
 from functools import cache
 from pathlib import Path
 
@@ -53,7 +52,7 @@ def routes(viewer: Path, library: Library, models: Models) -> list[BaseRoute]:
     def status(request: Request) -> Response:
         return JSONResponse(models.status(), headers={"Cache-Control": "no-store"})
 
-    threading.Thread(target=_prepare, args=(library,), daemon=True).start()
+    _prepare(library)
     return [
         Mount("/viewer", StaticFiles(directory=viewer)),
         Route(f"/{PLOTLY}", plotly_js),

@@ -10,18 +10,16 @@ the prompt is part of its first round, hence of draft_s.
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import torch
 from tqdm import tqdm
 
 from jakiro import metrics
-from jakiro.engine import device_name, record
+from jakiro.engine import record
+from jakiro.machine import machine
 from jakiro.methods import METHODS
 from jakiro.settings import build
 from jakiro.target import Target
@@ -129,18 +127,6 @@ def run(
         "machine": machine(target.device),
         "versions": next(iter(traces.values()))[0].versions,
         "rows": sorted(rows, key=lambda row: row["task"]),
-    }
-
-
-def machine(device: torch.device) -> dict[str, Any]:
-    """What the figures were measured on."""
-    return {
-        "device": device_name(device),
-        "device_type": device.type,
-        "cpu": device_name(torch.device("cpu")),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "system": f"{platform.system()} {platform.machine()}",
     }
 
 

@@ -5,18 +5,16 @@ Every method runs through this loop, vanilla too. It knows nothing of how trees 
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-import transformers
 from torch import Tensor
 
+from jakiro.machine import device_name, versions
 from jakiro.target import Target
 from jakiro.text import pieces
 from jakiro.trace import DraftTree, StepTrace, Trace
@@ -157,11 +155,7 @@ def as_trace(
         target=target.name,
         device=device_name(target.device),
         dtype=str(target.dtype).removeprefix("torch."),
-        versions={
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
+        versions=versions(),
         seed=sampling.seed,
         temperature=float(sampling.temperature),
         top_p=float(sampling.top_p),
@@ -173,16 +167,6 @@ def as_trace(
         stop=stop_reason(target, prompt, tokens, max_new_tokens),
         recorded=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
-
-
-def device_name(device: torch.device) -> str:
-    """What the device calls itself: the GPU's or the processor's name."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
 
 
 def _limit(target: Target, prompt: list[int], max_new_tokens: int) -> int:

@@ -17,6 +17,7 @@ import torch
 
 from jakiro import bench
 from jakiro.assets import TARGET
+from jakiro.machine import machine
 from jakiro.target import Target
 from jakiro.trace import write_text
 from jakiro.verify import Sampling
@@ -79,7 +80,7 @@ def main() -> None:
     rows = grid(target, bench.read_prompts(options.prompts, options.limit), sizes, options.max_new_tokens)
     report = {
         "target": target.name,
-        "machine": bench.machine(target.device),
+        "machine": machine(target.device),
         "cost": {n: {"seconds": seconds, "over_one": seconds / cost[1]} for n, seconds in cost.items()},
         "grid": sorted(rows, key=lambda row: -row["tokens_per_s"]),
     }

@@ -1,4 +1,4 @@
-// Labels of points, painted on one canvas over a plot: as SVG text of plotly they were a quarter of a redraw.
+// Labels of points, painted on one canvas over a plot: as plotly's SVG text they slow every redraw.
 
 import {h} from './dom.js';
 

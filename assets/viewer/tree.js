@@ -1,5 +1,5 @@
 // The tree's plot: what changes with the round goes to plotly, its legend is drawn once, its labels have a layer of
-// their own. Together the two were a third of a redraw. A download is drawn by plotly alone, from the full figure.
+// their own: both would slow every redraw. A download is drawn by plotly alone, from the full figure.
 
 import {h} from './dom.js';
 import {draw, place} from './figures.js';

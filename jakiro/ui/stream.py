@@ -19,7 +19,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from jakiro.engine import Prefill, device_name
+from jakiro.engine import Prefill
+from jakiro.machine import device_name
 from jakiro.methods import METHODS
 from jakiro.text import pieces
 from jakiro.trace import StepTrace

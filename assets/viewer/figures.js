@@ -80,8 +80,21 @@ export function place(figure, node) {
 export function draw(Plotly, element, figure, config, full = figure) {
   element.dataset.drawn = 'no';
   element.full = full;
-  return Plotly.react(element, figure.data, figure.layout, withDownload(Plotly, config))
+  return react(Plotly, element, figure, withDownload(Plotly, config))
     .then(() => { element.dataset.drawn = 'yes'; });
+}
+
+/** Plotly.react without the page's <base>: with it plotly refers to its clip paths by the full address, and they are lost
+ * when the address changes. */
+export function react(Plotly, element, {data, layout}, config) {
+  const base = document.querySelector('base');
+  const href = base?.getAttribute('href');
+  base?.removeAttribute('href');
+  try {
+    return Plotly.react(element, data, layout, config);
+  } finally {
+    if (href) base.setAttribute('href', href);
+  }
 }
 
 /** plotly's camera, but of the full figure, labels and all, over the ranges that are on screen. */

@@ -2,7 +2,7 @@
 // their own: both would slow every redraw. A download is drawn by plotly alone, from the full figure.
 
 import {h} from './dom.js';
-import {draw, place} from './figures.js';
+import {draw, place, react} from './figures.js';
 import {labelLayer, lift} from './labels.js';
 
 const RING = {type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: false, cliponaxis: false,
@@ -30,8 +30,8 @@ export function treePlot(box) {
   function legend(Plotly, {data, layout}) {
     key.style.minWidth = box.style.minWidth;
     const nothing = {visible: false};
-    Plotly.react(key, data.filter((trace) => trace.showlegend !== false), {...layout, xaxis: nothing, yaxis: nothing, shapes: []},
-      {staticPlot: true, responsive: true});
+    const look = {...layout, xaxis: nothing, yaxis: nothing, shapes: []};
+    react(Plotly, key, {data: data.filter((trace) => trace.showlegend !== false), layout: look}, {staticPlot: true, responsive: true});
   }
 }
 

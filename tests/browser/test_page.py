@@ -189,6 +189,9 @@ def test_tabs_show_their_figures(show):
     for name, figure in (("routing", "run_routing"), ("diversity", "run_diversity"), ("tree", "tree")):
         tab.locator(f"[data-tab={name}]").click()
         tab.wait_for_selector(f"[data-figure={figure}][data-drawn=yes]:visible")
+    # a clip path by its full address is lost when the address changes, and what it clips with it
+    assert tab.locator("[clip-path]").count() > 0
+    assert tab.locator("[clip-path*=http]").count() == 0
     tab.goto(tab.url.split("?")[0] + "?race=question&method=eagle2&tab=routing")
     tab.wait_for_selector("[data-view=routing] .none:visible")
 

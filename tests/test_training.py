@@ -15,8 +15,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from jakiro.__main__ import main
 from jakiro.drafting.weights import load_head
 from jakiro.target import Target
-from jakiro.training import loop, repeats
-from jakiro.training.data import Source, encode_chat, pack, shorten
+from jakiro.training import answers, loop, repeats
+from jakiro.training.answers import Answers
+from jakiro.training.data import Source, draw, encode_chat, pack, shorten
 from jakiro.training.heads import HeadRecipe, train_heads
 from jakiro.training.optim import Optimizer
 from jakiro.training.target import Recipe, Stage, grow, train
@@ -212,10 +213,10 @@ def test_a_crash_between_checkpoints_repeats_the_lost_steps(tmp_path):
     assert losses(tmp_path / "parts/metrics.csv", "value") == losses(tmp_path / "whole/metrics.csv", "value")
 
 
-def head_recipe(steps=6):
+def head_recipe(steps=6, **changes):
     shape = {"intermediate_size": 24, "num_attention_heads": 2, "bias": False}
     heads = {"eagle2": shape, "jakiro": shape | {"expert_intermediate_size": 16}}
-    return HeadRecipe(steps=steps, row=32, rows=4, mix=MIX[:1], heads=heads, scored=40, epochs=2)
+    return HeadRecipe(steps=steps, row=32, rows=4, mix=MIX[:1], heads=heads, scored=40, epochs=2, **changes)
 
 
 def train_both(trained, data, run, out, steps=6):
@@ -245,6 +246,42 @@ def test_head_training_resumes_to_the_same_curve(trained, data, tmp_path, monkey
     for name in ("eagle2_loss", "jakiro_loss"):
         whole, parts = (losses(tmp_path / run / "metrics.csv", name) for run in ("whole", "parts"))
         assert parts == pytest.approx(whole, rel=1e-5)
+
+
+def test_a_target_answers_its_prompts_and_goes_on_after_an_interrupt(trained, data, tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(trained / "out")
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    how = Answers(new_tokens=9, batch=4, temperatures=(0.0, 1.0))
+
+    def write(name, tokens):
+        return answers.write(model, draw(MIX[:1], data, tokenizer, 32, 0), how, tokens, 32, tmp_path / name, seed=0)
+
+    whole = write("whole", 400)
+    write("parts", 150)
+    with (tmp_path / "parts").open("a") as file:
+        file.write('{"prompt": [5], "answer": [6]}\n{"prompt": [7')
+    assert write("parts", 400) == whole
+    assert (tmp_path / "parts").read_text() == (tmp_path / "whole").read_text()
+    assert 400 <= sum(len(ids) for ids, _ in whole) < 400 + 4 * 32
+    prompts = {tuple(ids[: said.index(True)]) for ids, said in whole}
+    assert len(prompts) == len(whole)
+    for ids, said in whole[:4]:  # the first batch is greedy
+        start = said.index(True)
+        wanted = model.generate(torch.tensor([ids[:start]]), max_new_tokens=9, do_sample=False)[0].tolist()
+        assert ids == wanted and said == [False] * start + [True] * (len(ids) - start)
+    with pytest.raises(ValueError, match="train on fewer rows"):
+        write("more", 10**6)
+
+
+def test_heads_learn_on_the_targets_own_answers(trained, data, tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(trained / "out")
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    how = head_recipe(answers=Answers(new_tokens=9, batch=4, temperatures=(0.0,)))
+    train_heads(["eagle2"], model, tokenizer, how, data, tmp_path, {"eagle2": tmp_path / "eagle2"}, compiled=False)
+    written = [json.loads(line)["answer"] for line in (tmp_path / "answers.jsonl").open()]
+    rows = np.load(tmp_path / "rows.npz")
+    assert sorted(rows["ids"][rows["said"]].tolist()) == sorted(token for answer in written for token in answer)
+    load_head(tmp_path / "eagle2", Target.load(trained / "out"))
 
 
 def test_packing_keeps_documents_whole_and_marks_answers(trained, data):

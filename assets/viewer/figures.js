@@ -1,17 +1,15 @@
 // Prepared figures: fill a template with a round's patch, paint its roles with the theme, give it to plotly.
 
-let loading = null;
-
-/** plotly.js, fetched once, after the first paint. */
-export function plotly(url) {
-  loading ??= new Promise((resolve, reject) => {
-    const script = document.createElement('script');
-    script.src = url;
-    script.onload = () => resolve(window.Plotly);
-    script.onerror = () => reject(new Error('plotly.js could not be loaded from this server; reload the page'));
-    document.head.append(script);
+/** plotly.js, which the page's head asks for. */
+export function plotly() {
+  return new Promise((resolve, reject) => {
+    if (window.Plotly) return resolve(window.Plotly);
+    const script = document.getElementById('plotly-js');
+    const fail = () => reject(new Error('plotly.js could not be loaded from this server; reload the page'));
+    if (script.dataset.failed) return fail();
+    script.addEventListener('load', () => resolve(window.Plotly));
+    script.addEventListener('error', fail);
   });
-  return loading;
 }
 
 const painted = new WeakMap(); // template or figure -> {theme: it in the theme's colours}

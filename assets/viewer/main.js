@@ -82,7 +82,7 @@ export function mount({element: root, props, watch, send}) {
     go({race: race.id});
     if (root.dataset.ready !== 'yes') performance.mark('jakiro-lanes');
     root.dataset.ready = 'yes';
-    if (!Plotly) requestAnimationFrame(() => setTimeout(loadPlotly)); // after the first paint
+    if (!Plotly) requestAnimationFrame(() => setTimeout(drawTree)); // after the first paint
   }
 
   /** A live race has begun or is over. */
@@ -97,8 +97,13 @@ export function mount({element: root, props, watch, send}) {
     if (race?.running) { race = null; open(state.race); }
   }
 
-  function loadPlotly() {
-    plotly(props.plotly).then((loaded) => { Plotly = loaded; round.library(loaded); lane = null; redraw(); }, (error) => say(error.message));
+  /** Once plotly is there: the tree first, and the timeline when that is on the screen. */
+  function drawTree() {
+    plotly().then((loaded) => {
+      round.library(loaded);
+      redraw();
+      requestAnimationFrame(() => setTimeout(() => { Plotly = loaded; lane = null; redraw(); }));
+    }, (error) => say(error.message));
   }
 
   // ---- the state and its views

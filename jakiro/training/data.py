@@ -23,6 +23,8 @@ from jakiro.training.tokenizer import ASSISTANT, END, USER
 DOC = "<|doc|>"  # separates the documents of a plain-text file
 OPEN_ROWS = 64  # rows that wait for a document that fits
 
+Document = tuple[list[int], list[bool]]  # token ids, and which of them the assistant says
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -67,7 +69,7 @@ def shorten(text: str, longest: int) -> str:
     return head[: ends[-1]].rstrip() if ends else ""
 
 
-def encode_chat(tokenizer, messages: list[dict]) -> tuple[list[int], list[bool]]:
+def encode_chat(tokenizer, messages: list[dict]) -> Document:
     """Token ids of a conversation, and which of them the assistant says (its end mark included)."""
     user, assistant, end = tokenizer.convert_tokens_to_ids([USER, ASSISTANT, END])
     ids, said = [], []
@@ -96,7 +98,7 @@ class Documents:
             raise ValueError(f"{source.file} has no documents for {source}; check `only` and `without` in the recipe")
         self.order: list[int] = []
 
-    def draw(self) -> tuple[list[int], list[bool]]:
+    def draw(self) -> Document:
         """The next document."""
         if not self.order:
             self.order = list(range(len(self.items)))
@@ -111,32 +113,50 @@ class Documents:
         return ids[: self.longest], said[: self.longest]
 
 
-def pack(
-    sources: list[Source], root: Path, tokenizer, tokens: int, row: int, seed: int, validation: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of `row` + 1 ids (uint16) and what the assistant says in them (bool), holding at least `tokens` tokens.
-
-    The source that is furthest behind its share is drawn from next; a document goes into the fullest open row that has
-    room. What stays empty is padding (id 0), which is never said.
-    """
-    width = row + 1
-    documents = [Documents(source, root, tokenizer, width, seed, validation) for source in sources]
+def draw(
+    sources: list[Source], root: Path, tokenizer, longest: int, seed: int, validation: bool = False
+) -> Iterator[Document]:
+    """Documents of at most `longest` tokens without end, always from the source that is furthest behind its share."""
+    documents = [Documents(source, root, tokenizer, longest, seed, validation) for source in sources]
     total = sum(source.weight for source in sources)
     shares = [source.weight / total for source in sources]
     drawn = [0] * len(sources)
-    rows: list[tuple[list[int], list[bool]]] = []
-    waiting: list[tuple[list[int], list[bool]]] = []
-    while sum(drawn) < tokens:
+    while True:
         which = min(range(len(sources)), key=lambda i: drawn[i] / shares[i])
-        ids, said = documents[which].draw()
-        drawn[which] += len(ids)
+        document = documents[which].draw()
+        drawn[which] += len(document[0])
+        yield document
+
+
+def pack(
+    sources: list[Source], root: Path, tokenizer, tokens: int, row: int, seed: int, validation: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of `row` + 1 ids (uint16) and what the assistant says in them (bool), holding at least `tokens` tokens."""
+    drawn, count = [], 0
+    for document in draw(sources, root, tokenizer, row + 1, seed, validation):
+        drawn.append(document)
+        count += len(document[0])
+        if count >= tokens:
+            return fill(drawn, row, seed)
+    raise AssertionError("documents are drawn without end")
+
+
+def fill(documents: list[Document], row: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Documents whole in rows of `row` + 1 ids (uint16), and what the assistant says in them (bool), rows shuffled.
+
+    A document goes into the fullest open row that has room. What stays empty is padding (id 0), which is never said.
+    """
+    width = row + 1
+    rows: list[Document] = []
+    waiting: list[Document] = []
+    for ids, said in documents:
         fitting = [entry for entry in waiting if len(entry[0]) + len(ids) <= width]
         if fitting:
             entry = max(fitting, key=lambda entry: len(entry[0]))
             entry[0].extend(ids)
             entry[1].extend(said)
         else:
-            waiting.append((ids, said))
+            waiting.append((list(ids), list(said)))
         if len(waiting) > OPEN_ROWS:
             waiting.sort(key=lambda entry: len(entry[0]))
             rows.append(waiting.pop())

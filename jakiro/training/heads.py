@@ -20,8 +20,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.drafting.head import EagleHead, HeadConfig, JakiroHead
 from jakiro.drafting.weights import save_head
-from jakiro.training import loop
-from jakiro.training.data import Source, pack
+from jakiro.training import answers, loop
+from jakiro.training.answers import Answers
+from jakiro.training.data import Source, draw, fill, pack
 from jakiro.training.optim import Optimizer, warm_up
 
 KINDS = {"eagle2": EagleHead, "jakiro": JakiroHead}
@@ -37,6 +38,7 @@ class HeadRecipe:
     mix: list[Source]
     heads: dict[str, dict]  # kind -> fields of HeadConfig that the target does not give
     scored: int  # positions of a step at which logits are compared, drawn among what the assistant says
+    answers: Answers | None = None  # train on the target's own answers to the mix's prompts, instead of on its text
     epochs: int = 1  # times that each row is seen; the target's pass over it is made once and remembered
     feature_weight: float = 1.0
     contrast_weight: float = 0.5  # released code, jakiro/train/main.py
@@ -51,6 +53,8 @@ class HeadRecipe:
         """Raises OSError, or TypeError naming the field that is unknown or missing."""
         data = json.loads(path.read_text())
         mix = [Source(**{k: tuple(v) if isinstance(v, list) else v for k, v in s.items()}) for s in data.pop("mix")]
+        if how := data.pop("answers", None):
+            data["answers"] = Answers(**{**how, "temperatures": tuple(how["temperatures"])})
         return cls(mix=mix, **data)
 
 
@@ -76,7 +80,7 @@ def train_heads(
             **recipe.heads[kind],
         )
         heads[kind] = KINDS[kind](config).to(model.device).train()
-    job = HeadJob(model, heads, recipe, _rows(recipe, tokenizer, data, run), compiled)
+    job = HeadJob(model, heads, recipe, _rows(recipe, model, tokenizer, data, run), compiled)
     loop.run(job, run)
     for kind, head in heads.items():
         save_head(out[kind], head.cpu())
@@ -191,13 +195,19 @@ def _take(x: Tensor, at: Tensor) -> Tensor:  # [b, s, h], [k] -> [k, h]
     return x.flatten(0, 1)[at]
 
 
-def _rows(recipe: HeadRecipe, tokenizer, data: Path, run: Path) -> tuple[np.ndarray, np.ndarray]:
+def _rows(recipe: HeadRecipe, model, tokenizer, data: Path, run: Path) -> tuple[np.ndarray, np.ndarray]:
     cached = run / "rows.npz"
     if not cached.exists():
         run.mkdir(parents=True, exist_ok=True)
-        needed = int(recipe.steps / recipe.epochs * recipe.rows * recipe.row)
-        ids, said = pack(recipe.mix, data, tokenizer, needed, recipe.row, recipe.seed + 77)
-        np.savez(cached, ids=ids, said=said)
         (run / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")
+        needed = int(recipe.steps / recipe.epochs * recipe.rows * recipe.row)
+        seed, width = recipe.seed + 77, recipe.row + 1
+        if recipe.answers:
+            prompts = draw(recipe.mix, data, tokenizer, width, seed)
+            own = answers.write(model, prompts, recipe.answers, needed, width, run / "answers.jsonl", seed)
+            ids, said = fill(own, recipe.row, seed)
+        else:
+            ids, said = pack(recipe.mix, data, tokenizer, needed, recipe.row, seed)
+        np.savez(cached, ids=ids, said=said)
     loaded = np.load(cached)
     return loaded["ids"], loaded["said"]

@@ -12,9 +12,11 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
+from jakiro.training.answers import generate
+
 RECENT = 96  # tokens back that the token-level loss looks
 GRAM = 4  # tokens that make a repetition on the sequence level
-LONGEST = 160  # tokens of a prompt that is answered
+LONGEST = 768  # tokens of a prompt that is answered
 CERTAIN = 1 - 1e-5  # probabilities above it count as this much
 
 
@@ -45,22 +47,10 @@ def sequence_level(model: PreTrainedModel, prompts: list[list[int]], new_tokens:
     through the probabilities of the repeated tokens, not through the choice of the answer.
     """
     width = max(map(len, prompts))
-    padded = [[0] * (width - len(prompt)) + prompt for prompt in prompts]
-    ids = torch.tensor(padded, device=model.device)
-    attention = torch.arange(width, device=model.device) >= width - ids.new_tensor(list(map(len, prompts)))[:, None]
-    end = model.config.eos_token_id
-    written = model.generate(
-        ids,
-        attention_mask=attention.long(),
-        max_new_tokens=new_tokens,
-        do_sample=False,
-        eos_token_id=end,
-        pad_token_id=0,
-    )
-    answer = written[:, width:]
-    real = (answer != 0) & ((answer == end).cumsum(dim=1) <= 1)
+    written, attention = generate(model, prompts, new_tokens)
+    written, attention = written.clone(), attention.clone()  # out of inference mode
+    answer, real = written[:, width:], attention[:, width:]
     again = repeated(answer) & real
-    attention = torch.cat([attention, real], dim=1)
     positions = (attention.cumsum(dim=1) - 1).clamp_min(0)
     with torch.autocast(model.device.type, dtype=torch.bfloat16):
         features = model.model(

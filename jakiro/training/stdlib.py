@@ -1,9 +1,13 @@
-"""Chat pairs "docstring -> function" from the running interpreter's standard library (PSF licence)."""
+"""Chat pairs "docstring -> function" from the running interpreter's standard library (PSF licence).
+
+Half of the functions are asked for in words, half as a head to complete.
+"""
 
 from __future__ import annotations
 
 import ast
 import sysconfig
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,10 +39,15 @@ def _pairs(path: Path, module: str) -> Iterator[dict]:
         code = ast.unparse(ast.fix_missing_locations(bare))
         if len(code) <= LONGEST:
             wish = doc.split("\n\n")[0].replace("\n", " ").strip()
+            if zlib.crc32(node.name.encode()) % 2:
+                head = code.partition("\n")[0]
+                prompt = f'Complete this function.\n\n{head}\n    """{wish}"""'
+            else:
+                prompt = f"Write a Python function `{node.name}`: {wish}"
             yield {
                 "source": f"python/cpython:{module}",
                 "messages": [
-                    {"role": "user", "content": f"Write a Python function `{node.name}`: {wish}"},
+                    {"role": "user", "content": prompt},
                     {"role": "assistant", "content": f"```python\n{code}\n```"},
                 ],
             }

@@ -74,7 +74,8 @@ def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str
     """Arguments of `launch` that belong to the page: its look and what it fetches. No host, no port, nothing shared."""
     modules = sorted(file.name for file in (assets / "viewer").glob("*.js"))
     head = "".join(f'<link rel="modulepreload" href="viewer/{name}">' for name in modules)
-    head += f'<link rel="preload" as="script" href="{site.PLOTLY}">'
+    # compiled while Gradio starts
+    head += f'<script async id="plotly-js" onerror="this.dataset.failed = 1" src="{site.PLOTLY}"></script>'
     for race in library.opening():
         head += f'<link rel="preload" as="fetch" crossorigin="anonymous" href="races/{race}.json">'
     return {
@@ -112,7 +113,6 @@ def _layout(library: Library, assets: Path) -> tuple[gr.HTML, Inputs]:
         apply_default_css=False,
         races=[asdict(race) for race in library.recorded.values()],
         exports=list(EXPORTS),
-        plotly=site.PLOTLY,
     ) as viewer:
         prompt = gr.Textbox(
             label="Prompt",

@@ -14,10 +14,16 @@ from jakiro.assets import TARGET, TRACES
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="A visual debugger for Jakiro, EAGLE-2 and vanilla decoding.")
-    parser.add_argument("--target", type=Path, default=TARGET, help="folder of a Hugging Face causal LM")
+    parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id of a Hugging Face causal LM")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps ... (default: %(default)s)")
     parser.add_argument("--dtype", default="float32", help="float32, bfloat16 or float16 (default: %(default)s)")
-    parser.add_argument("--head", action="append", default=[], metavar="METHOD=DIR", help="a trained head; repeatable")
+    parser.add_argument(
+        "--head",
+        action="append",
+        default=[],
+        metavar="METHOD=DIR",
+        help="folder or hub id of a trained head; repeatable",
+    )
     parser.add_argument("--traces", type=Path, default=TRACES, help="folder of recorded races to open with")
     parser.add_argument("--host", default=None, help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, default=None, help="port to listen on (default: 7860 or the next free one)")

@@ -92,6 +92,8 @@ def _train_heads(options: argparse.Namespace) -> int:
 
     from jakiro.training.heads import HeadRecipe, train_heads
 
+    if options.out is None and not options.target.is_dir():
+        raise ValueError("--out is missing: name the folder for the heads of a target that is not a folder here")
     recipe = HeadRecipe.read(options.recipe or RECIPES / "heads-cpu.json")
     model = AutoModelForCausalLM.from_pretrained(options.target).to(options.device)
     tokenizer = AutoTokenizer.from_pretrained(options.target)
@@ -128,8 +130,7 @@ def _target(options: argparse.Namespace):
     from jakiro.target import Target
 
     logging.disable_progress_bar()
-    heads = {name: Path(folder) for name, folder in _pairs(options.head, "--head").items()}
-    return Target.load(options.target, options.device, options.dtype, heads=heads)
+    return Target.load(options.target, options.device, options.dtype, heads=_pairs(options.head, "--head"))
 
 
 def _sampling(options: argparse.Namespace):
@@ -156,8 +157,10 @@ def _parser() -> argparse.ArgumentParser:
     decoding.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
     decoding.add_argument("--top-p", type=float, default=1.0)
     decoding.add_argument("--seed", type=int, default=0)
-    decoding.add_argument("--target", type=Path, default=TARGET, help="folder of a Hugging Face causal LM")
-    decoding.add_argument("--head", action="append", default=[], metavar="METHOD=DIR", help="a trained head")
+    decoding.add_argument("--target", type=Path, default=TARGET, help="folder or hub id of a Hugging Face causal LM")
+    decoding.add_argument(
+        "--head", action="append", default=[], metavar="METHOD=DIR", help="a trained head: folder or hub id"
+    )
     decoding.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ...")
     decoding.add_argument("--dtype", default="float32", help="float32, bfloat16, float16 or float64")
     decoding.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the methods")

@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
+from jakiro import hub
 from jakiro.cache import KVCache
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
@@ -71,16 +72,18 @@ class Target:
         attention: str = "sdpa",
         heads: dict[str, str | Path] | None = None,
     ) -> Target:
-        """Read a Hugging Face folder. Its sub-folders with a config.json are heads; `heads` adds to or replaces them.
+        """Read a Hugging Face folder, or the hub's model of an id. Heads may be either, too.
 
-        Raises FileNotFoundError or ValueError with the remedy.
+        The target's sub-folders with a config.json are heads; `heads` adds to or replaces them. Raises
+        FileNotFoundError or ValueError with the remedy.
         """
-        folder = Path(path)
-        _check_request(folder, device, dtype, attention)
+        _check_request(device, dtype, attention)
+        folder = hub.local(path)
+        _check_folder(folder)
         found = {child.name: child for child in sorted(folder.iterdir()) if (child / "config.json").is_file()}
-        found.update({name: Path(head) for name, head in (heads or {}).items()})
+        found.update({name: hub.local(head) for name, head in (heads or {}).items()})
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype], attn_implementation=attention)
-        return cls(model.to(device), AutoTokenizer.from_pretrained(folder), found, folder.resolve().name, folder)
+        return cls(model.to(device), AutoTokenizer.from_pretrained(folder), found, hub.title(path), folder)
 
     def new_cache(self, capacity: int) -> KVCache:
         """An empty cache with room for `capacity` rows."""
@@ -223,8 +226,8 @@ def _check_trees(target: Target) -> tuple[int, int]:
     return logits.shape[-1], features.shape[-1]
 
 
-def _check_request(folder: Path, device: str, dtype: str, attention: str) -> None:
-    """Say what would go wrong before anything is loaded."""
+def _check_request(device: str, dtype: str, attention: str) -> None:
+    """Say what would go wrong before anything is fetched or loaded."""
     if dtype not in DTYPES:
         raise ValueError(f"dtype is {dtype!r}; use one of {', '.join(DTYPES)}")
     if attention not in ATTENTIONS:
@@ -234,8 +237,13 @@ def _check_request(folder: Path, device: str, dtype: str, attention: str) -> Non
         raise ValueError(f"device is {device!r}; use one of {', '.join(DEVICES)}, or cuda:1 for the second GPU")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device is {device!r}, but torch sees no CUDA device here; use cpu")
+
+
+def _check_folder(folder: Path) -> None:
     if not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"no model in {folder}: give a folder with config.json, weights and a tokenizer")
+        raise FileNotFoundError(
+            f"no model in {folder}: give a folder with config.json, weights and a tokenizer, or a hub id"
+        )
     weights = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
     if not weights:
         raise FileNotFoundError(f"no weights in {folder}: it needs *.safetensors or pytorch_model*.bin")

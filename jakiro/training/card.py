@@ -74,7 +74,8 @@ Cross-entropy on the assistant's tokens of held-out prompts of the last mix: **{
 (perplexity {perplexity:.1f}).
 
 Heads: `python -m jakiro train eagle2 jakiro` with `jakiro/training/recipes/{head_recipe}`: {head_steps} steps of
-{head_tokens} tokens each, on the target's own features, all heads on the same rows. Mean of the last 100 steps:
+{head_tokens} tokens each, on the target's own features{of_answers}, all heads on the same rows. Mean of the last 100
+steps:
 {head_losses}.
 
 ## Measured
@@ -138,6 +139,7 @@ def write(
         perplexity=torch.tensor(loss).exp().item(),
         head_steps=head_recipe.steps,
         head_tokens=head_recipe.row * head_recipe.rows,
+        of_answers=_of_answers(head_recipe),
         head_losses=_head_losses(_metrics(runs["heads"])),
         **_measured(reports),
         answers="".join(_answers(target, data)),
@@ -168,6 +170,13 @@ def _stages(recipe: Recipe, rows: list[list[dict[str, str]]]) -> str:
         lines.append(f"| {' | '.join(map(str, cells))} |")
     notes = [f"\nStage {number}: {stage.note}." for number, stage in enumerate(recipe.stages, 1) if stage.note]
     return "\n".join(lines + notes)
+
+
+def _of_answers(recipe: HeadRecipe) -> str:
+    if recipe.answers is None:
+        return ""
+    temperatures = " and ".join(f"{one:g}" for one in recipe.answers.temperatures)
+    return f" of its own answers (temperature {temperatures}) to {recipe.epochs} times the same prompts"
 
 
 def _head_losses(rows: list[dict[str, str]]) -> str:

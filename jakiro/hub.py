@@ -1,0 +1,49 @@
+"""A model's folder on this machine, fetched from the Hugging Face hub where its name is a hub id."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_NEEDED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+_ORIGINAL = ["original/*", "onnx/*", "gguf/*"]  # the same weights again, for other programs
+
+
+def local(name: str | Path) -> Path:
+    """The folder `name`, or the files of the hub's model of that id ("owner/name"), from the cache if they are there.
+
+    Weights are taken as safetensors, or as pytorch_model*.bin where a model has no others. What is neither a folder
+    nor formed like an id is returned as it is. Raises FileNotFoundError with the remedy where the hub does not give it.
+    """
+    path = Path(name)
+    id = path.as_posix()
+    if path.exists() or not _ID.fullmatch(id):
+        return path
+    try:
+        folder = Path(snapshot_download(id, allow_patterns=_NEEDED, ignore_patterns=_ORIGINAL))
+        if not any(folder.glob("*.safetensors")):
+            snapshot_download(id, allow_patterns=["pytorch_model*.bin"])
+        return folder
+    except GatedRepoError as error:
+        raise FileNotFoundError(
+            f"the hub's model {id} is gated: ask for access on its page, then log in with: hf auth login"
+        ) from error
+    except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
+        raise FileNotFoundError(
+            f"there is no folder {id}, and the hub did not give a model of that id ({_first_line(error)}): "
+            "check the path, the id and the network"
+        ) from error
+
+
+def title(name: str | Path) -> str:
+    """What a model is called: the last part of its path or id."""
+    path = Path(name)
+    return path.resolve().name if path.exists() else path.name
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__).rstrip(".")

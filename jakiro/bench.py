@@ -40,6 +40,16 @@ class Prompt:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What another decoder made of a prompt."""
+
+    ids: list[int]  # new tokens
+    first: int  # how many of them its first step gave, which prefill_s is the time of
+    prefill_s: float
+    decode_s: float
+
+
 def read_prompts(paths: Sequence[Path], limit: int | None = None) -> list[Prompt]:
     """The first `limit` prompts of each JSONL file, whose lines have `turns`; the file's name is the task.
 
@@ -86,14 +96,11 @@ def run(
     methods: dict[str, tuple[Callable, Any]],
     max_new_tokens: int,
     sampling: Sampling,
-    peers: dict[str, Callable] | None = None,
+    peers: dict[str, Callable[[list[int], int], Generated]] | None = None,
 ) -> dict[str, Any]:
-    """The whole benchmark as JSON-able data.
-
-    `peers` are other decoders: (ids, budget) -> (new ids, prefill seconds, seconds after the first token).
-    """
+    """The whole benchmark as JSON-able data. `peers` are other decoders: (prompt ids, budget) -> Generated."""
     traces: dict[tuple[str, str], list[Trace]] = {}
-    others: dict[tuple[str, str], list[tuple[list[int], float, float]]] = {}
+    others: dict[tuple[str, str], list[Generated]] = {}
     same: dict[tuple[str, str], list[bool]] = {}
     work = list(_warmed(prompts))
     for prompt, counts in tqdm(work, desc="bench", unit="prompt", dynamic_ncols=True):
@@ -109,7 +116,7 @@ def run(
             result = generate(ids, max_new_tokens)
             if counts:
                 others.setdefault((prompt.task, name), []).append(result)
-                same.setdefault((prompt.task, name), []).append(result[0] == reference)
+                same.setdefault((prompt.task, name), []).append(result.ids == reference)
     rows = [_row(task, name, sampling, found) for (task, name), found in traces.items()]
     rows += [_peer_row(task, name, sampling, found) for (task, name), found in others.items()]
     for row in rows:
@@ -189,19 +196,19 @@ def _row(task: str, method: str, sampling: Sampling, traces: list[Trace]) -> dic
     }
 
 
-def _peer_row(task: str, name: str, sampling: Sampling, found: list[tuple[list[int], float, float]]) -> dict[str, Any]:
-    decoded, seconds = sum(len(ids) - 1 for ids, _, _ in found), sum(decode_s for _, _, decode_s in found)
+def _peer_row(task: str, name: str, sampling: Sampling, found: list[Generated]) -> dict[str, Any]:
+    decoded, seconds = sum(len(one.ids) - one.first for one in found), sum(one.decode_s for one in found)
     return {
         "task": task,
         "method": name,
         "temperature": sampling.temperature,
         "prompts": len(found),
-        "tokens": sum(len(ids) for ids, _, _ in found),
+        "tokens": sum(len(one.ids) for one in found),
         "rounds": None,
         "tau": None,
         "acceptance_rate_per_position": None,
         "tokens_per_s": decoded / seconds if seconds else None,
-        "prefill_s": sum(prefill_s for _, prefill_s, _ in found),
+        "prefill_s": sum(one.prefill_s for one in found),
         "draft_s": None,
         "verify_s": None,
         "overhead_s": None,

@@ -8,35 +8,42 @@ from collections.abc import Callable
 import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
 
+from jakiro.bench import Generated
 from jakiro.target import Target
 from jakiro.verify import Sampling
 
+LOOKUP = 10  # tokens that transformers' prompt lookup copies, as its documentation suggests
+
 
 class _Stopwatch(StoppingCriteria):
-    """Notes when the first token is there; never stops."""
+    """Notes when the first tokens are there, and how long the text is then; never stops."""
 
     def __init__(self) -> None:
         self.first: float | None = None
+        self.length = 0
 
     def __call__(self, input_ids, scores, **kwargs) -> torch.Tensor:
-        self.first = self.first or time.perf_counter()
+        if self.first is None:
+            self.first, self.length = time.perf_counter(), input_ids.shape[1]
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 
 def generate_peers(target: Target, sampling: Sampling) -> dict[str, Callable]:
-    """`model.generate` with its default dynamic cache and with its static cache."""
+    """`model.generate` with its default dynamic cache, with its static cache, and with its prompt lookup."""
     options = {"do_sample": False}
     if sampling.temperature:
         options = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
-    return {
-        f"hf_generate_{kind}": _generator(target, {**options, "cache_implementation": kind})
-        for kind in ("dynamic", "static")
+    kinds = {
+        "hf_generate_dynamic": {"cache_implementation": "dynamic"},
+        "hf_generate_static": {"cache_implementation": "static"},
+        "hf_prompt_lookup": {"prompt_lookup_num_tokens": LOOKUP},
     }
+    return {name: _generator(target, options | own) for name, own in kinds.items()}
 
 
-def _generator(target: Target, options: dict) -> Callable[[list[int], int], tuple[list[int], float, float]]:
+def _generator(target: Target, options: dict) -> Callable[[list[int], int], Generated]:
     @torch.inference_mode()
-    def generate(prompt: list[int], max_new_tokens: int) -> tuple[list[int], float, float]:
+    def generate(prompt: list[int], max_new_tokens: int) -> Generated:
         ids = torch.tensor([prompt], device=target.device)
         watch = _Stopwatch()
         budget = min(max_new_tokens, target.context - len(prompt))
@@ -53,6 +60,6 @@ def _generator(target: Target, options: dict) -> Callable[[list[int], int], tupl
         new = output[0, len(prompt) :].tolist()
         end = time.perf_counter()
         assert watch.first is not None
-        return new, watch.first - start, end - watch.first
+        return Generated(new, watch.length - len(prompt), watch.first - start, end - watch.first)
 
     return generate

@@ -30,7 +30,15 @@ def report(target, prompts):
 
 
 def test_rows_cover_every_task_and_method(report):
-    names = {"vanilla", "prompt_lookup", "eagle2", "jakiro", "hf_generate_dynamic", "hf_generate_static"}
+    names = {
+        "vanilla",
+        "prompt_lookup",
+        "eagle2",
+        "jakiro",
+        "hf_generate_dynamic",
+        "hf_generate_static",
+        "hf_prompt_lookup",
+    }
     assert {(row["task"], row["method"]) for row in report["rows"]} == {
         (task, name) for task in QUESTIONS for name in names
     }

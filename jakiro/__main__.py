@@ -53,7 +53,9 @@ def bench(options: argparse.Namespace) -> int:
     from jakiro.trace import write_text
 
     check_writable(options.out)
-    prompts = benchmark.read_prompts(options.prompts, options.limit)
+    prompts = (
+        benchmark.read_prompts(options.prompts, options.limit) if options.prompts else benchmark.examples(options.limit)
+    )
     target, sampling = _target(options), _sampling(options)
     methods = benchmark.load_methods(target, options.methods.split(","), _pairs(options.set, "--set"))
     peers = generate_peers(target, sampling) if options.peers else {}
@@ -173,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
 
     many = commands.add_parser("bench", parents=[decoding], help="measure methods on prompt files")
     many.add_argument("--methods", default="vanilla,eagle2,jakiro", help="comma-separated")
-    many.add_argument("--prompts", type=Path, nargs="+", required=True, metavar="FILE.jsonl")
+    many.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
     many.add_argument("--limit", type=_positive, help="prompts of each file")
     many.add_argument("--peers", action="store_true", help="measure model.generate beside them")
     many.set_defaults(run=bench)

@@ -5,3 +5,4 @@ from pathlib import Path
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 TARGET = ASSETS / "models" / "chat-11m"  # the embedded target; its heads are its sub-folders
 TRACES = ASSETS / "traces"
+PROMPTS = ASSETS / "prompts.json"  # the page's examples

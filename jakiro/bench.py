@@ -18,6 +18,7 @@ from typing import Any
 from tqdm import tqdm
 
 from jakiro import metrics
+from jakiro.assets import PROMPTS
 from jakiro.engine import record
 from jakiro.machine import machine
 from jakiro.methods import METHODS
@@ -67,6 +68,12 @@ def read_prompts(paths: Sequence[Path], limit: int | None = None) -> list[Prompt
     if not prompts:
         raise ValueError("the prompt files hold no prompts")
     return prompts
+
+
+def examples(limit: int | None = None) -> list[Prompt]:
+    """The page's examples, as one task."""
+    found = json.loads(PROMPTS.read_text(encoding="utf-8"))[:limit]
+    return [Prompt("examples", example["label"], example["prompt"]) for example in found]
 
 
 def load_methods(target: Target, names: Sequence[str], changes: dict[str, str]) -> dict[str, tuple[Callable, Any]]:

@@ -82,6 +82,13 @@ def test_bench_writes_its_report(folder, tmp_path):
     assert {row["prompts"] for row in report["rows"]} == {1}
 
 
+def test_bench_asks_the_examples_of_the_page_where_no_prompts_are_named(folder, tmp_path):
+    out = tmp_path / "bench.json"
+    assert run("bench", folder, "--methods", "vanilla", "--limit", 2, "--max-new-tokens", 4, "--out", out) == 0
+    [row] = json.loads(out.read_text())["rows"]
+    assert (row["task"], row["prompts"]) == ("examples", 2)
+
+
 BAD = {
     "empty prompt": (["--prompt", " \n"], "the prompt is empty"),
     "long prompt": (["--prompt", "the " * 400], "shorten it"),

@@ -131,12 +131,22 @@ def test_tokens_of_a_gram_that_came_before_are_repeated():
     assert not repeats.repeated(ids[:, :3]).any()
 
 
+def test_prompts_come_from_everywhere_in_a_row_and_have_about_one_length():
+    row = [(1, 0), (2, 1), (3, 0), (4, 0), (5, 0), (6, 1), (7, 1), (8, 0), (9, 0), (10, 1), (0, 0)]  # (id, said)
+    plain = [(1, 1)] * 5 + [(2, 0), (3, 1)] + [(0, 0)] * 4  # begins in the middle of a text
+    ids, said = (np.array([[pair[at] for pair in one] for one in (row, plain)]) for at in (0, 1))
+    drawn = [repeats.prompts(ids, said.astype(bool), 2, seed) for seed in range(20)]
+    assert {str(one) for one in drawn} == {"[[1], [2]]", "[[8, 9], [3, 4, 5]]"}
+    assert drawn == [repeats.prompts(ids, said.astype(bool), 2, seed) for seed in range(20)]
+    assert repeats.prompts(ids[:, :1], np.ones((2, 1), bool), 2, 0) == []
+
+
 def test_only_what_an_answer_repeats_is_a_loss(trained):
     model = AutoModelForCausalLM.from_pretrained(trained / "out")
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     turn = encode_chat(tokenizer, [{"role": "user", "content": "the cat sat"}, {"role": "assistant", "content": "on"}])
     ids, said = (np.array([row]) for row in turn)
-    prompts = repeats.prompts(ids, said)
+    prompts = repeats.prompts(ids, said, 8, seed=0)
     assert tokenizer.decode(prompts[0]) == "<|user|>the cat sat<|end|><|assistant|>"
     prompts.append(prompts[0][1:])  # of another length
     with torch.no_grad():  # every token is followed by itself

@@ -7,6 +7,8 @@ the loops that the model really falls into.
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -34,10 +36,19 @@ def token_level(logprobs: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     return -(doubt * seen).sum(dim=-1)
 
 
-def prompts(ids: np.ndarray, said: np.ndarray) -> list[list[int]]:
-    """The first user turn of each packed row, assistant mark included, where it is a chat and not too long."""
-    firsts = said.argmax(axis=1)
-    return [row[:first].tolist() for row, first in zip(ids, firsts, strict=True) if 0 < first <= LONGEST]
+def prompts(ids: np.ndarray, said: np.ndarray, count: int, seed: int) -> list[list[int]]:
+    """Up to `count` user turns of about one length from packed rows, each with its assistant mark, drawn by `seed`.
+
+    They come from everywhere in a row: where rows are filled up with short conversations, long ones come first.
+    """
+    found = []
+    for row, answer in zip(ids, said, strict=True):
+        edges = np.flatnonzero(np.diff(answer, prepend=True))  # where a turn of the user begins, and where it ends
+        turns = [row[start:end].tolist() for start, end in zip(edges[::2], edges[1::2], strict=False)]
+        found += [turn for turn in turns if len(turn) <= LONGEST]
+    found.sort(key=len)
+    groups = [found[start : start + count] for start in range(0, len(found), count)]
+    return random.Random(seed).choice(groups) if groups else []
 
 
 def sequence_level(model: PreTrainedModel, prompts: list[list[int]], new_tokens: int) -> tuple[torch.Tensor, float]:

@@ -20,6 +20,7 @@ from jakiro.training.data import Source, pack, read_chats
 from jakiro.training.optim import Optimizer, warm_up
 from jakiro.training.tokenizer import END, PAD, train_tokenizer
 
+ANSWERED = 24  # prompts of a step that the model answers itself, where a stage asks for answers
 TOKENIZER_CHARS = 12_000_000  # text that the tokenizer is trained on
 
 
@@ -152,7 +153,7 @@ class StageJob:
             answer += losses[1].item()
         metrics = {"loss": answer / int((said & real).sum()), "tokens": int(real.sum())}
         if self.stage.answers:
-            metrics["repeated"] = self._answer(chosen)
+            metrics["repeated"] = self._answer(chosen, index)
         start, end = self.stage.rate
         done = index / max(1, self.steps - 1)
         factor = (start + (end - start) * done) * warm_up(index, min(60, self.steps // 8))
@@ -160,9 +161,9 @@ class StageJob:
         self.optimizer.step(factor)
         return {**metrics, "rate": factor}
 
-    def _answer(self, chosen: slice) -> float:
+    def _answer(self, chosen: slice, index: int) -> float:
         """Add the gradient of the loss on own answers to this step's prompts; the share of them that is repeated."""
-        prompts = repeats.prompts(self.ids[chosen], self.said[chosen])
+        prompts = repeats.prompts(self.ids[chosen], self.said[chosen], ANSWERED, index)
         if not prompts:
             return 0.0
         loss, share = repeats.sequence_level(self.model, prompts, self.stage.answers)

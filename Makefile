@@ -16,7 +16,7 @@ test:
 	$(PYTHON) -m pytest
 
 bench:  ## the six evaluation sets, 10 prompts each, with the device's default tree and with 60 nodes
-	$(PYTHON) -m jakiro bench --methods vanilla,eagle2,jakiro --peers --prompts $(EVAL) --limit 10 --out benchmarks/cpu.json
+	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --prompts $(EVAL) --limit 10 --out benchmarks/cpu.json
 	$(PYTHON) -m jakiro bench --prompts $(EVAL) --limit 10 --set top_k=10 --set depth=6 --set total_tokens=60 --out benchmarks/cpu-60.json
 
 scrub:  ## the page in headless Chromium: frames while scrubbing, time to the first screen

@@ -31,13 +31,17 @@ function words(html) {
 export function labelLayer(plot, now) {
   const canvas = h('canvas', {class: 'labels', 'aria-hidden': 'true'});
   plot.after(canvas);
-  const paint = () => write(canvas, plot._fullLayout, now());
+  const paint = () => {
+    const {labels, behind} = now();
+    write(clear(canvas, plot._fullLayout), plot._fullLayout, labels, behind);
+  };
   plot.on('plotly_afterplot', paint);
   plot.on('plotly_relayouting', paint);
   paint();
 }
 
-function write(canvas, {width, height, xaxis, yaxis}, {labels, behind}) {
+/** An empty canvas of a size in px, and the pen on it. */
+export function clear(canvas, {width, height}) {
   const scale = window.devicePixelRatio;
   if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
     Object.assign(canvas, {width: Math.round(width * scale), height: Math.round(height * scale)});
@@ -46,6 +50,11 @@ function write(canvas, {width, height, xaxis, yaxis}, {labels, behind}) {
   const pen = canvas.getContext('2d');
   pen.setTransform(scale, 0, 0, scale, 0, 0);
   pen.clearRect(0, 0, width, height);
+  return pen;
+}
+
+/** Labels at their places between axes as plotly describes them; `behind` covers what is under them. */
+export function write(pen, {xaxis, yaxis}, labels, behind) {
   pen.textBaseline = 'middle';
   for (const {x, y, text, bold, size, family, color, radius, below} of labels) {
     const right = (x - xaxis.range[0]) / (xaxis.range[1] - xaxis.range[0]);

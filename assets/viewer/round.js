@@ -62,16 +62,26 @@ export function roundView(part, choose) {
   function figure(panel, name, perRound, round, node) {
     const source = lane.figures?.[name];
     const box = plotBox(panel, name, source);
-    if (!reveal(box.closest('.scroll'), Boolean(source)) || !Plotly) return Boolean(source);
+    if (!reveal(box.closest('.scroll'), Boolean(source))) return false;
+    if (name === 'tree') tree ??= treePlot(box);
+    if (!Plotly) {
+      if (name === 'tree') preview(source, round);
+      return true;
+    }
     const key = `${race.id} ${lane.method} ${theme} ${perRound ? round : ''} ${name === 'tree' ? node : ''}`;
     if (box.dataset.shows === key) return true;
     box.dataset.shows = key;
     const filled = perRound ? fill(source, round, lane, race.words, theme, race.themes) : whole(source, theme, race.themes);
     const drawn = name === 'tree'
-      ? (tree ??= treePlot(box)).show(Plotly, filled, node, `${race.id} ${lane.method} ${theme}`, race.themes[theme], race.config)
+      ? tree.show(Plotly, filled, node, `${race.id} ${lane.method} ${theme}`, race.themes[theme], race.config)
       : draw(Plotly, box, filled, race.config);
     drawn.then(() => begin(box, name));
     return true;
+  }
+
+  function preview(source, round) {
+    tree.preview(fill(source, round, lane, race.words, theme, race.themes), race.themes[theme]);
+    if (!performance.getEntriesByName('jakiro-preview').length) performance.mark('jakiro-preview');
   }
 
   function plotBox(panel, name, source) {

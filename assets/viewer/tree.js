@@ -4,6 +4,7 @@
 import {h} from './dom.js';
 import {draw, place, react} from './figures.js';
 import {labelLayer, lift} from './labels.js';
+import {sketch} from './sketch.js';
 
 const RING = {type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: false, cliponaxis: false,
   marker: {symbol: 'circle-open', size: 26, line: {width: 2}}}; // around the node that the inspector shows
@@ -11,9 +12,17 @@ const RING = {type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: f
 /** A view of trees in `box`. */
 export function treePlot(box) {
   const key = h('div', {class: 'key', 'aria-hidden': 'true'});
+  const first = h('canvas', {class: 'labels sketch', 'aria-hidden': 'true'}); // what is seen before plotly is there
   let now = null, layer = false, shown = null;
-  box.after(key);
-  return {show};
+  box.after(key, first);
+  return {show, preview};
+
+  /** Draw a figure without plotly. */
+  function preview(figure, colors) {
+    const {bare, labels} = lift(figure);
+    const drawn = bare.data.filter((trace) => trace.showlegend === false);
+    sketch(first, {data: drawn, layout: bare.layout}, labels, box.clientWidth, colors);
+  }
 
   /** Draw a figure with a ring around `node`, in colours of the theme. `group`: figures with the same legend. */
   function show(Plotly, figure, node, group, colors, config) {
@@ -24,7 +33,7 @@ export function treePlot(box) {
     shown = group;
     now = {labels, behind: colors.surface};
     return draw(Plotly, box, {data: rest, layout: {...bare.layout, showlegend: false}}, config, figure)
-      .then(() => { if (!layer) labelLayer(box, () => now); layer = true; });
+      .then(() => { if (!layer) labelLayer(box, () => now); layer = true; first.remove(); });
   }
 
   function legend(Plotly, {data, layout}) {

@@ -24,9 +24,8 @@ class TreeSettings:
 def sizes(device: torch.device) -> dict[str, int]:
     """The default tree. A GPU checks 60 nodes at little more than the price of one (EAGLE-2's own choice).
 
-    A CPU does not: on the embedded model 10 nodes cost 1.3 times one, 60 nodes 2.5 times. Its sizes are within 1 % of
-    the quickest of a grid, for both heads together, and the largest of those that are (`scripts/tree_sizes.py`,
-    benchmarks/tree-sizes-cpu.json).
+    A CPU does not: on the embedded model 10 nodes cost 1.6 times one, 60 nodes 3.0 times. Its sizes are the quickest of
+    a grid, for both heads together (`scripts/tree_sizes.py`, benchmarks/tree-sizes-cpu.json).
     """
     if device.type == "cpu":
         return {"top_k": 5, "depth": 3, "total_tokens": 10}

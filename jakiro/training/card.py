@@ -74,8 +74,8 @@ Cross-entropy on the assistant's tokens of held-out prompts of the last mix: **{
 (perplexity {perplexity:.1f}).
 
 Heads: `python -m jakiro train eagle2 jakiro` with `jakiro/training/recipes/{head_recipe}`: {head_steps} steps of
-{head_tokens} tokens each, on the target's own features{of_answers}, all heads on the same rows. Mean of the last 100
-steps:
+{head_tokens} tokens each, on the target's own features, all heads on the same rows.{of_answers} Mean of the last
+100 steps:
 {head_losses}.
 
 ## Measured
@@ -176,7 +176,7 @@ def _of_answers(recipe: HeadRecipe) -> str:
     if recipe.answers is None:
         return ""
     temperatures = " and ".join(f"{one:g}" for one in recipe.answers.temperatures)
-    return f" of its own answers (temperature {temperatures}) to {recipe.epochs} times the same prompts"
+    return f"\nThe rows are its own answers (temperature {temperatures}), each seen {recipe.epochs} times."
 
 
 def _head_losses(rows: list[dict[str, str]]) -> str:

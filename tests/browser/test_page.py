@@ -41,6 +41,18 @@ WRITTEN = """() => {
     && y >= yaxis._offset && y <= yaxis._offset + yaxis._length);
   return {written, seen};
 }"""
+KEEP_SKETCH = """() => {
+  const canvas = document.querySelector('canvas.sketch');
+  window.sketch = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+}"""
+MARKS = """() => {
+  // for every point that plotly draws, and for a corner: is the sketch painted there?
+  const {data, _fullLayout: {xaxis, yaxis}} = document.querySelector('[data-figure=tree]');
+  const painted = (x, y) => window.sketch.data[4 * (Math.round(y) * window.sketch.width + Math.round(x)) + 3] > 0;
+  const points = data.filter((one) => one.mode === 'markers' && one.hovertemplate).flatMap((one) =>
+    one.x.map((x, at) => painted(xaxis._offset + xaxis.d2p(x), yaxis._offset + yaxis.d2p(one.y[at]))));
+  return {points, corner: painted(1, 1)};
+}"""
 COLOURS = """() => {
   const plot = document.querySelector('[data-figure=tree]');
   return [getComputedStyle(document.querySelector('.lane')).backgroundColor, plot.layout.font.color];
@@ -280,11 +292,38 @@ def test_the_page_without_recordings_says_what_to_do(chromium, tmp_path):
     assert trouble == []
 
 
+def test_the_tree_is_sketched_until_plotly_is_there(chromium, address):
+    tab = chromium.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    held = []
+    tab.route("**/plotly/*", lambda route: held.append(route))  # playwright takes no method of a list
+    tab.goto(f"{address}?race=question&method=jakiro&round=3")
+    tab.wait_for_function("performance.getEntriesByName('jakiro-preview').length")
+    part(tab, "scrub").fill("4")
+    expect(part(tab, "title")).to_have_text(re.compile("Round 5"))
+    tab.evaluate(KEEP_SKETCH)
+    held[0].continue_()
+    wait_for_tree(tab)
+    marks = tab.evaluate(MARKS)
+    assert len(marks["points"]) > 10 and all(marks["points"]) and not marks["corner"]
+    expect(tab.locator("canvas.sketch")).to_have_count(0)
+    tab.context.close()
+
+
+def test_without_plotly_the_page_says_so(chromium, address):
+    tab = chromium.new_context().new_page()
+    tab.route("**/plotly/*", lambda route: route.abort())
+    tab.goto(address)
+    expect(part(tab, "notice")).to_have_text(re.compile("plotly.js could not be loaded"))
+    expect(tab.locator("canvas.sketch")).to_be_visible()
+    tab.context.close()
+
+
 def test_the_scrub_benchmark_measures(chromium, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2] / "benchmarks"), *sys.path])
     import scrub
 
     found = scrub.measure(chromium, rounds=6, nodes=12)
     assert found["updates"] == 12 and found["frame_ms"]["median"] > 0 and found["work_ms"] > 0
-    assert 0 < found["first_ms"]["lanes"] < found["first_ms"]["tree"]
+    for first in (found["first_ms"], {name: one["median"] for name, one in found["recorded_first_ms"].items()}):
+        assert 0 < first["lanes"] < first["tree"] < first["plotly"]
     assert found["zoom_kept"] and found["trouble"] == []

@@ -22,6 +22,7 @@ from jakiro.training.heads import HeadRecipe, train_heads
 from jakiro.training.optim import Optimizer
 from jakiro.training.target import Recipe, Stage, grow, train
 
+pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
 WORDS = [
     "the",
     "cat",

@@ -1,4 +1,4 @@
-"""A model's folder on this machine, fetched from the Hugging Face hub where its name is a hub id."""
+"""A model's folder on this machine: fetched from the Hugging Face hub where its name is a hub id, and checked."""
 
 from __future__ import annotations
 
@@ -43,6 +43,22 @@ def title(name: str | Path) -> str:
     """What a model is called: the last part of its path or id."""
     path = Path(name)
     return path.resolve().name if path.exists() else path.name
+
+
+def check(folder: Path) -> None:
+    """Raise FileNotFoundError or ValueError with the remedy if a target cannot be read from the folder."""
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(
+            f"no model in {folder}: give a folder with config.json, weights and a tokenizer, or a hub id"
+        )
+    weights = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
+    if not weights:
+        raise FileNotFoundError(f"no weights in {folder}: it needs *.safetensors or pytorch_model*.bin")
+    for file in weights:
+        if file.stat().st_size < 1024 and file.read_bytes().startswith(b"version https://git-lfs"):
+            raise ValueError(f"{file} is only a pointer; fetch the weights with: git lfs pull")
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
+        raise FileNotFoundError(f"no tokenizer in {folder}: it needs tokenizer.json (or tokenizer.model, vocab.json)")
 
 
 def _first_line(error: Exception) -> str:

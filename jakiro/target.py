@@ -79,7 +79,7 @@ class Target:
         """
         _check_request(device, dtype, attention)
         folder = hub.local(path)
-        _check_folder(folder)
+        hub.check(folder)
         found = {child.name: child for child in sorted(folder.iterdir()) if (child / "config.json").is_file()}
         found.update({name: hub.local(head) for name, head in (heads or {}).items()})
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype], attn_implementation=attention)
@@ -237,18 +237,3 @@ def _check_request(device: str, dtype: str, attention: str) -> None:
         raise ValueError(f"device is {device!r}; use one of {', '.join(DEVICES)}, or cuda:1 for the second GPU")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device is {device!r}, but torch sees no CUDA device here; use cpu")
-
-
-def _check_folder(folder: Path) -> None:
-    if not (folder / "config.json").is_file():
-        raise FileNotFoundError(
-            f"no model in {folder}: give a folder with config.json, weights and a tokenizer, or a hub id"
-        )
-    weights = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
-    if not weights:
-        raise FileNotFoundError(f"no weights in {folder}: it needs *.safetensors or pytorch_model*.bin")
-    for file in weights:
-        if file.stat().st_size < 1024 and file.read_bytes().startswith(b"version https://git-lfs"):
-            raise ValueError(f"{file} is only a pointer; fetch the weights with: git lfs pull")
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
-        raise FileNotFoundError(f"no tokenizer in {folder}: it needs tokenizer.json (or tokenizer.model, vocab.json)")

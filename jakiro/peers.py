@@ -12,7 +12,7 @@ from jakiro.bench import Generated
 from jakiro.target import Target
 from jakiro.verify import Sampling
 
-LOOKUP = 10  # tokens that transformers' prompt lookup copies, as its documentation suggests
+LOOKUP = 10  # tokens that transformers' prompt lookup copies: its own default
 
 
 class _Stopwatch(StoppingCriteria):

@@ -2,9 +2,11 @@
 
 Opens the page in headless Chromium on a made-up race, moves the playhead by one round a frame over all rounds, forth
 and back, and prints JSON. From the page's first byte to the first screen (`first_ms`: lanes and timeline's slider; the
-tree as a sketch; the tree as plotly draws it, with hover and zoom); from frame to frame while scrubbing (`frame_ms`);
-the main thread's CPU time of an update (`work_ms`, which suffers less from other load on the machine); whether zoom and
-the plot's element were kept. `recorded_first_ms` is the first screen of first visits to the recorded races.
+tree as a sketch; the tree as plotly draws it, with hover and zoom); from frame to frame while scrubbing (`frame_ms`),
+where rounds follow one another too fast for plotly and are sketched; from the last of them to its picture by plotly
+(`settled_ms`); the main thread's CPU time of an update (`work_ms`, which suffers less from other load on the machine);
+whether zoom and the plot's element were kept. `recorded_first_ms` is the first screen of first visits to the recorded
+races.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ async (rounds) => {
     times.push(now - last);
     last = now;
   }
-  return times;
+  const moved = performance.now();
+  while (document.querySelector('[data-figure=tree]').dataset.drawn !== 'yes') await frame();
+  return {times, settled: performance.now() - moved};
 }
 """
 FIRST = """
@@ -81,7 +85,8 @@ def measure(chromium: Browser, rounds: int, nodes: int) -> dict[str, Any]:
             client = tab.context.new_cdp_session(tab)
             client.send("Performance.enable", {"timeDomain": "threadTicks"})
             before = _busy(client)
-            times = tab.evaluate(SCRUB, rounds)
+            scrubbed = tab.evaluate(SCRUB, rounds)
+            times = scrubbed["times"]
             busy = 1000 * (_busy(client) - before) / len(times)
             after = tab.evaluate(RANGES)
     return {
@@ -95,6 +100,7 @@ def measure(chromium: Browser, rounds: int, nodes: int) -> dict[str, Any]:
         "updates": len(times),
         "frame_ms": {"median": statistics.median(times), "p90": statistics.quantiles(times, n=10)[-1]},
         "work_ms": busy,
+        "settled_ms": scrubbed["settled"],
         "zoom_kept": after == zoomed | {"same": True} and zoomed["x"][0] > 0,
         "trouble": trouble,
     }

@@ -39,6 +39,7 @@ export function roundView(part, choose) {
   /** Everything about one round of the lane. */
   function at(round, node, tab) {
     heading(round);
+    if (tab !== 'tree') tree?.settle();
     for (const {key} of TABS) reveal(panels.get(key), key === tab);
     for (const button of tabs) button.setAttribute('aria-selected', String(button.dataset.tab === tab));
     if (!lane.rounds.at.length) return panels.get(tab).replaceChildren(note('This run ended with its first token: there are no rounds.'));
@@ -72,10 +73,9 @@ export function roundView(part, choose) {
     if (box.dataset.shows === key) return true;
     box.dataset.shows = key;
     const filled = perRound ? fill(source, round, lane, race.words, theme, race.themes) : whole(source, theme, race.themes);
-    const drawn = name === 'tree'
-      ? tree.show(Plotly, filled, node, `${race.id} ${lane.method} ${theme}`, race.themes[theme], race.config)
-      : draw(Plotly, box, filled, race.config);
-    drawn.then(() => begin(box, name));
+    const drawn = () => begin(box, name);
+    if (name === 'tree') tree.show(Plotly, filled, node, `${race.id} ${lane.method} ${theme}`, race.themes[theme], race.config, drawn);
+    else draw(Plotly, box, filled, race.config).then(drawn);
     return true;
   }
 

@@ -1,36 +1,60 @@
-// The tree before plotly is there: the same marks at the same places, on a canvas that plotly's picture replaces.
+// The tree on a canvas, the same marks at the same places as in plotly's picture: before plotly is there, and where rounds
+// follow one another too fast for it.
 
 import {clear, write} from './labels.js';
 
 const CORNERS = {diamond: [4, 1.3, 0], square: [4, Math.SQRT2, Math.PI / 4], 'triangle-up': [3, 1.15, 0], star: [5, 1.4, 0]};
+const DASHES = {dot: [3, 3], '2px,2px': [2, 2]}; // px
 const NOTCH = 0.38; // of a star's radius
 
-/** Draw a figure without its labels (labels.js) on a canvas of some width, and the labels over it. */
-export function sketch(canvas, {data, layout}, labels, width, colors) {
-  const {margin: {l, r, t, b}, height} = layout;
-  const axes = {
-    xaxis: {range: layout.xaxis.range, _offset: l, _length: width - l - r},
-    yaxis: {range: layout.yaxis.range, _offset: t, _length: height - t - b},
+/** The frame of a figure that plotly has not drawn, as plotly describes it, in a width in px. */
+export function frame({margin: {l, r, t, b}, height, xaxis, yaxis}, width) {
+  return {
+    width, height,
+    xaxis: {range: xaxis.range, _offset: l, _length: width - l - r},
+    yaxis: {range: yaxis.range, _offset: t, _length: height - t - b},
   };
-  const pen = clear(canvas, {width, height});
-  const across = (x) => place(x, axes.xaxis);
-  const down = (y) => t + height - b - place(y, axes.yaxis);
-  for (const {type, x0, x1, fillcolor} of layout.shapes) {
-    pen.fillStyle = fillcolor;
-    if (type === 'rect') pen.fillRect(across(x0), t, across(x1) - across(x0), height - t - b);
-  }
-  for (const trace of data) {
-    if (trace.mode === 'lines') curves(pen, trace, across, down);
-    else trace.x.forEach((x, at) => mark(pen, trace.marker, at, across(x), down(trace.y[at])));
-  }
-  for (const {type, xanchor, yanchor, x1, line} of layout.shapes) {
-    if (type === 'circle') stroke(pen, line, () => pen.arc(across(xanchor), down(yanchor), x1, 0, 2 * Math.PI));
-  }
-  write(pen, axes, labels, colors.surface);
 }
 
-const place = (value, {range: [low, high], _offset, _length}) => _offset + (_length * (value - low)) / (high - low);
+/** Draw a figure without its labels (labels.js) on a canvas, and the labels over it. */
+export function sketch(canvas, {data, layout}, labels, {width, height, xaxis, yaxis}, colors) {
+  const pen = clear(canvas, {width, height});
+  const [left, wide, top, high] = [xaxis._offset, xaxis._length, yaxis._offset, yaxis._length];
+  const [across, down] = [(x) => left + wide * share(x, xaxis), (y) => top + high * (1 - share(y, yaxis))];
+  const inside = (x, y) => x >= left && x <= left + wide && y >= top && y <= top + high;
+  pen.save();
+  pen.beginPath();
+  pen.rect(left, top, wide, high);
+  pen.clip();
+  for (const shape of layout.shapes) {
+    if (shape.type === 'rect') shade(pen, shape, layout.font.family, [across(shape.x0), across(shape.x1)], [top, high]);
+  }
+  for (const trace of data) if (trace.mode === 'lines') curves(pen, trace, across, down);
+  pen.restore();
+  for (const {mode, x, y, marker} of data) {
+    if (mode === 'lines') continue;
+    x.forEach((_, at) => { if (inside(across(x[at]), down(y[at]))) mark(pen, marker, at, across(x[at]), down(y[at])); });
+  }
+  for (const {type, xanchor, yanchor, x1, line} of layout.shapes) {
+    if (type === 'circle' && inside(across(xanchor), down(yanchor))) {
+      stroke(pen, line, () => pen.arc(across(xanchor), down(yanchor), x1, 0, 2 * Math.PI));
+    }
+  }
+  write(pen, {xaxis, yaxis}, labels, colors.surface);
+}
+
+/** How far a value is along an axis: 0 at the beginning of its range, 1 at the end. */
+const share = (value, {range: [low, high]}) => (value - low) / (high - low);
 const pick = (value, at) => (Array.isArray(value) ? value[at] : value);
+
+function shade(pen, {fillcolor, line, label: {text, font}}, family, [from, to], [top, high]) {
+  pen.fillStyle = fillcolor;
+  pen.fillRect(from, top, to - from, high);
+  stroke(pen, line, () => pen.rect(from, top, to - from, high));
+  pen.font = `${font.size}px ${family}`;
+  Object.assign(pen, {fillStyle: font.color, textAlign: 'center', textBaseline: 'top'});
+  pen.fillText(text, (from + to) / 2, top + 5);
+}
 
 /** Edges, with gaps between them: each from its first to its last point, level at both. */
 function curves(pen, {x, y, line}, across, down) {
@@ -42,7 +66,7 @@ function curves(pen, {x, y, line}, across, down) {
         const [left, right] = [across(x[begin]), across(x[at - 1])];
         const [from, to] = [down(y[begin]), down(y[at - 1])];
         pen.moveTo(left, from);
-        pen.bezierCurveTo((left + right) / 2, from, (left + right) / 2, to, right, to);
+        pen.bezierCurveTo((2 * left + right) / 3, from, (left + 2 * right) / 3, to, right, to); // through plotly's points
       }
       begin = at + 1;
     }
@@ -62,18 +86,19 @@ function mark(pen, {symbol = 'circle', size, color, opacity = 1, line}, at, x, y
     pen.lineTo(x + reach * Math.sin(angle), y - reach * Math.cos(angle));
   }
   pen.closePath();
+  const open = symbol === 'circle-open';
   pen.fillStyle = pick(color, at);
-  pen.fill();
+  if (!open) pen.fill();
   pen.globalAlpha = 1;
   if (line?.width) {
-    Object.assign(pen, {lineWidth: line.width, strokeStyle: line.color});
+    Object.assign(pen, {lineWidth: line.width, strokeStyle: open ? color : line.color});
     pen.stroke();
   }
 }
 
 function stroke(pen, {width, color, dash}, path) {
   Object.assign(pen, {lineWidth: width, strokeStyle: color});
-  pen.setLineDash(dash && dash !== 'solid' ? [2, 2] : []);
+  pen.setLineDash(DASHES[dash] ?? []);
   pen.beginPath();
   path();
   pen.stroke();

@@ -1,47 +1,85 @@
 // The tree's plot: what changes with the round goes to plotly, its legend is drawn once, its labels have a layer of
-// their own: both would slow every redraw. A download is drawn by plotly alone, from the full figure.
+// their own: both would slow every redraw. Where rounds follow one another faster than plotly draws them, they are
+// sketched, and plotly draws the one that is shown at rest. A download is drawn by plotly alone, from the full figure.
 
 import {h} from './dom.js';
 import {draw, place, react} from './figures.js';
 import {labelLayer, lift} from './labels.js';
-import {sketch} from './sketch.js';
+import {frame, sketch} from './sketch.js';
 
+const REST = 120; // ms after a figure in which the next one is sketched
 const RING = {type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: false, cliponaxis: false,
   marker: {symbol: 'circle-open', size: 26, line: {width: 2}}}; // around the node that the inspector shows
 
 /** A view of trees in `box`. */
 export function treePlot(box) {
   const key = h('div', {class: 'key', 'aria-hidden': 'true'});
-  const first = h('canvas', {class: 'labels sketch', 'aria-hidden': 'true'}); // what is seen before plotly is there
-  let now = null, layer = false, shown = null;
-  box.after(key, first);
-  return {show, preview};
+  const quick = h('canvas', {class: 'labels sketch', 'aria-hidden': 'true'});
+  let now = null, layer = false, group = null, last = -Infinity, timer = null, waiting = null;
+  box.after(key, quick);
+  return {preview, show, settle};
 
-  /** Draw a figure without plotly. */
+  /** Draw a figure before plotly is there. */
   function preview(figure, colors) {
-    const {bare, labels} = lift(figure);
-    const drawn = bare.data.filter((trace) => trace.showlegend === false);
-    sketch(first, {data: drawn, layout: bare.layout}, labels, box.clientWidth, colors);
+    const {bare, labels} = parts(figure);
+    sketched(bare, labels, frame(bare.layout, box.clientWidth), colors);
   }
 
-  /** Draw a figure with a ring around `node`, in colours of the theme. `group`: figures with the same legend. */
-  function show(Plotly, figure, node, group, colors, config) {
+  /** Draw a figure with a ring around `node`, in colours of the theme. `like`: equal for figures with the same axes and
+   * legend. `drawn()` is called each time that plotly has drawn. */
+  function show(Plotly, figure, node, like, colors, config, drawn) {
     ring(figure, node, colors.text);
-    const {bare, labels} = lift(figure);
-    const rest = bare.data.filter((trace) => trace.showlegend === false);
-    if (shown !== group) legend(Plotly, bare);
-    shown = group;
-    now = {labels, behind: colors.surface};
-    return draw(Plotly, box, {data: rest, layout: {...bare.layout, showlegend: false}}, config, figure)
-      .then(() => { if (!layer) labelLayer(box, () => now); layer = true; first.remove(); });
+    const {bare, labels, legend} = parts(figure);
+    const hurried = layer && group === like && performance.now() - last < REST;
+    waiting = () => {
+      now = {labels, behind: colors.surface};
+      return draw(Plotly, box, bare, config, figure).then(() => {
+        if (!layer) labelLayer(box, () => now);
+        layer = true;
+        box.parentElement.classList.toggle('sketched', waiting !== null);
+        drawn();
+      });
+    };
+    last = performance.now();
+    clearTimeout(timer);
+    if (hurried) {
+      box.dataset.drawn = 'no';
+      sketched(bare, labels, box._fullLayout, colors);
+      timer = setTimeout(settle, REST);
+    } else {
+      if (group !== like) drawLegend(Plotly, legend, figure.layout);
+      group = like;
+      settle();
+    }
   }
 
-  function legend(Plotly, {data, layout}) {
+  /** Let plotly draw at once what is only sketched. */
+  function settle() {
+    const begin = waiting;
+    waiting = null;
+    begin?.();
+  }
+
+  function sketched(figure, labels, axes, colors) {
+    box.parentElement.classList.add('sketched');
+    sketch(quick, figure, labels, axes, colors);
+  }
+
+  function drawLegend(Plotly, data, layout) {
     key.style.minWidth = box.style.minWidth;
     const nothing = {visible: false};
-    const look = {...layout, xaxis: nothing, yaxis: nothing, shapes: []};
-    react(Plotly, key, {data: data.filter((trace) => trace.showlegend !== false), layout: look}, {staticPlot: true, responsive: true});
+    react(Plotly, key, {data, layout: {...layout, xaxis: nothing, yaxis: nothing, shapes: []}}, {staticPlot: true, responsive: true});
   }
+}
+
+/** A figure without labels and legend, and both of them. */
+function parts(figure) {
+  const {bare: {data, layout}, labels} = lift(figure);
+  const ofLegend = (trace) => trace.showlegend !== false;
+  return {
+    bare: {data: data.filter((trace) => !ofLegend(trace)), layout: {...layout, showlegend: false}},
+    labels, legend: data.filter(ofLegend),
+  };
 }
 
 function ring(figure, node, color) {

@@ -50,9 +50,29 @@ MARKS = """() => {
   const {data, _fullLayout: {xaxis, yaxis}} = document.querySelector('[data-figure=tree]');
   const painted = (x, y) => window.sketch.data[4 * (Math.round(y) * window.sketch.width + Math.round(x)) + 3] > 0;
   const points = data.filter((one) => one.mode === 'markers' && one.hovertemplate).flatMap((one) =>
-    one.x.map((x, at) => painted(xaxis._offset + xaxis.d2p(x), yaxis._offset + yaxis.d2p(one.y[at]))));
-  return {points, corner: painted(1, 1)};
+    one.x.map((x, at) => [xaxis.d2p(x), yaxis.d2p(one.y[at])]));
+  const within = ([x, y]) => x >= 0 && x <= xaxis._length && y >= 0 && y <= yaxis._length;
+  const marked = (some) => some.map(([x, y]) => painted(xaxis._offset + x, yaxis._offset + y));
+  const [seen, unseen] = [points.filter(within), points.filter((one) => !within(one))];
+  return {seen: marked(seen), unseen: marked(unseen), corner: painted(1, 1)};
 }"""
+SHOWN = """() => {
+  // what of the tree can be seen
+  const of = (query) => getComputedStyle(document.querySelector(`#viewer [data-view=tree] ${query}`)).visibility;
+  return {drawn: document.querySelector('[data-figure=tree]').dataset.drawn, plot: of('.plot .scatterlayer'),
+    labels: of('.labels:not(.sketch)'), sketch: of('.sketch')};
+}"""
+HURRY = f"""async () => {{
+  // the playhead moves every frame; the tree in the frame of its last move
+  const slider = document.querySelector('[data-part=scrub]');
+  for (let round = 1; round <= 8; round += 1) {{
+    slider.value = round;
+    slider.dispatchEvent(new Event('input', {{bubbles: true}}));
+    await new Promise(requestAnimationFrame);
+  }}
+  ({KEEP_SKETCH})();
+  return ({SHOWN})();
+}}"""
 COLOURS = """() => {
   const plot = document.querySelector('[data-figure=tree]');
   return [getComputedStyle(document.querySelector('.lane')).backgroundColor, plot.layout.font.color];
@@ -304,9 +324,31 @@ def test_the_tree_is_sketched_until_plotly_is_there(chromium, address):
     held[0].continue_()
     wait_for_tree(tab)
     marks = tab.evaluate(MARKS)
-    assert len(marks["points"]) > 10 and all(marks["points"]) and not marks["corner"]
-    expect(tab.locator("canvas.sketch")).to_have_count(0)
+    assert len(marks["seen"]) > 10 and all(marks["seen"]) and not marks["unseen"] and not marks["corner"]
+    expect(tab.locator("canvas.sketch")).to_be_hidden()
     tab.context.close()
+
+
+def test_rounds_that_follow_fast_are_sketched_and_the_last_is_drawn(chromium, address):
+    tab, trouble = open_page(chromium, address, "?race=question&method=jakiro&round=0")
+    wait_for_tree(tab)
+    tab.locator("[data-figure=tree]").hover()
+    tab.locator("[data-figure=tree] [data-title='Zoom in']").click()
+    sketched = tab.evaluate(HURRY)
+    assert sketched == {"drawn": "no", "plot": "hidden", "labels": "hidden", "sketch": "visible"}
+    wait_for_tree(tab)
+    marks = tab.evaluate(MARKS)
+    assert len(marks["seen"]) > 3 and all(marks["seen"])
+    assert len(marks["unseen"]) > 3 and not any(marks["unseen"])
+    assert tab.evaluate(SHOWN) == {"drawn": "yes", "plot": "visible", "labels": "visible", "sketch": "hidden"}
+    part(tab, "scrub").fill("3")
+    part(tab, "scrub").fill("4")
+    tab.click("#tab-routing")  # the tree is drawn although its tab has gone
+    tab.click("#tab-tree")
+    wait_for_tree(tab)
+    assert tab.evaluate(SHOWN)["sketch"] == "hidden"
+    tab.context.close()
+    assert trouble == []
 
 
 def test_without_plotly_the_page_says_so(chromium, address):

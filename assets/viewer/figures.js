@@ -1,14 +1,15 @@
 // Prepared figures: fill a template with a round's patch, paint its roles with the theme, give it to plotly.
 
-/** plotly.js, which the page's head asks for. */
+let asked = null;
+
+/** plotly.js, which the page's head has sent for. */
 export function plotly() {
-  return new Promise((resolve, reject) => {
-    if (window.Plotly) return resolve(window.Plotly);
-    const script = document.getElementById('plotly-js');
-    const fail = () => reject(new Error('plotly.js could not be loaded from this server; reload the page'));
-    if (script.dataset.failed) return fail();
-    script.addEventListener('load', () => resolve(window.Plotly));
-    script.addEventListener('error', fail);
+  return asked ??= new Promise((resolve, reject) => {
+    const script = document.createElement('script');
+    script.src = document.getElementById('plotly-js').href;
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => reject(new Error('plotly.js could not be loaded from this server; reload the page'));
+    document.head.append(script);
   });
 }
 

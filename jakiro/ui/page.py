@@ -74,8 +74,8 @@ def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str
     """Arguments of `launch` that belong to the page: its look and what it fetches. No host, no port, nothing shared."""
     modules = sorted(file.name for file in (assets / "viewer").glob("*.js"))
     head = "".join(f'<link rel="modulepreload" href="viewer/{name}">' for name in modules)
-    # compiled while Gradio starts
-    head += f'<script async id="plotly-js" onerror="this.dataset.failed = 1" src="{site.PLOTLY}"></script>'
+    # run once the first screen is there: it takes most of a second
+    head += f'<link rel="preload" as="script" id="plotly-js" href="{site.PLOTLY}">'
     for race in library.opening():
         head += f'<link rel="preload" as="fetch" crossorigin="anonymous" href="races/{race}.json">'
     return {

@@ -1,31 +1,31 @@
 """The benchmark: methods interleaved prompt by prompt on one target, in one process, against vanilla in the same run.
 
-Definitions, for a row (task, method, temperature): `tokens` counts generated tokens, the first one of each prompt
-(which prefill gives) included; `tau` is tokens after the first over rounds; `tokens_per_s` is tokens after the first
-over the seconds of the rounds, so prefill is not in it; `speedup` is tokens_per_s over vanilla's in the same run, None
-where the run has no vanilla; `identical` is the share of prompts whose ids equal vanilla's. A head's first pass over
-the prompt is part of its first round, hence of draft_s.
+What the columns of its rows mean is in report.py. A head's first pass over the prompt is part of its first round, hence
+of draft_s.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from jakiro import metrics
+from jakiro import metrics, report
 from jakiro.assets import PROMPTS
 from jakiro.engine import record
-from jakiro.machine import machine
+from jakiro.journal import Journal
+from jakiro.machine import machine, peak_bytes, reset_peak, versions
 from jakiro.methods import METHODS
+from jakiro.report import Sample
 from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import Trace
+from jakiro.tuning import Tuner
 from jakiro.verify import Sampling
 
 SCHEMA = "jakiro-bench/1"
@@ -76,12 +76,15 @@ def examples(limit: int | None = None) -> list[Prompt]:
     return [Prompt("examples", example["label"], example["prompt"]) for example in found]
 
 
-def load_methods(target: Target, names: Sequence[str], changes: dict[str, str]) -> dict[str, tuple[Callable, Any]]:
+def load_methods(
+    target: Target, names: Sequence[str], changes: dict[str, str], tuner: Tuner | None = None
+) -> dict[str, tuple[Callable, Any]]:
     """Name -> (make, settings). `changes` go to every method that has the setting.
 
+    What is auto is measured here, with a tuner of the target's own if None is given, and is a number in the result.
     Raises ValueError for an unknown or unavailable method and for a setting that none of them has.
     """
-    loaded, used = {}, set()
+    loaded, used, tuner = {}, set(), tuner or Tuner(target)
     for name in names:
         if name not in METHODS:
             raise ValueError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
@@ -94,7 +97,7 @@ def load_methods(target: Target, names: Sequence[str], changes: dict[str, str]) 
     if unknown := changes.keys() - used:
         known = sorted({field.name for name in names for field in fields(METHODS[name].settings)})
         raise ValueError(f"no method here has the setting {', '.join(sorted(unknown))}; known: {', '.join(known)}")
-    return loaded
+    return {name: (make, tuner.resolved(name, make, settings)) for name, (make, settings) in loaded.items()}
 
 
 def run(
@@ -102,121 +105,102 @@ def run(
     prompts: Sequence[Prompt],
     methods: dict[str, tuple[Callable, Any]],
     max_new_tokens: int,
-    sampling: Sampling,
-    peers: dict[str, Callable[[list[int], int], Generated]] | None = None,
+    samplings: Sequence[Sampling],
+    peers: Callable[[Sampling], dict[str, Callable]] | None = None,
+    repeats: int = 1,
+    journal: Journal | None = None,
 ) -> dict[str, Any]:
-    """The whole benchmark as JSON-able data. `peers` are other decoders: (prompt ids, budget) -> Generated."""
-    traces: dict[tuple[str, str], list[Trace]] = {}
-    others: dict[tuple[str, str], list[Generated]] = {}
-    same: dict[tuple[str, str], list[bool]] = {}
-    work = list(_warmed(prompts))
-    for prompt, counts in tqdm(work, desc="bench", unit="prompt", dynamic_ncols=True):
-        ids = encode(target.tokenizer, prompt.text)
-        reference = None
-        for name, (make, settings) in methods.items():
-            trace = record(target, make(settings), ids, max_new_tokens, sampling, name, settings, inspect=False)
-            reference = trace.tokens if name == "vanilla" else reference
-            if counts:
-                traces.setdefault((prompt.task, name), []).append(trace)
-                same.setdefault((prompt.task, name), []).append(trace.tokens == reference)
-        for name, generate in (peers or {}).items():
-            result = generate(ids, max_new_tokens)
-            if counts:
-                others.setdefault((prompt.task, name), []).append(result)
-                same.setdefault((prompt.task, name), []).append(result.ids == reference)
-    rows = [_row(task, name, sampling, found) for (task, name), found in traces.items()]
-    rows += [_peer_row(task, name, sampling, found) for (task, name), found in others.items()]
-    for row in rows:
-        base = next((r["tokens_per_s"] for r in rows if (r["task"], r["method"]) == (row["task"], "vanilla")), None)
-        row["speedup"] = row["tokens_per_s"] / base if base and row["tokens_per_s"] else None
-        found = same[row["task"], row["method"]]
-        row["identical"] = sum(found) / len(found) if "vanilla" in methods else None
+    """The whole benchmark as JSON-able data.
+
+    `peers` gives other decoders, name -> ((prompt ids, budget) -> Generated). What the journal already has is not
+    measured again.
+    """
+    others = {sampling: peers(sampling) if peers else {} for sampling in samplings}
+    bench = _Bench(target, methods, max_new_tokens, others)
+    journal = Journal() if journal is None else journal
+    work = [
+        (str((sampling.temperature, repeat, at)), sampling, repeat, prompt)
+        for sampling in samplings
+        for repeat in range(repeats)
+        for at, prompt in enumerate(prompts)
+    ]
+    left = [one for one in work if one[0] not in journal]
+    for _, sampling, _, prompt in left[:WARM_UP]:
+        bench.group(prompt, sampling, 0)
+    for key, sampling, repeat, prompt in tqdm(left, desc="bench", unit="prompt", dynamic_ncols=True):
+        journal.add(key, bench.group(prompt, sampling, repeat))
+    rows = report.rows(journal.samples())
     return {
         "schema": SCHEMA,
         "target": target.name,
         "dtype": str(target.dtype).removeprefix("torch."),
         "max_new_tokens": max_new_tokens,
-        "sampling": asdict(sampling),
+        "sampling": [asdict(sampling) for sampling in samplings],
         "settings": {name: asdict(settings) for name, (_, settings) in methods.items()},
         "machine": machine(target.device),
-        "versions": next(iter(traces.values()))[0].versions,
-        "rows": sorted(rows, key=lambda row: row["task"]),
+        "versions": versions(),
+        "rows": sorted(rows, key=lambda row: (row["temperature"], row["task"])),
     }
 
 
-def means(report: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Method -> mean of tau, tokens_per_s, speedup and identical over the tasks."""
-    table: dict[str, dict[str, float]] = {}
-    for name in dict.fromkeys(row["method"] for row in report["rows"]):
-        mine = [row for row in report["rows"] if row["method"] == name]
-        for key in ("tau", "tokens_per_s", "speedup", "identical"):
-            values = [row[key] for row in mine if row[key] is not None]
-            if values:
-                table.setdefault(name, {})[key] = sum(values) / len(values)
-    return table
-
-
-def as_markdown(report: dict[str, Any]) -> str:
-    """Speed-up and tau, one line a task, one column a method, and their means."""
-    names = list(dict.fromkeys(row["method"] for row in report["rows"]))
-    cells = {(row["task"], row["method"]): row for row in report["rows"]}
-    cells |= {("mean", name): values for name, values in means(report).items()}
-    lines = ["| task | " + " | ".join(names) + " |", "|---|" + "--:|" * len(names)]
-    for task in dict.fromkeys(task for task, _ in cells):
-        lines.append(f"| {task} | " + " | ".join(_cell(cells[task, name]) for name in names) + " |")
-    return "\n".join(lines)
-
-
-def _cell(row: dict[str, Any]) -> str:
-    speed = "" if row.get("speedup") is None else f"{row['speedup']:.2f}×"
-    tau = "" if row.get("tau") is None else f"τ {row['tau']:.2f}"
-    return ", ".join(part for part in (speed, tau) if part)
-
-
-def _warmed(prompts: Sequence[Prompt]) -> Iterator[tuple[Prompt, bool]]:
-    yield from ((prompt, False) for prompt in prompts[:WARM_UP])
-    yield from ((prompt, True) for prompt in prompts)
-
-
-def _row(task: str, method: str, sampling: Sampling, traces: list[Trace]) -> dict[str, Any]:
-    rounds = sum(len(trace.steps) for trace in traces)
-    decoded = sum(len(trace.tokens) - 1 for trace in traces)
-    parts = [metrics.seconds(trace) for trace in traces]
-    spent = {f"{phase}_s": sum(part[phase] for part in parts) for phase in parts[0]}
-    seconds = sum(spent.values())
-    deepest = max(metrics.max_depth(trace) for trace in traces)
-    reached = [
-        sum(len(step.accepted) >= depth for trace in traces for step in trace.steps) for depth in range(1, deepest + 1)
-    ]
-    return {
-        "task": task,
-        "method": method,
-        "temperature": sampling.temperature,
-        "prompts": len(traces),
-        "tokens": sum(len(trace.tokens) for trace in traces),
-        "rounds": rounds,
-        "tau": decoded / rounds if rounds else None,
-        "acceptance_rate_per_position": [count / rounds for count in reached],
-        "tokens_per_s": decoded / seconds if seconds else None,
-        "prefill_s": sum(trace.prefill_s for trace in traces),
-        **spent,
+def open_journal(out: Path, target, prompts, methods, max_new_tokens, samplings, peers, repeats) -> Journal:
+    """The journal beside the report `out` of a benchmark with these arguments. Raises ValueError for another's."""
+    plan = {
+        "target": target.name,
+        "dtype": str(target.dtype),
+        "machine": machine(target.device),
+        "prompts": [asdict(prompt) for prompt in prompts],
+        "methods": {name: asdict(settings) for name, (_, settings) in methods.items()},
+        "max_new_tokens": max_new_tokens,
+        "samplings": [asdict(sampling) for sampling in samplings],
+        "peers": peers is not None,
+        "repeats": repeats,
     }
+    return Journal(out.with_name(f"{out.name}.partial"), plan)
 
 
-def _peer_row(task: str, name: str, sampling: Sampling, found: list[Generated]) -> dict[str, Any]:
-    decoded, seconds = sum(len(one.ids) - one.first for one in found), sum(one.decode_s for one in found)
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """What is measured with."""
+
+    target: Target
+    methods: dict[str, tuple[Callable, Any]]
+    budget: int
+    peers: dict[Sampling, dict[str, Callable]]
+
+    def group(self, prompt: Prompt, sampling: Sampling, repeat: int) -> list[Sample]:
+        """Every decoder on one prompt, one after the other."""
+        ids = encode(self.target.tokenizer, prompt.text)
+        where = {"task": prompt.task, "prompt": prompt.id, "temperature": sampling.temperature, "repeat": repeat}
+        samples, reference = [], None
+        for name, (make, settings) in self.methods.items():
+            reset_peak(self.target.device)
+            trace = record(self.target, make(settings), ids, self.budget, sampling, name, settings, inspect=False)
+            reference = trace.tokens if name == "vanilla" else reference
+            same = trace.tokens == reference if "vanilla" in self.methods else None
+            samples.append(Sample(method=name, identical=same, peak_bytes=self._peak(), **where, **_counted(trace)))
+        for name, generate in self.peers[sampling].items():
+            reset_peak(self.target.device)
+            found = generate(ids, self.budget)
+            same = found.ids == reference if reference and not sampling.temperature else None
+            counts = {"tokens": len(found.ids), "decoded": len(found.ids) - found.first}
+            times = {"prefill_s": found.prefill_s, "decode_s": found.decode_s}
+            samples.append(Sample(method=name, identical=same, peak_bytes=self._peak(), **where, **counts, **times))
+        return samples
+
+    def _peak(self) -> int | None:
+        return peak_bytes(self.target.device)
+
+
+def _counted(trace: Trace) -> dict[str, Any]:
+    spent = metrics.seconds(trace)
+    phases = [spent[phase] for phase in report.PHASES]
+    accepted = [len(step.accepted) for step in trace.steps]
     return {
-        "task": task,
-        "method": name,
-        "temperature": sampling.temperature,
-        "prompts": len(found),
-        "tokens": sum(len(one.ids) for one in found),
-        "rounds": None,
-        "tau": None,
-        "acceptance_rate_per_position": None,
-        "tokens_per_s": decoded / seconds if seconds else None,
-        "prefill_s": sum(one.prefill_s for one in found),
-        "draft_s": None,
-        "verify_s": None,
-        "overhead_s": None,
+        "tokens": len(trace.tokens),
+        "decoded": len(trace.tokens) - 1,
+        "prefill_s": trace.prefill_s,
+        "decode_s": sum(phases),
+        "reached": [sum(count >= depth for count in accepted) for depth in range(metrics.max_depth(trace) + 1)],
+        "phases": phases,
     }

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 import transformers
 
+_PEAK, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")  # of Linux
+
 
 def machine(device: torch.device) -> dict[str, Any]:
     """What the figures were measured on."""
@@ -40,3 +42,21 @@ def device_name(device: torch.device) -> str:
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or platform.machine())
+
+
+def reset_peak(device: torch.device) -> None:
+    """Let `peak_bytes` count from here."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    elif _PEAK.exists() and os.access(_PEAK, os.W_OK):
+        _PEAK.write_text("5")  # proc(5): resets the peak resident set size
+
+
+def peak_bytes(device: torch.device) -> int | None:
+    """Greatest memory in use since `reset_peak`: the device's, on a CPU the process's. None where it is not known."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if device.type != "cpu" or not _STATUS.exists() or not os.access(_PEAK, os.W_OK):
+        return None
+    lines = _STATUS.read_text(encoding="utf-8").splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable
 
 import torch
-from transformers import StoppingCriteria, StoppingCriteriaList
+from transformers import AutoModelForCausalLM, PreTrainedModel, StoppingCriteria, StoppingCriteriaList
 
 from jakiro.bench import Generated
 from jakiro.target import Target
 from jakiro.verify import Sampling
 
 LOOKUP = 10  # tokens that transformers' prompt lookup copies: its own default
+ASSISTANT = "assistant"  # folder beside a target's heads with a small model of the same tokenizer
 
 
 class _Stopwatch(StoppingCriteria):
@@ -29,7 +30,10 @@ class _Stopwatch(StoppingCriteria):
 
 
 def generate_peers(target: Target, sampling: Sampling) -> dict[str, Callable]:
-    """`model.generate` with its default dynamic cache, with its static cache, and with its prompt lookup."""
+    """`model.generate` with its default dynamic cache, its static cache, its prompt lookup, and assisted.
+
+    The last one only where the target has an ASSISTANT. Raises ValueError where that has another vocabulary.
+    """
     options = {"do_sample": False}
     if sampling.temperature:
         options = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
@@ -38,7 +42,19 @@ def generate_peers(target: Target, sampling: Sampling) -> dict[str, Callable]:
         "hf_generate_static": {"cache_implementation": "static"},
         "hf_prompt_lookup": {"prompt_lookup_num_tokens": LOOKUP},
     }
+    if ASSISTANT in target.heads:
+        kinds["hf_assisted"] = {"assistant_model": _assistant(target)}
     return {name: _generator(target, options | own) for name, own in kinds.items()}
+
+
+def _assistant(target: Target) -> PreTrainedModel:
+    folder = target.heads[ASSISTANT]
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=target.dtype).to(target.device).eval()
+    if model.config.vocab_size != target.vocab_size:
+        raise ValueError(
+            f"{folder} has {model.config.vocab_size} tokens, the target {target.vocab_size}: it cannot assist"
+        )
+    return model
 
 
 def _generator(target: Target, options: dict) -> Callable[[list[int], int], Generated]:

@@ -8,40 +8,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
-import time
 from itertools import product
 from pathlib import Path
-
-import torch
 
 from jakiro import bench
 from jakiro.assets import TARGET
 from jakiro.machine import machine
+from jakiro.rehearsal import verify_cost
+from jakiro.report import means
 from jakiro.target import Target
 from jakiro.trace import write_text
 from jakiro.verify import Sampling
 
 NODES = (1, 2, 4, 8, 10, 12, 14, 16, 20, 24, 32, 48, 60)
-PREFIX = 200  # tokens in the cache while the cost is measured
-
-
-@torch.inference_mode()
-def verify_cost(target: Target, repeats: int = 25) -> dict[int, float]:
-    """Median seconds of one target pass over a tree of n nodes after a prefix, sizes interleaved."""
-    cache = target.new_cache(PREFIX + max(NODES))
-    target.prefill(torch.arange(PREFIX, device=target.device) % target.vocab_size, cache)
-    times: dict[int, list[float]] = {n: [] for n in NODES}
-    for _ in range(repeats):
-        for n in NODES:
-            parents = [-1, *((node - 1) // 2 for node in range(1, n))]
-            tokens = torch.arange(n, device=target.device)
-            start = time.perf_counter()
-            target.score(tokens, parents, cache)
-            if target.device.type == "cuda":
-                torch.cuda.synchronize()
-            times[n].append(time.perf_counter() - start)
-    return {n: statistics.median(values) for n, values in times.items()}
+REPEATS = 25
 
 
 def grid(target: Target, prompts: list[bench.Prompt], sizes: list[tuple[int, int, int]], budget: int) -> list[dict]:
@@ -54,9 +34,9 @@ def grid(target: Target, prompts: list[bench.Prompt], sizes: list[tuple[int, int
             label = f"{name} {size}"
             names[label] = name, size
             methods[label] = loaded
-    means = bench.means(bench.run(target, prompts, methods, budget, Sampling()))
+    found = means(bench.run(target, prompts, methods, budget, [Sampling()]))
     return [
-        {"method": name, "top_k": size[0], "depth": size[1], "total_tokens": size[2], **means[label]}
+        {"method": name, "top_k": size[0], "depth": size[1], "total_tokens": size[2], **found[label]}
         for label, (name, size) in names.items()
     ]
 
@@ -76,7 +56,7 @@ def main() -> None:
     options = parser.parse_args()
     target = Target.load(options.target, options.device, options.dtype)
     sizes = list(product(options.top_k, options.depth, options.total_tokens))
-    cost = verify_cost(target)
+    cost = verify_cost(target, NODES, REPEATS)
     rows = grid(target, bench.read_prompts(options.prompts, options.limit), sizes, options.max_new_tokens)
     report = {
         "target": target.name,

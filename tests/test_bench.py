@@ -1,12 +1,16 @@
 """The benchmark's numbers against traces counted by hand, and its prompts and peers."""
 
 import json
+from functools import partial
 
 import pytest
+from tiny import tiny_model
 
 from jakiro import bench
+from jakiro import report as tables
 from jakiro.engine import record
 from jakiro.peers import generate_peers
+from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.verify import Sampling
 
@@ -26,7 +30,7 @@ def prompts(tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(target, prompts):
     methods = bench.load_methods(target, ["vanilla", "prompt_lookup", "eagle2", "jakiro"], {"depth": "3"})
-    return bench.run(target, bench.read_prompts(prompts), methods, 12, GREEDY, generate_peers(target, GREEDY))
+    return bench.run(target, bench.read_prompts(prompts), methods, 12, [GREEDY], partial(generate_peers, target))
 
 
 def test_rows_cover_every_task_and_method(report):
@@ -72,14 +76,56 @@ def test_speed_is_decoded_tokens_over_the_rounds_and_speedup_is_against_vanilla(
 
 
 def test_markdown_has_a_line_a_task_and_the_means(report):
-    lines = bench.as_markdown(report).splitlines()
+    lines = tables.as_markdown(report).splitlines()
     assert [line.split("|")[1].strip() for line in lines[2:]] == [*sorted(QUESTIONS), "mean"]
     assert "1.00×, τ 1.00" in lines[-1]
 
 
+def test_an_interrupted_run_goes_on_and_gives_the_same_counts(target, prompts, tmp_path, monkeypatch):
+    methods = bench.load_methods(target, ["vanilla", "eagle2"], {})
+    work = (target, bench.read_prompts(prompts), methods, 8, [GREEDY, Sampling(1.0)], None, 2)
+    whole = bench.run(*work)
+    journal = bench.open_journal(tmp_path / "bench.json", *work)
+    add, calls = journal.add, []
+
+    def broken(key, samples):
+        calls.append(key)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        add(key, samples)
+
+    monkeypatch.setattr(journal, "add", broken)
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(*work, journal)
+    again = bench.open_journal(tmp_path / "bench.json", *work)
+    assert len(again) == 3
+    report = bench.run(*work, again)
+    assert len(again) == 3 * 2 * 2  # prompts, repeats, temperatures
+    counts = ("task", "method", "temperature", "repeats", "tokens", "rounds", "tau", "identical")
+    assert [[row[name] for name in counts] for row in report["rows"]] == [
+        [row[name] for name in counts] for row in whole["rows"]
+    ]
+
+
+def test_a_small_model_assists(target, tmp_path, report):
+    tiny_model(num_hidden_layers=1, seed=3).save_pretrained(tmp_path / "assistant")
+    own = Target.wrap(target.model, target.tokenizer, {"assistant": tmp_path / "assistant"})
+    own.ends = target.ends
+    ids = encode(target.tokenizer, "the man ran")
+    found = generate_peers(own, GREEDY)["hf_assisted"](ids, 12)
+    assert found.ids == generate_peers(target, GREEDY)["hf_generate_dynamic"](ids, 12).ids
+
+
+def test_an_assistant_of_another_vocabulary_is_refused(target, tmp_path):
+    tiny_model(vocab_size=310).save_pretrained(tmp_path / "assistant")
+    own = Target.wrap(target.model, target.tokenizer, {"assistant": tmp_path / "assistant"})
+    with pytest.raises(ValueError, match="has 310 tokens, the target 300: it cannot assist"):
+        generate_peers(own, GREEDY)
+
+
 def test_without_vanilla_there_is_no_speedup(target, prompts):
     methods = bench.load_methods(target, ["prompt_lookup"], {})
-    report = bench.run(target, bench.read_prompts(prompts, limit=1), methods, 6, GREEDY)
+    report = bench.run(target, bench.read_prompts(prompts, limit=1), methods, 6, [GREEDY])
     assert {row["speedup"] for row in report["rows"]} == {row["identical"] for row in report["rows"]} == {None}
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from jakiro.bench import as_markdown, load_methods, read_prompts
+from jakiro.bench import load_methods, read_prompts
 from jakiro.drafting.weights import load_head
 from jakiro.engine import record
+from jakiro.report import as_markdown
 from jakiro.target import Target
 from jakiro.text import decode, encode
 from jakiro.training.data import pack

@@ -1,0 +1,50 @@
+"""What a benchmark under way has measured, on disk: an interrupted one goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from jakiro.report import Sample
+
+
+class Journal:
+    """Groups of samples by key. With a path, every group is a line of that file as soon as it is measured."""
+
+    def __init__(self, path: Path | None = None, plan: dict[str, Any] | None = None) -> None:
+        """Read what is there. `plan` says what is being measured, so that two benchmarks are not mixed up.
+
+        Raises ValueError for a file of another plan.
+        """
+        self.path = path
+        self._groups: dict[str, list[Sample]] = {}
+        if path is None:
+            return
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+        whole = [line for line in lines if line.endswith("\n")]  # the last one may have been cut off
+        if whole and json.loads(whole[0]) != plan:
+            raise ValueError(f"{path} holds the beginning of another benchmark; delete it or choose another --out")
+        self._groups = {key: [Sample(**one) for one in group] for key, group in map(json.loads, whole[1:])}
+        path.write_text("".join(whole) or json.dumps(plan) + "\n", encoding="utf-8")
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._groups
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def add(self, key: str, samples: list[Sample]) -> None:
+        self._groups[key] = samples
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([key, [asdict(sample) for sample in samples]]) + "\n")
+
+    def samples(self) -> list[Sample]:
+        return [sample for group in self._groups.values() for sample in group]
+
+    def close(self) -> None:
+        """The benchmark is written: the file has done its work."""
+        if self.path is not None:
+            self.path.unlink()

@@ -1,0 +1,211 @@
+"""Tables of a benchmark, from the runs that it measured. No tensors: a bench.json can be read anywhere.
+
+Definitions, for a row (task, method, temperature): `tokens` counts generated tokens, the first one of each prompt
+(which prefill gives) included; `tau` is tokens after the first over rounds; `tokens_per_s` is tokens after the first
+over the seconds of the rounds, so prefill is not in it; `speedup` is tokens_per_s over vanilla's in the same repeat,
+None where the run has no vanilla; `identical` is the share of prompts whose ids equal vanilla's, None for another
+library's sampling, which draws other numbers. Counts are those of one repeat; speeds and seconds are medians over the
+repeats, a `_spread` the least and the greatest. `peak_bytes` is the greatest memory in use during a run: of the device,
+on a CPU of the process, weights included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean, median
+from typing import Any
+
+PHASES = ("draft", "verify", "overhead")
+AVERAGED = ("tau", "tokens_per_s", "speedup", "identical")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One decoder's run on one prompt."""
+
+    task: str
+    prompt: str
+    method: str
+    temperature: float
+    repeat: int
+    tokens: int  # generated
+    decoded: int  # those of them that decode_s is the time of
+    prefill_s: float
+    decode_s: float
+    identical: bool | None = None
+    peak_bytes: int | None = None
+    reached: list[int] | None = None  # rounds that accepted at least 0, 1, 2, ... tokens; None for other libraries
+    phases: list[float] | None = None  # seconds of PHASES; likewise
+
+
+def rows(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+    """One row for each task, method and temperature."""
+    groups: dict[tuple, list[Sample]] = {}
+    for sample in samples:
+        groups.setdefault((sample.temperature, sample.task, sample.method), []).append(sample)
+    speeds = {key: _speeds(found) for key, found in groups.items()}
+    return [_row(key, found, speeds) for key, found in groups.items()]
+
+
+def _speeds(samples: list[Sample]) -> list[float | None]:
+    """tokens_per_s of each repeat."""
+    found = []
+    for repeat in _repeats(samples):
+        seconds = sum(sample.decode_s for sample in repeat)
+        found.append(sum(sample.decoded for sample in repeat) / seconds if seconds else None)
+    return found
+
+
+def _repeats(samples: list[Sample]) -> list[list[Sample]]:
+    count = 1 + max(sample.repeat for sample in samples)
+    return [[sample for sample in samples if sample.repeat == repeat] for repeat in range(count)]
+
+
+def _row(key: tuple, samples: list[Sample], speeds: dict[tuple, list]) -> dict[str, Any]:
+    temperature, task, method = key
+    own, base = speeds[key], speeds.get((temperature, task, "vanilla"), [])
+    ratios = [a / b for a, b in zip(own, base, strict=False) if a and b]
+    repeats = _repeats(samples)
+    first, checked = repeats[0], [sample.identical for sample in samples if sample.identical is not None]
+    peaks = [sample.peak_bytes for sample in samples if sample.peak_bytes is not None]
+    return {
+        "task": task,
+        "method": method,
+        "temperature": temperature,
+        "prompts": len(first),
+        "repeats": len(repeats),
+        "tokens": sum(sample.tokens for sample in first),
+        **_acceptance(first),
+        "tokens_per_s": _median(own),
+        "tokens_per_s_spread": _spread(own),
+        "speedup": _median(ratios),
+        "speedup_spread": _spread(ratios),
+        "prefill_s": median(sum(sample.prefill_s for sample in repeat) for repeat in repeats),
+        **{f"{phase}_s": _phase(repeats, index) for index, phase in enumerate(PHASES)},
+        "peak_bytes": max(peaks, default=None),
+        "identical": mean(checked) if checked else None,
+    }
+
+
+def _acceptance(samples: list[Sample]) -> dict[str, Any]:
+    if samples[0].reached is None:
+        return {"rounds": None, "tau": None, "acceptance_rate_per_position": None}
+    depth = max(len(sample.reached) for sample in samples)
+    reached = [sum(sample.reached[at] for sample in samples if at < len(sample.reached)) for at in range(depth)]
+    rounds = reached[0]
+    return {
+        "rounds": rounds,
+        "tau": sum(sample.decoded for sample in samples) / rounds if rounds else None,
+        "acceptance_rate_per_position": [count / rounds for count in reached[1:]] if rounds else [],
+    }
+
+
+def _phase(repeats: list[list[Sample]], index: int) -> float | None:
+    if repeats[0][0].phases is None:
+        return None
+    return median(sum(sample.phases[index] for sample in repeat) for repeat in repeats)
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _spread(values: list[float | None]) -> list[float] | None:
+    known = [value for value in values if value is not None]
+    return [min(known), max(known)] if known else None
+
+
+def temperatures(report: dict[str, Any]) -> list[float]:
+    """Those that were measured, in order."""
+    return sorted({row["temperature"] for row in report["rows"]})
+
+
+def means(report: dict[str, Any], temperature: float | None = None) -> dict[str, dict[str, float]]:
+    """Method -> mean over the tasks of tau, tokens_per_s, speedup and identical, at a temperature (None: the least)."""
+    wanted = temperatures(report)[0] if temperature is None else temperature
+    found: dict[str, list[dict]] = {}
+    for row in report["rows"]:
+        if row["temperature"] == wanted:
+            found.setdefault(row["method"], []).append(row)
+    return {name: _means_of(rows) for name, rows in found.items()}
+
+
+def _means_of(rows: list[dict[str, Any]]) -> dict[str, float]:
+    columns = {key: [row[key] for row in rows if row[key] is not None] for key in AVERAGED}
+    return {key: mean(values) for key, values in columns.items() if values}
+
+
+def as_markdown(report: dict[str, Any]) -> str:
+    """For each temperature: speed-up and tau, one line a task, one column a method, and their means."""
+    found = temperatures(report)
+    tables = [_table(report, temperature) for temperature in found]
+    if len(found) == 1:
+        return tables[0]
+    return "\n\n".join(f"Temperature {one:g}\n\n{table}" for one, table in zip(found, tables, strict=True))
+
+
+def _table(report: dict[str, Any], temperature: float) -> str:
+    mine = [row for row in report["rows"] if row["temperature"] == temperature]
+    names = list(dict.fromkeys(row["method"] for row in mine))
+    cells = {(row["task"], row["method"]): row for row in mine}
+    cells |= {("mean", name): values for name, values in means(report, temperature).items()}
+    lines = ["| task | " + " | ".join(names) + " |", "|---|" + "--:|" * len(names)]
+    for task in dict.fromkeys(task for task, _ in cells):
+        lines.append(f"| {task} | " + " | ".join(_cell(cells.get((task, name), {})) for name in names) + " |")
+    return "\n".join(lines)
+
+
+def _cell(row: dict[str, Any]) -> str:
+    speed = "" if row.get("speedup") is None else f"{row['speedup']:.2f}×"
+    tau = "" if row.get("tau") is None else f"τ {row['tau']:.2f}"
+    return ", ".join(part for part in (speed, tau) if part)
+
+
+def details(report: dict[str, Any]) -> str:
+    """A Markdown table with one line a method and temperature: where the time went, over all tasks together."""
+    head = [
+        "method",
+        "temperature",
+        "ms a round",
+        *(f"{phase} %" for phase in PHASES),
+        "accepted at depth 1, 2, ... (%)",
+    ]
+    lines = [f"| {' | '.join([*head, 'peak MiB', 'identical'])} |", "|---|" + "--:|" * (len(head) + 1)]
+    for line in method_totals(report):
+        rounds = [f"{1000 * line['round_s']:.2f}", *(f"{100 * share:.1f}" for share in line["shares"])]
+        depths = " ".join(f"{100 * rate:.1f}" for rate in line["acceptance_rate_per_position"])
+        peak = "" if line["peak_bytes"] is None else f"{line['peak_bytes'] / 2**20:.0f}"
+        same = "" if line["identical"] is None else f"{line['identical']:.2f}"
+        cells = [line["method"], f"{line['temperature']:g}", *rounds, depths, peak, same]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def method_totals(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each of our methods at each temperature over all tasks: seconds a round and their shares, acceptance, memory."""
+    groups: dict[tuple, list[dict]] = {}
+    for row in report["rows"]:
+        if row["rounds"]:
+            groups.setdefault((row["temperature"], row["method"]), []).append(row)
+    return [_total(temperature, method, found) for (temperature, method), found in sorted(groups.items())]
+
+
+def _total(temperature: float, method: str, found: list[dict[str, Any]]) -> dict[str, Any]:
+    rounds = sum(row["rounds"] for row in found)
+    spent = [sum(row[f"{phase}_s"] for row in found) for phase in PHASES]
+    depth = max(len(row["acceptance_rate_per_position"]) for row in found)
+    rates = [[*row["acceptance_rate_per_position"], *[0.0] * depth][:depth] for row in found]
+    weighted = [sum(rate[at] * row["rounds"] for rate, row in zip(rates, found, strict=True)) for at in range(depth)]
+    same = [row["identical"] for row in found if row["identical"] is not None]
+    peaks = [row["peak_bytes"] for row in found if row.get("peak_bytes") is not None]
+    return {
+        "method": method,
+        "temperature": temperature,
+        "round_s": sum(spent) / rounds,
+        "shares": [seconds / sum(spent) for seconds in spent],
+        "acceptance_rate_per_position": [value / rounds for value in weighted],
+        "peak_bytes": max(peaks, default=None),
+        "identical": mean(same) if same else None,
+    }

@@ -1,0 +1,42 @@
+"""An interrupted benchmark goes on where it was."""
+
+import pytest
+
+from jakiro.journal import Journal
+from jakiro.report import Sample
+
+ONE = Sample("chat", "1", "vanilla", 0.0, 0, 5, 4, 0.1, 0.2, True, None, [4], [0.0, 0.2, 0.0])
+
+
+def test_what_was_added_is_there_again(tmp_path):
+    path = tmp_path / "bench.json.partial"
+    Journal(path, {"prompts": 2}).add("a", [ONE])
+    again = Journal(path, {"prompts": 2})
+    assert "a" in again and "b" not in again and len(again) == 1 and again.samples() == [ONE]
+
+
+def test_a_line_that_was_cut_off_is_measured_again(tmp_path):
+    path = tmp_path / "bench.json.partial"
+    journal = Journal(path, {})
+    journal.add("a", [ONE])
+    journal.add("b", [ONE])
+    path.write_text(path.read_text()[:-9])
+    again = Journal(path, {})
+    assert "a" in again and "b" not in again
+    again.add("b", [ONE])
+    assert len(Journal(path, {})) == 2
+
+
+def test_another_benchmark_is_refused(tmp_path):
+    path = tmp_path / "bench.json.partial"
+    Journal(path, {"prompts": 2}).add("a", [ONE])
+    with pytest.raises(ValueError, match="beginning of another benchmark; delete it"):
+        Journal(path, {"prompts": 3})
+    assert len(Journal(path, {"prompts": 2})) == 1
+
+
+def test_closing_removes_the_file(tmp_path):
+    path = tmp_path / "bench.json.partial"
+    journal = Journal(path, {})
+    journal.close()
+    assert not path.exists()

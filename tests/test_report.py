@@ -1,0 +1,79 @@
+"""The benchmark's tables, from samples whose numbers are counted by hand."""
+
+import pytest
+
+from jakiro import report
+from jakiro.report import Sample
+
+
+def sample(method, repeat, decoded, seconds, task="chat", temperature=0.0, **more):
+    known = {"tokens": decoded + 1, "prefill_s": 1.0, "prompt": "1"} | more
+    return Sample(
+        task, method=method, temperature=temperature, repeat=repeat, decoded=decoded, decode_s=seconds, **known
+    )
+
+
+def ours(method, repeat, seconds, **more):
+    """10 tokens in 4 rounds, of which 3 accepted a token, 2 a second and 1 a third."""
+    phases = [0.25 * seconds, 0.5 * seconds, 0.25 * seconds]
+    return sample(method, repeat, 10, seconds, reached=[4, 3, 2, 1], phases=phases, identical=True, **more)
+
+
+@pytest.fixture
+def rows():
+    samples = [
+        sample("vanilla", repeat, 10, seconds, reached=[10], phases=[0, seconds, 0])
+        for repeat, seconds in enumerate((2, 4, 5))
+    ]
+    samples += [
+        ours("jakiro", repeat, seconds, peak_bytes=peak)
+        for repeat, (seconds, peak) in enumerate(((1, 7), (4, 9), (2, 8)))
+    ]
+    samples += [sample("hf_generate_dynamic", repeat, 10, 5) for repeat in range(3)]
+    return {row["method"]: row for row in report.rows(samples)}
+
+
+def test_speeds_are_medians_over_repeats_and_ratios_are_of_the_same_repeat(rows):
+    assert rows["vanilla"]["tokens_per_s"] == 2.5 and rows["vanilla"]["tokens_per_s_spread"] == [2.0, 5.0]
+    assert rows["jakiro"]["tokens_per_s"] == 5.0 and rows["jakiro"]["tokens_per_s_spread"] == [2.5, 10.0]
+    assert rows["jakiro"]["speedup"] == 2.0 and rows["jakiro"]["speedup_spread"] == [1.0, 2.5]
+    assert rows["hf_generate_dynamic"]["speedup"] == pytest.approx(0.8)
+
+
+def test_counts_are_those_of_one_repeat(rows):
+    row = rows["jakiro"]
+    assert (row["prompts"], row["repeats"], row["tokens"], row["rounds"], row["tau"]) == (1, 3, 11, 4, 2.5)
+    assert row["acceptance_rate_per_position"] == [0.75, 0.5, 0.25]
+    assert (row["draft_s"], row["verify_s"], row["overhead_s"]) == (0.5, 1.0, 0.5)
+    assert row["peak_bytes"] == 9 and row["identical"] == 1.0
+
+
+def test_what_is_not_known_is_none(rows):
+    row = rows["hf_generate_dynamic"]
+    unknown = ("rounds", "tau", "acceptance_rate_per_position", "draft_s", "peak_bytes", "identical")
+    assert {row[name] for name in unknown} == {None}
+
+
+def test_acceptance_adds_up_over_prompts_of_different_depth():
+    short = sample("jakiro", 0, 3, 1.0, prompt="2", reached=[2, 1], phases=[0, 1, 0])
+    [row] = report.rows([ours("jakiro", 0, 1.0), short])
+    assert row["rounds"] == 6 and row["acceptance_rate_per_position"] == pytest.approx([4 / 6, 2 / 6, 1 / 6])
+
+
+def test_tables_have_a_part_for_each_temperature():
+    samples = [
+        ours(name, 0, seconds, task=task, temperature=heat)
+        for heat in (0.0, 1.0)
+        for task in ("a", "b")
+        for name, seconds in (("vanilla", 4), ("jakiro", 2 + heat))
+    ]
+    table = report.as_markdown({"rows": report.rows(samples)})
+    first, second = table.split("Temperature 1")
+    assert first.startswith("Temperature 0\n") and "| mean | 1.00×, τ 2.50 | 2.00×, τ 2.50 |" in first
+    assert "| mean | 1.00×, τ 2.50 | 1.33×, τ 2.50 |" in second
+
+
+def test_details_say_where_a_round_went():
+    samples = [ours("jakiro", 0, 0.008, task=task, peak_bytes=2**20) for task in ("a", "b")]
+    line = report.details({"rows": report.rows(samples)}).splitlines()[-1]
+    assert line == "| jakiro | 0 | 2.00 | 25.0 | 50.0 | 25.0 | 75.0 50.0 25.0 | 1 | 1.00 |"

@@ -1,4 +1,4 @@
-"""The command line: `python -m jakiro trace | bench | train | card`."""
+"""The command line: `python -m jakiro trace | bench | tune | train | card`."""
 
 from __future__ import annotations
 
@@ -49,20 +49,60 @@ def bench(options: argparse.Namespace) -> int:
     import json
 
     from jakiro import bench as benchmark
-    from jakiro.peers import generate_peers
+    from jakiro import report as tables
+    from jakiro.limits import limits
     from jakiro.trace import write_text
 
     check_writable(options.out)
-    prompts = (
+    texts = (
         benchmark.read_prompts(options.prompts, options.limit) if options.prompts else benchmark.examples(options.limit)
     )
-    target, sampling = _target(options), _sampling(options)
+    target, samplings = _target(options), _samplings(options)
     methods = benchmark.load_methods(target, options.methods.split(","), _pairs(options.set, "--set"))
-    peers = generate_peers(target, sampling) if options.peers else {}
-    report = benchmark.run(target, prompts, methods, options.max_new_tokens, sampling, peers)
-    report["command"] = options.line
+    work = (target, texts, methods, options.max_new_tokens, samplings, _peers(options, target), options.repeats)
+    journal = benchmark.open_journal(options.out, *work)
+    if len(journal):
+        print(f"going on with {journal.path}: {len(journal)} prompts are done", file=sys.stderr)
+    report = benchmark.run(*work, journal) | {"command": options.line}
+    if options.limits:
+        report["limits"] = limits(target, methods, texts[0].text)
     write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")
-    print(benchmark.as_markdown(report))
+    journal.close()
+    print(tables.as_markdown(report), tables.details(report), sep="\n\n")
+    return 0
+
+
+def _peers(options: argparse.Namespace, target):
+    from functools import partial
+
+    from jakiro.peers import generate_peers
+
+    return partial(generate_peers, target) if options.peers else None
+
+
+def tune(options: argparse.Namespace) -> int:
+    """Measure which draft tree suits the target here, print what was found and, with --out, write it."""
+    import json
+    from dataclasses import asdict
+
+    from jakiro.bench import load_methods
+    from jakiro.machine import machine, versions
+    from jakiro.trace import write_text
+    from jakiro.tuning import Tuner, as_text
+
+    if options.out:
+        check_writable(options.out)
+    target = _target(options)
+    tuner = Tuner(target)
+    sizes = dict.fromkeys(("top_k", "depth", "total_tokens"), "auto")
+    load_methods(target, [options.method], sizes | _pairs(options.set, "--set"), tuner)
+    if not tuner.found:
+        raise ValueError("nothing is auto: leave one of top_k, depth and total_tokens out of --set")
+    [found] = tuner.found.values()
+    if options.out:
+        about = {"machine": machine(target.device), "versions": versions(), "command": options.line}
+        write_text(options.out, json.dumps(asdict(found) | about, indent=1, allow_nan=False) + "\n")
+    print(as_text(found))
     return 0
 
 
@@ -85,7 +125,7 @@ def _train_target(options: argparse.Namespace) -> int:
     if options.out is None:
         raise ValueError("--out is missing: name the folder for the trained target")
     recipe = Recipe.read(options.recipe or RECIPES / "target-cpu.json")
-    train(recipe, options.data, options.run_folder, options.out, options.device, options.compile)
+    train(recipe, options.data, options.run_folder, options.out, options.device, options.compile, options.like)
     return 0
 
 
@@ -141,6 +181,12 @@ def _sampling(options: argparse.Namespace):
     return Sampling(options.temperature, options.top_p, options.seed)
 
 
+def _samplings(options: argparse.Namespace):
+    from jakiro.verify import Sampling
+
+    return [Sampling(temperature, options.top_p, options.seed) for temperature in sorted(set(options.temperature))]
+
+
 def _pairs(items: Sequence[str], flag: str) -> dict[str, str]:
     """["depth=6"] -> {"depth": "6"}."""
     for item in items:
@@ -154,31 +200,41 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="jakiro", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
 
-    decoding = argparse.ArgumentParser(add_help=False)
-    decoding.add_argument("--max-new-tokens", type=int, default=128)
-    decoding.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
-    decoding.add_argument("--top-p", type=float, default=1.0)
-    decoding.add_argument("--seed", type=int, default=0)
-    decoding.add_argument("--target", type=Path, default=TARGET, help="folder or hub id of a Hugging Face causal LM")
-    decoding.add_argument(
+    model = argparse.ArgumentParser(add_help=False)
+    model.add_argument("--target", type=Path, default=TARGET, help="folder or hub id of a Hugging Face causal LM")
+    model.add_argument(
         "--head", action="append", default=[], metavar="METHOD=DIR", help="a trained head: folder or hub id"
     )
-    decoding.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ...")
-    decoding.add_argument("--dtype", default="float32", help="float32, bfloat16, float16 or float64")
-    decoding.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the methods")
+    model.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ...")
+    model.add_argument("--dtype", default="float32", help="float32, bfloat16, float16 or float64")
+    model.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the methods")
+
+    decoding = argparse.ArgumentParser(add_help=False, parents=[model])
+    decoding.add_argument("--max-new-tokens", type=int, default=128)
+    decoding.add_argument("--top-p", type=float, default=1.0)
+    decoding.add_argument("--seed", type=int, default=0)
     decoding.add_argument("--out", type=Path, required=True, help="file to write")
 
     one = commands.add_parser("trace", parents=[decoding], help="decode one prompt and write its trace")
     one.add_argument("--method", required=True)
     one.add_argument("--prompt", required=True)
+    one.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
     one.set_defaults(run=trace)
 
     many = commands.add_parser("bench", parents=[decoding], help="measure methods on prompt files")
     many.add_argument("--methods", default="vanilla,eagle2,jakiro", help="comma-separated")
     many.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
     many.add_argument("--limit", type=_positive, help="prompts of each file")
-    many.add_argument("--peers", action="store_true", help="measure model.generate beside them")
+    many.add_argument("--temperature", type=float, nargs="+", default=[0.0], help="0 is greedy; several are measured")
+    many.add_argument("--repeats", type=_positive, default=1, help="speeds are medians over them")
+    many.add_argument("--peers", action="store_true", help="measure transformers' own generation beside them")
+    many.add_argument("--limits", action="store_true", help="measure what the device and the bare networks allow")
     many.set_defaults(run=bench)
+
+    fit = commands.add_parser("tune", parents=[model], help="measure which draft tree suits this machine")
+    fit.add_argument("--method", required=True)
+    fit.add_argument("--out", type=Path, help="file to write; without it the result is only printed")
+    fit.set_defaults(run=tune)
 
     learn = commands.add_parser("train", help="train the target, or heads of it")
     learn.add_argument("what", nargs="+", choices=["target", "eagle2", "jakiro"])
@@ -186,6 +242,7 @@ def _parser() -> argparse.ArgumentParser:
     learn.add_argument("--recipe", type=Path, help="JSON file; default: the recipe for two CPU cores")
     learn.add_argument("--run-folder", type=Path, required=True, help="checkpoints and metrics; resumes what is there")
     learn.add_argument("--target", type=Path, default=TARGET, help="the heads' target")
+    learn.add_argument("--like", type=Path, help="folder of a model whose tokenizer a new target takes, to assist it")
     learn.add_argument("--out", type=Path, default=None, help="model folder to write; heads: default beside the target")
     learn.add_argument("--device", default="cpu")
     learn.add_argument("--threads", type=int, help="CPU threads; default: torch's choice")

@@ -41,6 +41,11 @@ class KVCache(Cache):
         }  # [slots of this shape, heads, capacity, width]; a slot is one layer's keys or values
         self._rows = self._views()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes set aside for rows."""
+        return sum(storage.nbytes for storage in self._storage.values())
+
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args, **kwargs
     ) -> tuple[Tensor, Tensor]:

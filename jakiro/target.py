@@ -104,11 +104,16 @@ class Target:
         The tree's rows are left in the cache after the committed ones, for `cache.keep`.
         """
         cache.reserve(len(parents))
-        if len(parents) == 1:  # a single token sees everything
-            return self._pass(tokens, torch.tensor([cache.length], device=self.device), None, cache)
+        positions, mask = self.placed(parents, cache.length)
+        return self._pass(tokens, positions, mask, cache)
+
+    def placed(self, parents: Sequence[int], length: int) -> tuple[Tensor, Tensor | None]:
+        """Positions [n] and mask [1, 1, n, length + n] of a tree after `length` tokens; a single node needs no mask."""
+        if len(parents) == 1:
+            return torch.tensor([length], device=self.device), None
         levels, ancestors = _tree(parents)
-        positions = torch.tensor(levels, device=self.device) + cache.length
-        return self._pass(tokens, positions, self._mask(ancestors.to(self.device), cache.length), cache)
+        positions = torch.tensor(levels, device=self.device) + length
+        return positions, self._mask(ancestors.to(self.device), length)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Input embeddings [..., hidden] of token ids [...], as the embedding table holds them."""

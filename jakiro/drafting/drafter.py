@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from jakiro.engine import Context
+from jakiro.settings import autos
 from jakiro.target import Target
 from jakiro.trace import DraftTree
 
@@ -57,6 +58,7 @@ class HeadDrafter(ABC):
     """A drafter for one run over a shared head."""
 
     def __init__(self, head: FusedHead, target: Target, settings: TreeSettings) -> None:
+        assert not autos(settings), "what is auto is measured before a drafter is made"
         self.head, self.target, self.settings = head, target, settings
         self.width = min(settings.top_k, target.vocab_size)
         self._state = HeadState(head, target.embed, self.width, settings.depth - 1)
@@ -80,6 +82,22 @@ class HeadDrafter(ABC):
         kept = growth.rerank(self.settings.total_tokens - 1)
         self._round = Round(kept, growth, steps)
         return DraftTree([root, *kept.tokens], [-1, *kept.parents], [0.0, *kept.scores])
+
+    @torch.inference_mode()
+    def bare(self, context: Context) -> int:
+        """Run a draft's network passes without growing a tree, leave no trace of them, and return their number.
+
+        What a draft costs at least; for timing. The text before the context's fresh tokens has been drafted on.
+        """
+        length = self._state.length
+        fresh = torch.tensor(context.tokens[-len(context.features) :], device=context.features.device)
+        step = self.propose(self._state.extend(fresh, context.features), 0)
+        tokens, rows, passes = fresh[-1:].expand(self.width), fresh.new_zeros(self.width), 1
+        for level in range(1, self.settings.depth):
+            passes += step.ahead is None
+            step = self.follow(level, tokens, rows, step)
+        self._state.length = length
+        return passes
 
     @torch.inference_mode()
     def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:

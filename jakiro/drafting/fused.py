@@ -8,7 +8,7 @@ no batch dimension.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .head import EagleHead, Head, JakiroHead, rotate
@@ -28,6 +28,13 @@ class FusedHead:
         self.qkv_bias = torch.cat([one.bias for one in projections]) if head.config.qkv_bias else None
         self.out = attention.o_proj.weight.T
         self.norm = layer.post_attention_layernorm
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all parameters."""
+        parts = vars(self).values()
+        modules = [weight for part in parts if isinstance(part, nn.Module) for weight in part.parameters()]
+        return sum(weight.nbytes for weight in [*modules, *(part for part in parts if isinstance(part, Tensor))])
 
     def enter(self, embeddings: Tensor, features: Tensor) -> Tensor:
         """u0 [n, h] from embeddings of the tokens and features of the tokens before them, each [n, h]."""

@@ -1,0 +1,179 @@
+"""How far a round is from what the device and the bare networks allow.
+
+Two yardsticks. The floor: the bytes that a pass has to read over the bandwidth, or its multiplications over the matmul
+rate, whichever takes longer. The ideal round: one bare forward of the target over as many nodes, its inputs made
+beforehand, and the draft's bare network passes, each timed alone. Bandwidth is that of reading as many bytes as a
+target pass reads, again and again, so a model that fits into a processor's cache is held against that cache.
+
+Seconds are medians over rounds whose tree has its full size, on one prompt; rounds and bare passes take turns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import torch
+
+from jakiro.drafting.drafter import HeadDrafter
+from jakiro.engine import Context, record
+from jakiro.target import Target
+from jakiro.text import encode
+from jakiro.trace import StepTrace, Trace
+from jakiro.verify import Sampling
+
+TURNS = 5  # runs of each method, each followed by bare passes
+PASSES = 20  # bare rounds in a turn, the first of which does not count
+NEW_TOKENS = 96  # of a run
+SQUARE, SQUARE_ON_CPU = 8192, 1536  # rows of the matrices whose product is timed
+
+
+def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) -> dict[str, Any]:
+    """The device's rates, and for each method (name -> (make, settings)) its pass and round against both yardsticks."""
+    prompt = encode(target.tokenizer, text)
+    weights = _weight_bytes(target)
+    bandwidth, rate = read_bandwidth(target, weights), matmul_rate(target)
+    runs: dict[str, list[Trace]] = {name: [] for name in methods}
+    bare: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+    passes = {}
+    for _ in range(TURNS):
+        for name, (make, settings) in methods.items():
+            run = record(target, make(settings), prompt, NEW_TOKENS, Sampling(), name, settings, inspect=False)
+            runs[name].append(run)
+            if run.steps:
+                step, length = _typical(run)
+                found, passes[name] = _bare_rounds(target, make(settings), run, length, step.tree.parents)
+                bare[name] += found
+    return {
+        "bandwidth_bytes_per_s": bandwidth,
+        "matmul_flops_per_s": rate,
+        "weight_bytes": weights,
+        "cache_bytes_per_token": _row_bytes(target),
+        "methods": {
+            name: _compare(target, runs[name], bare[name], passes[name], make(settings), bandwidth, rate)
+            for name, (make, settings) in methods.items()
+            if bare[name]
+        },
+    }
+
+
+def read_bandwidth(target: Target, size: int) -> float:
+    """Bytes a second of summing up a buffer of `size` bytes: the best of many times."""
+    buffer = torch.ones(max(size // 4, 1), dtype=torch.float32, device=target.device)
+    return buffer.nbytes / min(_times(target, buffer.sum, 30))
+
+
+def matmul_rate(target: Target) -> float:
+    """Floating-point operations a second of a large square product in the target's dtype: the best of several."""
+    rows = SQUARE_ON_CPU if target.device.type == "cpu" else SQUARE
+    left, right = (torch.ones(rows, rows, dtype=target.dtype, device=target.device) for _ in range(2))
+    return 2 * rows**3 / min(_times(target, lambda: left @ right, 8))
+
+
+def _compare(target, runs, bare, passes, drafter, bandwidth, rate) -> dict[str, Any]:
+    nodes = max(len(step.tree) for run in runs for step in run.steps)
+    full = [step for run in runs for step in run.steps if len(step.tree) == nodes]
+    _, length = _typical(runs[0])
+    step_s = median(step.verify_s for step in full)
+    round_s = median(step.draft_s + step.verify_s + step.overhead_s for step in full)
+    weights = _weight_bytes(target)
+    flops = 2 * nodes * weights / target.model.get_output_embeddings().weight.element_size()
+    floor = max((weights + length * _row_bytes(target)) / bandwidth, flops / rate)
+    of_draft = passes * _pass_bytes(target, drafter) / bandwidth
+    ideal = median(forward + draft for forward, draft in bare)
+    return {
+        "nodes": nodes,
+        "context": length,
+        "draft_passes": passes,
+        "step_s": step_s,
+        "step_floor_s": floor,
+        "round_s": round_s,
+        "round_floor_s": floor + of_draft,
+        "ideal_round_s": ideal,
+        "ideal_draft_s": median(draft for _, draft in bare),
+        "draft_s": median(step.draft_s for step in full),
+        "overhead_s": median(step.overhead_s for step in full),
+        "step_over_floor": step_s / floor,
+        "round_over_ideal": round_s / ideal,
+    }
+
+
+def _typical(run: Trace) -> tuple[StepTrace, int]:
+    """A round with a full tree in the middle of a run, and the tokens that were committed before its root."""
+    nodes = max(len(step.tree) for step in run.steps)
+    lengths, length = [], len(run.prompt)
+    for step in run.steps:
+        lengths.append(length)
+        length += len(step.emitted)
+    full = [at for at, step in enumerate(run.steps) if len(step.tree) == nodes]
+    at = full[len(full) // 2]
+    return run.steps[at], lengths[at]
+
+
+@torch.inference_mode()
+def _bare_rounds(target: Target, drafter: Any, run: Trace, length: int, parents: list[int]) -> tuple[list, int]:
+    """Seconds of the model's own forward over a tree of this shape after `length` tokens and of the draft's passes.
+
+    In turns, as in a round, for each evicts the other from the processor's cache: [(forward, draft)], and the passes.
+    """
+    text = torch.tensor([*run.prompt, *run.tokens], device=target.device)
+    cache = target.new_cache(length + len(parents))
+    features = target.prefill(text[:length], cache)[1]
+    positions, mask = target.placed(parents, length)
+    inputs = {"input_ids": text[None, -1:].expand(1, len(parents)), "position_ids": positions[None]}
+    inputs |= {"attention_mask": mask, "past_key_values": cache, "use_cache": True}
+    draft = _bare_draft(drafter, text[: length + 1].tolist(), features, max(1, round(len(run.tokens) / len(run.steps))))
+    passes = draft()
+    found = []
+    for _ in range(PASSES):
+        [forward_s] = _times(target, lambda: target.model(**inputs), 1, warm_up=0)
+        [draft_s] = _times(target, draft, 1, warm_up=0)
+        found.append((forward_s, draft_s))
+    return found[1:], passes
+
+
+def _bare_draft(drafter: Any, tokens: list[int], features: torch.Tensor, fresh: int) -> Callable[[], int]:
+    """A call that runs the network passes of a draft on `fresh` new tokens and returns their number."""
+    if not isinstance(drafter, HeadDrafter):
+        return lambda: 0
+    drafter.draft(Context(tokens, features, room=drafter.settings.depth))
+    context = Context(tokens, features[-fresh:], room=drafter.settings.depth)
+    return lambda: drafter.bare(context)
+
+
+def _times(target: Target, work: Callable[[], Any], count: int, warm_up: int = 1) -> list[float]:
+    """Seconds of each of `count` calls, the device's work included, after `warm_up` others."""
+    found = []
+    for _ in range(warm_up + count):
+        _synchronize(target.device)
+        start = time.perf_counter()
+        work()
+        _synchronize(target.device)
+        found.append(time.perf_counter() - start)
+    return found[warm_up:]
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type != "cpu":
+        getattr(torch, device.type).synchronize()
+
+
+def _weight_bytes(target: Target) -> int:
+    """Bytes of the parameters that every pass reads: all but the input embedding, of which it takes a few rows."""
+    table = target.model.get_input_embeddings().weight
+    tied = table is target.model.get_output_embeddings().weight
+    return sum(one.nbytes for one in target.model.parameters() if tied or one is not table)
+
+
+def _row_bytes(target: Target) -> int:
+    """Bytes of keys and values that a token leaves in the cache."""
+    return target.new_cache(1).nbytes
+
+
+def _pass_bytes(target: Target, drafter: Any) -> int:
+    """Bytes that a draft pass reads: the head's parameters and the output embedding."""
+    if not isinstance(drafter, HeadDrafter):
+        return 0
+    return drafter.head.nbytes + target.model.get_output_embeddings().weight.nbytes

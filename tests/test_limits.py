@@ -1,0 +1,56 @@
+"""The yardsticks: counts of bytes and passes are exact, seconds only have to be there."""
+
+import math
+
+import pytest
+import torch
+
+from jakiro import limits
+from jakiro.bench import load_methods
+from jakiro.engine import Context
+
+
+@pytest.fixture(scope="module")
+def found(target):
+    methods = load_methods(target, ["vanilla", "prompt_lookup", "eagle2", "jakiro"], {"total_tokens": "7"})
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"TURNS": 1, "PASSES": 2, "NEW_TOKENS": 24, "SQUARE_ON_CPU": 64}.items():
+            patch.setattr(limits, name, value)
+        return limits.limits(target, methods, "the man ran and the man ran")
+
+
+def test_every_method_is_held_against_both_yardsticks(found):
+    assert set(found["methods"]) == {"vanilla", "prompt_lookup", "eagle2", "jakiro"}
+    for one in found["methods"].values():
+        assert all(math.isfinite(value) and value >= 0 for value in one.values())
+        assert one["round_over_ideal"] == one["round_s"] / one["ideal_round_s"]
+        assert one["step_floor_s"] <= one["round_floor_s"]
+    assert found["bandwidth_bytes_per_s"] > 0 and found["matmul_flops_per_s"] > 0
+
+
+def test_passes_and_nodes_are_counted(found):
+    counts = {name: (one["nodes"], one["draft_passes"]) for name, one in found["methods"].items()}
+    assert counts["vanilla"] == (1, 0) and counts["prompt_lookup"][1] == 0
+    assert counts["eagle2"] == (7, 3) and counts["jakiro"] == (7, 2)  # depth 3, the contrastive level without a pass
+
+
+def test_a_pass_reads_all_but_the_input_embedding(target, found):
+    model = target.model
+    size = 4 * (sum(one.numel() for one in model.parameters()) - model.get_input_embeddings().weight.numel())
+    assert found["weight_bytes"] == size
+    assert found["cache_bytes_per_token"] == 3 * 2 * 2 * 8 * 4  # layers, keys and values, heads, width, bytes
+
+
+def test_bare_passes_leave_no_trace(target):
+    [(make, settings)] = load_methods(target, ["jakiro"], {}).values()
+    drafters = [make(settings), make(settings)]
+    tokens, features = list(range(20)), torch.randn(19, target.hidden_size)
+    first = Context(tokens, features, room=8)
+    trees = []
+    for bare, drafter in enumerate(drafters):
+        drafter.draft(first)
+        following = Context([*tokens, 5, 6], features[:2], room=8)
+        if bare:
+            assert drafter.bare(following) == settings.depth - 1
+        trees.append(drafter.draft(following))
+    assert trees[0] == trees[1]

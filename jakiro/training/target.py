@@ -63,10 +63,22 @@ class Recipe:
         return cls(mixes=mixes, stages=stages, **data)
 
 
-def train(recipe: Recipe, data: Path, run: Path, out: Path, device: str = "cpu", compiled: bool = True) -> None:
-    """Train all stages that `run` does not yet hold and write a Hugging Face folder to `out`."""
+def train(
+    recipe: Recipe,
+    data: Path,
+    run: Path,
+    out: Path,
+    device: str = "cpu",
+    compiled: bool = True,
+    like: Path | None = None,
+) -> None:
+    """Train all stages that `run` does not yet hold and write a Hugging Face folder to `out`.
+
+    With the tokenizer of the model `like`, or one of the run's own. Raises ValueError where `like` has another
+    vocabulary than the recipe.
+    """
     run.mkdir(parents=True, exist_ok=True)
-    tokenizer = _tokenizer(recipe, data, run)
+    tokenizer = _tokenizer_of(like, recipe) if like else _tokenizer(recipe, data, run)
     model = None
     for number, stage in enumerate(recipe.stages):
         folder = run / f"stage{number}"
@@ -180,6 +192,13 @@ class StageJob:
         if self.stage.unlikelihood:
             losses = entropy + self.stage.unlikelihood * repeats.token_level(logprobs, ids)
         return torch.stack([(losses * weight).sum(), (entropy * (weight == 1.0)).sum()])
+
+
+def _tokenizer_of(model: Path, recipe: Recipe) -> PreTrainedTokenizerFast:
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(model)
+    if len(tokenizer) != recipe.vocab_size:
+        raise ValueError(f"{model} has {len(tokenizer)} tokens, the recipe {recipe.vocab_size}; change its vocab_size")
+    return tokenizer
 
 
 def _tokenizer(recipe: Recipe, data: Path, run: Path) -> PreTrainedTokenizerFast:

@@ -1,6 +1,7 @@
 // The viewer: one race, one playhead, many views. Every view is a function of (race, state), and the state is the address.
 
 import {applyTheme, bindKeys, fillHelp, share, theme, toggleTheme} from './actions.js';
+import {benchmarksView} from './benchmarks.js';
 import {eachFrame, h, helpBox, parts, show as reveal} from './dom.js';
 import {draw, plotly, whole} from './figures.js';
 import {headerView} from './header.js';
@@ -25,6 +26,7 @@ export function mount({element: root, props, watch, send}) {
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
   const round = roundView(part, go);
   const inspect = nodeView(part('node'));
+  const benchmarks = benchmarksView(part, go, say);
   const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore});
 
   helpBox(root, part('tip'));
@@ -127,6 +129,7 @@ export function mount({element: root, props, watch, send}) {
     timeline.at(state.round);
     round.at(state.round, node, state.tab);
     inspect(race, lane, state.round, node);
+    benchmarks.at(state.bench, theme(), Plotly);
     part('clock').value = state.clock;
     root.dataset.round = state.round;
     root.dataset.method = state.method;

@@ -1,9 +1,9 @@
-// The view state is the address: race, method, round, node, tab, clock, against. Nothing else decides what is shown.
+// The view state is the address: race, method, round, node, tab, clock, against, bench. Nothing else decides what is shown.
 
 import {TABS} from './round.js';
 
 const NUMBERS = new Set(['round', 'node']);
-const DEFAULTS = {race: '', method: '', round: null, node: null, tab: 'tree', clock: 'wall', against: ''};
+const DEFAULTS = {race: '', method: '', round: null, node: null, tab: 'tree', clock: 'wall', against: '', bench: ''};
 
 /** The state in the page's address. */
 export function fromAddress() {
@@ -52,6 +52,7 @@ export function sound(wanted, race) {
     tab: TABS.some(({key}) => key === wanted.tab) ? wanted.tab : DEFAULTS.tab,
     clock: ['wall', 'passes'].includes(wanted.clock) ? wanted.clock : DEFAULTS.clock,
     against: race.lanes.some((one) => one.method === wanted.against) ? wanted.against : '',
+    bench: wanted.bench,
   };
 }
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import gradio as gr
 
-from jakiro.assets import ASSETS
+from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.methods import METHODS
 from jakiro.trace import from_dict
 from jakiro.ui import site
@@ -82,7 +82,7 @@ def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str
         "theme": gr.themes.Base(font=SANS, font_mono=MONO, primary_hue="emerald", neutral_hue="gray", radius_size="md"),
         "css_paths": [assets / "style.css"],
         "head": head,
-        "app_kwargs": {"routes": site.routes(assets / "viewer", library, models)},
+        "app_kwargs": {"routes": site.routes(assets / "viewer", library, models, BENCHMARKS)},
         "footer_links": ["api"],
         "run_history": False,
         "ssr_mode": False,
@@ -193,6 +193,8 @@ def _live(models: Models, library: Library, gpu: Callable[[Callable], Callable] 
         loaded = models.get()
         race = Race(loaded, check(loaded, *arguments))
         library.begin(id, race.request.prompt)
+        if titles := [METHODS[name].title for name in race.untuned()]:
+            gr.Info(f"Measuring which draft tree suits this machine, for {' and '.join(titles)}: some seconds, once.")
         try:
             yield from flushed(events(race, id))
         finally:

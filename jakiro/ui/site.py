@@ -5,6 +5,7 @@ plotly/<version>         plotly.js out of the installed plotly package
 races/<id>.json          a race prepared for drawing (library.py, replay.py)
 races/<id>/<export>      a race as a file (export.py)
 models.json              whether live races can be run
+benchmarks.json          what was measured, prepared for drawing (benchmarks.py)
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from jakiro.ui.benchmarks import payload
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models, RequestError
@@ -28,7 +30,7 @@ PLOTLY = f"plotly/{plotly.__version__}"
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}  # the version is in the address
 
 
-def routes(viewer: Path, library: Library, models: Models) -> list[BaseRoute]:
+def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> list[BaseRoute]:
     """Routes for FastAPI, before Gradio's own."""
 
     def race(request: Request) -> Response:
@@ -52,6 +54,9 @@ def routes(viewer: Path, library: Library, models: Models) -> list[BaseRoute]:
     def status(request: Request) -> Response:
         return JSONResponse(models.status(), headers={"Cache-Control": "no-store"})
 
+    def measured(request: Request) -> Response:
+        return Response(payload(benchmarks), media_type="application/json", headers={"Cache-Control": "no-cache"})
+
     _prepare(library)
     return [
         Mount("/viewer", StaticFiles(directory=viewer)),
@@ -59,6 +64,7 @@ def routes(viewer: Path, library: Library, models: Models) -> list[BaseRoute]:
         Route("/races/{id}.json", race),
         Route("/races/{id}/{name}", export),
         Route("/models.json", status),
+        Route("/benchmarks.json", measured),
     ]
 
 

@@ -1,0 +1,45 @@
+// What was measured: reports of benchmarks/, fetched when the view is first opened.
+
+import {h} from './dom.js';
+import {draw, whole} from './figures.js';
+
+/** The view of reports. `go({bench})` names the one that is open, '' when none is. */
+export function benchmarksView(part, go, say) {
+  const box = part('benchmarks'), choice = part('report');
+  let asked = null, shown = null;
+
+  box.addEventListener('toggle', () => { if (box.open !== (box.dataset.shows !== undefined)) go({bench: box.open ? 'first' : ''}); });
+  choice.addEventListener('change', () => go({bench: choice.value}));
+  return {at};
+
+  /** Show a report in a theme, or none; what no report is called is the first one. */
+  function at(name, theme, Plotly) {
+    if (name) box.dataset.shows = name; else delete box.dataset.shows;
+    box.open = Boolean(name);
+    if (!name || !Plotly) return;
+    asked ??= fetch('benchmarks.json').then((answer) => answer.json());
+    asked.then((all) => fill(all, name, theme, Plotly), (error) => say(`the benchmarks could not be read: ${error.message}`));
+  }
+
+  function fill({reports, themes, config}, name, theme, Plotly) {
+    const report = reports.find((one) => one.name === name) ?? reports[0];
+    if (!report || shown === `${report.name} ${theme}`) return;
+    shown = `${report.name} ${theme}`;
+    choice.replaceChildren(...reports.map((one) => h('option', {value: one.name}, one.title)));
+    choice.value = report.name;
+    part('report-facts').replaceChildren(...report.facts.flatMap(([label, text]) => [h('dt', {}, label), h('dd', {}, text)]));
+    part('report-table').replaceChildren(table(report.table));
+    const plots = report.figures.map((figure) => h('div', {class: 'plot', style: `min-width: ${figure.min_width}px`}));
+    part('report-figures').replaceChildren(...report.figures.flatMap((figure, index) =>
+      [h('h3', {}, figure.title), h('div', {class: 'scroll'}, plots[index])]));
+    Promise.all(report.figures.map((figure, index) => draw(Plotly, plots[index], whole(figure, theme, themes), config)))
+      .then(() => { box.dataset.drawn = report.name; });
+  }
+}
+
+function table({head, rows}) {
+  return h('table', {},
+    h('thead', {}, h('tr', {}, ...head.map((text) => h('th', {scope: 'col'}, text)))),
+    h('tbody', {}, ...rows.map(([first, ...rest]) =>
+      h('tr', {}, h('th', {scope: 'row'}, first), ...rest.map((text) => h('td', {}, text))))));
+}

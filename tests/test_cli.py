@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import save_heads, tiny_model, tiny_tokenizer
 
-from jakiro import trace
+from jakiro import limits, trace
 from jakiro.__main__ import main
 
 
@@ -80,6 +80,21 @@ def test_bench_writes_its_report(folder, tmp_path):
     report = json.loads(out.read_text())
     assert [row["method"] for row in report["rows"]] == ["vanilla", "eagle2", "jakiro"]
     assert {row["prompts"] for row in report["rows"]} == {1}
+
+
+def test_bench_repeats_at_several_temperatures_and_measures_the_limits(folder, tmp_path, capsys, monkeypatch):
+    for name, value in {"TURNS": 1, "PASSES": 2, "NEW_TOKENS": 8, "SQUARE_ON_CPU": 32}.items():
+        monkeypatch.setattr(limits, name, value)
+    out = tmp_path / "bench.json"
+    more = ("--temperature", 1, 0, "--repeats", 2, "--limits", "--limit", 1, "--max-new-tokens", 6, "--out", out)
+    assert run("bench", folder, "--methods", "vanilla,jakiro", *more) == 0
+    report = json.loads(out.read_text())
+    assert [row["temperature"] for row in report["rows"]] == [0, 0, 1, 1]
+    assert {row["repeats"] for row in report["rows"]} == {2} and {row["identical"] for row in report["rows"]} == {1.0}
+    assert set(report["limits"]["methods"]) == {"vanilla", "jakiro"}
+    printed = capsys.readouterr().out
+    assert "Temperature 0\n" in printed and "| jakiro | 1 |" in printed
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.json"]  # nothing half-done is left
 
 
 def test_bench_asks_the_examples_of_the_page_where_no_prompts_are_named(folder, tmp_path):

@@ -20,9 +20,13 @@ HEAD = ["method", "temperature", "speed-up", "tokens/s", "tau", "ms a round", "p
 
 def payload(folder: Path) -> str:
     """Every benchmark report of the folder as one JSON text. Files of other schemas are not for this view."""
-    found = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("*.json"))]
+    found = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in _files(folder)]
     reports = [_report(path.stem, data) for path, data in found if data.get("schema") == SCHEMA]
     return json.dumps({"reports": reports, "themes": THEMES, "config": CONFIG}, ensure_ascii=False, allow_nan=False)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.json"), key=lambda path: path.stem)
 
 
 def _report(name: str, data: dict[str, Any]) -> dict[str, Any]:

@@ -228,6 +228,24 @@ def test_tabs_show_their_figures(show):
     tab.wait_for_selector("[data-view=routing] .none:visible")
 
 
+def test_benchmarks_open_below_and_are_in_the_address(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    part(tab, "benchmarks").locator("summary").click()
+    tab.wait_for_selector("[data-part=benchmarks][data-drawn=cpu]")
+    tab.wait_for_function("location.search.includes('bench=')")
+    assert "python -m jakiro bench" in part(tab, "report-facts").text_content()
+    assert part(tab, "report-table").locator("tbody tr").count() >= 3
+    part(tab, "report").select_option("cpu-60")
+    tab.wait_for_selector("[data-part=benchmarks][data-drawn=cpu-60]")
+    tab.wait_for_function("location.search.includes('bench=cpu-60')")
+    tab.click("[data-do=next]")
+    tab.wait_for_selector("[data-round='4']")
+    assert part(tab, "benchmarks").get_attribute("open") is not None
+    part(tab, "benchmarks").locator("summary").click()
+    tab.wait_for_function("!location.search.includes('bench=')")
+
+
 def test_text_from_a_trace_is_never_mark_up(show):
     tab = show("?race=hostile&method=jakiro&round=0&tab=table")
     tab.wait_for_selector("[data-view=table] tr")

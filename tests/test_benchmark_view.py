@@ -1,0 +1,114 @@
+"""The page's benchmark view, as data: what it makes of a report whose numbers are known, and of the committed ones."""
+
+import json
+
+import plotly.graph_objects as go
+import pytest
+
+from jakiro import report
+from jakiro.assets import BENCHMARKS
+from jakiro.report import Sample
+from jakiro.ui.benchmarks import payload
+from jakiro.ui.figures.benchmark import figures, limits_figure, rounds_figure, speed_figure
+from jakiro.ui.figures.theme import THEMES, paint
+
+LIMITS = {"methods": {"jakiro": {"round_s": 0.004, "ideal_round_s": 0.003, "round_floor_s": 0.001}}}
+
+
+def samples(task, repeat, seconds):
+    known = {
+        "task": task,
+        "prompt": "1",
+        "temperature": 0.0,
+        "repeat": repeat,
+        "tokens": 11,
+        "decoded": 10,
+        "prefill_s": 1.0,
+    }
+    plain = Sample(method="vanilla", decode_s=4.0, reached=[10], phases=[0.0, 4.0, 0.0], **known)
+    phases = [0.25 * seconds, 0.5 * seconds, 0.25 * seconds]
+    drafted = Sample(method="jakiro", decode_s=seconds, reached=[4, 3, 2], phases=phases, identical=True, **known)
+    return [plain, drafted, Sample(method="hf_assisted", decode_s=8.0, **known)]
+
+
+@pytest.fixture
+def data():
+    found = [
+        one
+        for task, seconds in (("a", 2.0), ("b", 1.0))
+        for repeat in (0, 1)
+        for one in samples(task, repeat, seconds + repeat)
+    ]
+    return {
+        "schema": "jakiro-bench/1",
+        "target": "tiny",
+        "dtype": "float32",
+        "max_new_tokens": 8,
+        "machine": {"device": "<b>slow</b>", "threads": 1},
+        "versions": {"torch": "2"},
+        "settings": {"vanilla": {}, "jakiro": {"top_k": 5}},
+        "command": "python -m jakiro bench",
+        "rows": report.rows(found),
+    }
+
+
+def trace(figure, name):
+    return next(one for one in figure["data"] if one["name"] == name)
+
+
+def test_dots_stand_at_the_speed_up_with_the_spread_of_the_repeats(data):
+    dots = trace(speed_figure(data, 0.0), "jakiro")
+    assert dict(zip(dots["y"], dots["x"], strict=True)) == {
+        "a": pytest.approx(5 / 3, abs=1e-4),
+        "b": 3.0,
+        "mean": pytest.approx(7 / 3, abs=1e-4),
+    }
+    assert dots["error_x"]["array"][:2] == [pytest.approx(1 / 3), 1.0]
+    assert dots["error_x"]["arrayminus"][:2] == [pytest.approx(1 / 3), 1.0]
+    looks = [(one["marker"]["color"], one["marker"]["symbol"]) for one in speed_figure(data, 0.0)["data"]]
+    assert len(set(looks)) == 3
+
+
+def test_bars_add_up_to_a_round_and_lines_are_acceptance(data):
+    figure = rounds_figure(data, 0.0)
+    at = trace(figure, "verify")["y"].index("jakiro")
+    assert sum(trace(figure, phase)["x"][at] for phase in ("draft", "verify", "overhead")) == pytest.approx(
+        1000 * 4.0 / 8
+    )
+    line = trace(figure, "jakiro")
+    assert (line["x"], line["y"]) == ([1, 2], [0.75, 0.5])
+
+
+def test_limits_are_drawn_where_they_were_measured(data):
+    assert limits_figure(data) is None
+    figure = limits_figure(data | {"limits": LIMITS})
+    assert {one["name"]: one["x"] for one in figure["data"]} == {
+        "round": [4.0],
+        "bare networks alone": [3.0],
+        "memory floor": [1.0],
+    }
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_plotly_takes_the_figures_in_both_themes(data, theme):
+    for figure in figures(data | {"limits": LIMITS}):
+        go.Figure(paint({"data": figure["data"], "layout": figure["layout"]}, theme))
+
+
+def test_reports_of_a_folder_are_prepared_and_others_left_out(data, tmp_path):
+    (tmp_path / "b.json").write_text(json.dumps(data))
+    (tmp_path / "a.json").write_text(json.dumps({"schema": "jakiro-scrub/1"}))
+    [found] = json.loads(payload(tmp_path))["reports"]
+    assert found["name"] == "b" and ["command", "python -m jakiro bench"] in found["facts"]
+    rows = {row[0]: dict(zip(found["table"]["head"], row, strict=True)) for row in found["table"]["rows"]}
+    assert rows["jakiro"]["speed-up"] == "2.33×" and rows["jakiro"]["identical"] == "1.00"
+    assert rows["hf_assisted"]["tau"] == "" and rows["hf_assisted"]["speed-up"] == "0.50×"
+
+
+def test_the_committed_reports_can_be_shown():
+    names = [one["name"] for one in json.loads(payload(BENCHMARKS))["reports"]]
+    assert names[:2] == ["cpu", "cpu-60"]
+
+
+def test_without_a_folder_there_are_no_reports(tmp_path):
+    assert json.loads(payload(tmp_path / "none"))["reports"] == []

@@ -5,7 +5,8 @@ rate, whichever takes longer. The ideal round: one bare forward of the target ov
 beforehand, and the draft's bare network passes, each timed alone. Bandwidth is that of reading as many bytes as a
 target pass reads, again and again, so a model that fits into a processor's cache is held against that cache.
 
-Seconds are medians over rounds whose tree has its full size, on one prompt; rounds and bare passes take turns.
+Seconds are medians over rounds whose tree has its full size, on one prompt; rounds, rounds whose columns are recorded
+too (`traced`), and bare passes take turns.
 """
 
 from __future__ import annotations
@@ -36,12 +37,15 @@ def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) 
     weights = _weight_bytes(target)
     bandwidth, rate = read_bandwidth(target, weights), matmul_rate(target)
     runs: dict[str, list[Trace]] = {name: [] for name in methods}
+    traced: dict[str, list[Trace]] = {name: [] for name in methods}
     bare: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
     passes = {}
     for _ in range(TURNS):
         for name, (make, settings) in methods.items():
-            run = record(target, make(settings), prompt, NEW_TOKENS, Sampling(), name, settings, inspect=False)
+            work = (prompt, NEW_TOKENS, Sampling(), name, settings)
+            run = record(target, make(settings), *work, inspect=False)
             runs[name].append(run)
+            traced[name].append(record(target, make(settings), *work))
             if run.steps:
                 step, length = _typical(run)
                 found, passes[name] = _bare_rounds(target, make(settings), run, length, step.tree.parents)
@@ -52,7 +56,7 @@ def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) 
         "weight_bytes": weights,
         "cache_bytes_per_token": _row_bytes(target),
         "methods": {
-            name: _compare(target, runs[name], bare[name], passes[name], make(settings), bandwidth, rate)
+            name: _compare(target, runs[name], traced[name], bare[name], passes[name], make(settings), bandwidth, rate)
             for name, (make, settings) in methods.items()
             if bare[name]
         },
@@ -72,12 +76,13 @@ def matmul_rate(target: Target) -> float:
     return 2 * rows**3 / min(_times(target, lambda: left @ right, 8))
 
 
-def _compare(target, runs, bare, passes, drafter, bandwidth, rate) -> dict[str, Any]:
+def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> dict[str, Any]:
     nodes = max(len(step.tree) for run in runs for step in run.steps)
-    full = [step for run in runs for step in run.steps if len(step.tree) == nodes]
+    full, looked_at = (
+        [step for run in kind for step in run.steps if len(step.tree) == nodes] for kind in (runs, traced)
+    )
     _, length = _typical(runs[0])
-    step_s = median(step.verify_s for step in full)
-    round_s = median(step.draft_s + step.verify_s + step.overhead_s for step in full)
+    step_s, round_s = median(step.verify_s for step in full), median(map(_seconds, full))
     weights = _weight_bytes(target)
     flops = 2 * nodes * weights / target.model.get_output_embeddings().weight.element_size()
     floor = max((weights + length * _row_bytes(target)) / bandwidth, flops / rate)
@@ -90,6 +95,7 @@ def _compare(target, runs, bare, passes, drafter, bandwidth, rate) -> dict[str, 
         "step_s": step_s,
         "step_floor_s": floor,
         "round_s": round_s,
+        "traced_round_s": median(map(_seconds, looked_at)),
         "round_floor_s": floor + of_draft,
         "ideal_round_s": ideal,
         "ideal_draft_s": median(draft for _, draft in bare),
@@ -97,7 +103,13 @@ def _compare(target, runs, bare, passes, drafter, bandwidth, rate) -> dict[str, 
         "overhead_s": median(step.overhead_s for step in full),
         "step_over_floor": step_s / floor,
         "round_over_ideal": round_s / ideal,
+        "overhead_share": median(step.overhead_s for step in full) / round_s,
+        "traced_over_plain": median(map(_seconds, looked_at)) / round_s,
     }
+
+
+def _seconds(step: StepTrace) -> float:
+    return step.draft_s + step.verify_s + step.overhead_s
 
 
 def _typical(run: Trace) -> tuple[StepTrace, int]:

@@ -1,0 +1,62 @@
+"""Pictures of every figure of the page's benchmark view: `python scripts/plots.py [--out benchmarks/plots]`.
+
+One SVG a figure, on white, named after its report and its title. Needs Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import re
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "browser")]
+
+from served import browser, open_page, served  # noqa: E402
+
+from jakiro.assets import BENCHMARKS, TRACES  # noqa: E402
+
+WIDTH = 900  # px
+PICTURES = """
+async (width) => {
+  const found = [];
+  for (const box of document.querySelectorAll('[data-part=report-figures] .plot')) {
+    const title = box.closest('.scroll').previousElementSibling.textContent;
+    const figure = {data: box.data, layout: {...box.layout, paper_bgcolor: '#FFFFFF'}};
+    found.push([title, await Plotly.toImage(figure, {format: 'svg', width, height: box.layout.height})]);
+  }
+  return found;
+}
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=BENCHMARKS / "plots")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with served(TRACES) as address, browser() as chromium:
+        tab, trouble = open_page(chromium, address, "?bench=first", color_scheme="light")
+        tab.wait_for_selector("[data-part=benchmarks][data-drawn]")
+        for report in tab.locator("[data-part=report] option").all_inner_texts():
+            tab.select_option("[data-part=report]", report)
+            tab.wait_for_selector(f"[data-part=benchmarks][data-drawn='{report}']")
+            for title, picture in tab.evaluate(PICTURES, WIDTH):
+                name = re.sub(r"[^a-z0-9]+", "-", f"{report} {title}".lower()).strip("-")
+                (options.out / f"{name}.svg").write_bytes(_decoded(picture))
+                print(name, *trouble)
+
+
+def _decoded(address: str) -> bytes:
+    """The bytes of a data: address."""
+    head, _, body = address.partition(",")
+    if head.endswith(";base64"):
+        return base64.b64decode(body)
+    return unquote(body).encode()
+
+
+if __name__ == "__main__":
+    main()

@@ -71,7 +71,7 @@ def decode(
 
 @torch.inference_mode()
 def _rounds(target, drafter, prompt, limit, sampling, inspect) -> Iterator[Prefill | StepTrace]:
-    clock = _clock(target.device)
+    clock = stopwatch(target.device)
     start = clock()
     cache = target.new_cache(len(prompt) + limit + TREE_ROWS)
     logits, features = target.prefill(torch.tensor(prompt, device=target.device), cache)
@@ -186,7 +186,7 @@ def _limit(target: Target, prompt: list[int], max_new_tokens: int) -> int:
     return min(max_new_tokens, target.context - len(prompt))
 
 
-def _clock(device: torch.device) -> Callable[[], float]:
+def stopwatch(device: torch.device) -> Callable[[], float]:
     """Seconds at which all work handed to the device so far is done."""
     if device.type == "cpu":
         return time.perf_counter

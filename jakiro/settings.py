@@ -12,6 +12,7 @@ from dataclasses import Field, field, fields, replace
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+AUTO = "auto"  # value of a setting whose number is to be measured (tuning.py)
 _WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 
 
@@ -22,13 +23,15 @@ def setting(
     high: float | None = None,
     choices: Sequence[str] | None = None,
     label: str | None = None,
+    auto: bool = False,
 ) -> Any:
     """A dataclass field with one control's worth of description. Its type is the default's: bool, int, float or str.
 
     `low` and `high` are inclusive bounds of a number, `choices` the only values of a text, `label` what the page calls
-    the control (the field's name, if None).
+    the control (the field's name, if None). With `auto` a number may also be AUTO.
     """
-    metadata = {"help": help, "low": low, "high": high, "choices": tuple(choices) if choices else None, "label": label}
+    metadata = {"help": help, "low": low, "high": high, "label": label, "auto": auto}
+    metadata["choices"] = tuple(choices) if choices else None
     return field(default=default, metadata=metadata)
 
 
@@ -52,9 +55,20 @@ def build(cls: type[T], base: T | None, changes: Mapping[str, Any]) -> T:
     return replace(cls() if base is None else base, **values)
 
 
+def autos(settings: Any) -> tuple[str, ...]:
+    """Names of the fields that are AUTO."""
+    return tuple(one.name for one in fields(settings) if _is_auto(one, getattr(settings, one.name)))
+
+
+def _is_auto(one: Field, value: Any) -> bool:
+    return bool(one.metadata.get("auto")) and isinstance(value, str) and value.strip().lower() == AUTO
+
+
 def _read(one: Field, value: Any) -> Any:
     """The value in the field's own type; what cannot be read is returned as it is, for `check` to refuse."""
     kind = type(one.default)
+    if _is_auto(one, value):
+        return AUTO
     if isinstance(value, str) and kind is bool:
         return _WORDS.get(value.strip().lower(), value)
     if isinstance(value, str) and kind in (int, float):
@@ -71,6 +85,8 @@ def _read(one: Field, value: Any) -> Any:
 
 def _fits(one: Field, value: Any) -> bool:
     low, high, choices = (one.metadata.get(name) for name in ("low", "high", "choices"))
+    if one.metadata.get("auto") and value == AUTO:
+        return True
     if type(value) is not type(one.default):
         return False
     if isinstance(value, (bool, str)):
@@ -79,7 +95,8 @@ def _fits(one: Field, value: Any) -> bool:
 
 
 def _message(one: Field, value: Any) -> str:
-    return f"{one.name} must be {_allowed(one)}, not {value!r}"
+    other = f", or {AUTO}" if one.metadata.get("auto") else ""
+    return f"{one.name} must be {_allowed(one)}{other}, not {value!r}"
 
 
 def _allowed(one: Field) -> str:

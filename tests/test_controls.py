@@ -8,7 +8,7 @@ import gradio as gr
 import pytest
 
 from jakiro.methods import METHODS
-from jakiro.settings import build, setting
+from jakiro.settings import AUTO, build, setting
 from jakiro.ui.controls import Controls, control
 
 
@@ -41,7 +41,9 @@ def controls() -> Controls:
 
 def test_every_setting_of_every_method_has_a_control(controls):
     assert controls.keys == [(name, one.name) for name, method in METHODS.items() for one in fields(method.settings)]
-    assert len(controls.components) == len(controls.keys) > 0
+    autos = [key for key in controls.keys if key[0] != "prompt_lookup" and key[1] in ("top_k", "depth", "total_tokens")]
+    assert list(controls.boxes) == autos and len(autos) == 6
+    assert controls.components[len(controls.keys) :] == list(controls.boxes.values())
 
 
 def test_values_read_back_build_the_same_settings(controls):
@@ -50,8 +52,23 @@ def test_values_read_back_build_the_same_settings(controls):
         assert build(method.settings, None, changes[name]) == method.settings()
 
 
+def test_a_ticked_box_counts_instead_of_the_number(controls):
+    values = [component.value for component in controls.components]
+    values[len(controls.keys) + list(controls.boxes).index(("jakiro", "depth"))] = True
+    changes = controls.read(values)
+    assert changes["jakiro"]["depth"] == AUTO and changes["jakiro"]["top_k"] == METHODS["jakiro"].settings().top_k
+    assert AUTO not in changes["eagle2"].values()
+    settings = build(METHODS["jakiro"].settings, None, changes["jakiro"])
+    updates = controls.show({"jakiro": settings})
+    shown = dict(zip(controls.keys, updates[: len(controls.keys)], strict=True))
+    ticked = dict(zip(controls.boxes, updates[len(controls.keys) :], strict=True))
+    assert not shown["jakiro", "depth"]["interactive"] and shown["jakiro", "top_k"]["interactive"]
+    assert ticked["jakiro", "depth"]["value"] is True and ticked["jakiro", "top_k"]["value"] is False
+    assert not ticked["eagle2", "depth"]["interactive"]
+
+
 def test_the_target_s_defaults_are_shown_and_methods_without_a_head_greyed_out(controls):
     settings = METHODS["prompt_lookup"].settings(depth=5)
-    updates = dict(zip(controls.keys, controls.show({"prompt_lookup": settings}), strict=True))
+    updates = dict(zip(controls.keys, controls.show({"prompt_lookup": settings}), strict=False))
     assert updates["prompt_lookup", "depth"]["value"] == 5 and updates["prompt_lookup", "depth"]["interactive"]
     assert not updates["jakiro", "depth"]["interactive"] and "value" not in updates["jakiro", "depth"]

@@ -29,13 +29,15 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "drafting": {"trace", "engine", "target", "cache", "settings"},
     "methods": LOOP | {"drafting"},
     "training": LOOP | {"drafting", "methods", "bench", "report"},
-    "ui": LOOP | VIEWS | {"methods", "assets", "report", "ui.figures"},
+    "ui": LOOP | VIEWS | {"methods", "assets", "report", "tuning", "ui.figures"},
     "report": set(),
     "journal": {"report"},
     "peers": LOOP | {"bench"},
     "limits": LOOP | {"drafting", "methods"},
-    "bench": LOOP | VIEWS | {"methods", "assets", "report", "journal"},
-    "__main__": LOOP | VIEWS | {"methods", "training", "assets", "bench", "report", "limits", "peers"},
+    "rehearsal": LOOP | {"assets"},
+    "tuning": LOOP | {"drafting", "rehearsal"},
+    "bench": LOOP | VIEWS | {"methods", "assets", "report", "journal", "tuning"},
+    "__main__": LOOP | VIEWS | {"methods", "training", "assets", "bench", "report", "limits", "peers", "tuning"},
 }
 TENSORS = {"torch", "transformers", "safetensors", "tokenizers"}
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from jakiro.methods.jakiro import JakiroSettings
-from jakiro.settings import build, check, setting
+from jakiro.settings import autos, build, check, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,7 @@ class Example:
     wide: bool = setting(True, "Whether.")
     mode: str = setting("one", "Which.", choices=("one", "two"))
     count: int = setting(3, "At least one.", low=1)
+    size: int | str = setting(8, "A size.", 1, 64, auto=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -30,6 +31,9 @@ class Example:
         ({"share": 1}, Example(share=1.0)),
         ({"wide": "off", "mode": "two"}, Example(wide=False, mode="two")),
         ({"wide": "True"}, Example(wide=True)),
+        ({"size": "12"}, Example(size=12)),
+        ({"size": "auto"}, Example(size="auto")),
+        ({"size": " Auto "}, Example(size="auto")),
     ],
 )
 def test_text_and_numbers_are_read_into_the_fields_type(changes: dict, expected: Example) -> None:
@@ -45,7 +49,7 @@ def test_base_gives_what_is_not_changed() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"dept": 1}, "unknown setting 'dept'; known: depth, share, wide, mode, count"),
+        ({"dept": 1}, "unknown setting 'dept'; known: depth, share, wide, mode, count, size"),
         ({"depth": 17}, "depth must be a whole number from 1 to 16, not 17"),
         ({"depth": "six"}, "depth must be a whole number from 1 to 16, not 'six'"),
         ({"depth": 2.5}, "not 2.5"),
@@ -54,6 +58,9 @@ def test_base_gives_what_is_not_changed() -> None:
         ({"share": "nan"}, "share must be a finite number from 0.0 to 1.0, not nan"),
         ({"wide": "perhaps"}, "wide must be on or off, not 'perhaps'"),
         ({"wide": 1}, "wide must be on or off, not 1"),
+        ({"size": 0}, "size must be a whole number from 1 to 64, or auto, not 0"),
+        ({"size": "automatic"}, "size must be a whole number from 1 to 64, or auto, not 'automatic'"),
+        ({"depth": "auto"}, "depth must be a whole number from 1 to 16, not 'auto'"),
         ({"mode": "three"}, "mode must be one of one, two, not 'three'"),
     ],
 )
@@ -76,3 +83,9 @@ def test_jakiro_settings_at_the_edge_are_allowed() -> None:
     JakiroSettings(depth=2)
     JakiroSettings(depth=3, aligned=False)
     JakiroSettings(depth=1, contrastive=False, aligned=False)
+    JakiroSettings(depth="auto", aligned=False)
+
+
+def test_autos_names_what_is_to_be_measured() -> None:
+    assert autos(Example()) == () and autos(Example(size="auto", mode="two")) == ("size",)
+    assert autos(JakiroSettings("auto", 3, "auto")) == ("top_k", "total_tokens")

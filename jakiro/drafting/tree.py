@@ -11,14 +11,24 @@ from jakiro.settings import check, setting
 
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
-    """EAGLE-2's three sizes. Its papers count expansions, "depth 5" for what is 6 levels here."""
+    """EAGLE-2's three sizes. Its papers count expansions, "depth 5" for what is 6 levels here.
 
-    top_k: int = setting(10, "Children of each expanded node, and nodes expanded on each level.", 1, 64)
-    depth: int = setting(6, "Levels below the root.", 1, 16)
-    total_tokens: int = setting(60, "Nodes kept for the target to check, the root among them.", 1, 512)
+    "auto" is a size to be measured on the target at hand (tuning.py); a drafter is made from numbers only.
+    """
+
+    top_k: int | str = setting(
+        10, "Children of each expanded node, and nodes expanded on each level.", 1, 64, auto=True
+    )
+    depth: int | str = setting(6, "Levels below the root.", 1, 16, auto=True)
+    total_tokens: int | str = setting(60, "Nodes kept for the target to check, the root among them.", 1, 512, auto=True)
 
     def __post_init__(self) -> None:
         check(self)
+
+
+def pool(top_k: int, depth: int) -> int:
+    """Nodes below the root that a draft has to choose from."""
+    return top_k + (depth - 1) * top_k**2
 
 
 def sizes(device: torch.device) -> dict[str, int]:

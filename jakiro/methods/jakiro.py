@@ -26,7 +26,7 @@ from jakiro.drafting.fused import FusedJakiro
 from jakiro.drafting.head import JakiroHead, contrast_weights
 from jakiro.drafting.tree import TreeSettings, sizes
 from jakiro.drafting.weights import load_head, no_head
-from jakiro.settings import setting
+from jakiro.settings import AUTO, setting
 from jakiro.target import Target
 from jakiro.trace import DraftTree
 
@@ -45,6 +45,8 @@ class JakiroSettings(TreeSettings):
 
     def __post_init__(self) -> None:
         TreeSettings.__post_init__(self)
+        if self.depth == AUTO:
+            return
         if self.contrastive and self.depth < 2:
             raise ValueError(
                 "contrastive needs a depth of at least 2, as its level has no pass of its own: turn it off"

@@ -1,4 +1,7 @@
-"""The settings panel: one Gradio control for every field of every method's settings, made from its metadata."""
+"""The settings panel: one Gradio control for every field of every method's settings, made from its metadata.
+
+A number that may be auto has a box beside its control; ticked, it counts instead of the number.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 import gradio as gr
 
 from jakiro.methods import METHODS
+from jakiro.settings import AUTO
 
 
 class Controls:
@@ -16,30 +20,51 @@ class Controls:
 
     def __init__(self) -> None:
         self.keys: list[tuple[str, str]] = []  # (method, name of the setting)
-        self.components: list[gr.components.Component] = []
+        self.components: list[gr.components.Component] = []  # a control for each key, then the boxes
+        self.boxes: dict[tuple[str, str], gr.Checkbox] = {}
         for name, method in METHODS.items():
             if fields(method.settings):
                 with gr.Accordion(method.title, open=False, elem_classes="method-settings"):
                     gr.Markdown(method.summary)
                     for one in fields(method.settings):
-                        self.keys.append((name, one.name))
-                        self.components.append(control(one))
+                        self._add(name, one)
+        self.components += self.boxes.values()
+
+    def _add(self, method: str, one: Field) -> None:
+        key = method, one.name
+        self.keys.append(key)
+        self.components.append(number := control(one))
+        if one.metadata["auto"]:
+            self.boxes[key] = box = gr.Checkbox(False, label=f"{number.label}: auto, measured here", interactive=True)
+            quiet = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+            box.input(lambda auto: gr.update(interactive=not auto), box, number, **quiet)
 
     def read(self, values: Sequence[Any]) -> dict[str, dict[str, Any]]:
         """Values as handlers receive them -> method -> name -> value."""
         changes: dict[str, dict[str, Any]] = {name: {} for name in METHODS}
-        for (method, name), value in zip(self.keys, values, strict=True):
+        numbers, ticked = values[: len(self.keys)], values[len(self.keys) :]
+        for (method, name), value in zip(self.keys, numbers, strict=True):
             changes[method][name] = value
+        for (method, name), auto in zip(self.boxes, ticked, strict=True):
+            if auto:
+                changes[method][name] = AUTO
         return changes
 
     def show(self, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Updates that put each method's settings into its controls; methods that are not in it grey theirs out."""
-        return [
-            gr.update(value=getattr(settings[method], name), interactive=True)
-            if method in settings
-            else gr.update(interactive=False)
+        values = {
+            (method, name): getattr(settings[method], name) if method in settings else None
             for method, name in self.keys
-        ]
+        }
+        return [_number(values[key]) for key in self.keys] + [_box(values[key]) for key in self.boxes]
+
+
+def _number(value: Any) -> dict[str, Any]:
+    return gr.update(interactive=False) if value in (None, AUTO) else gr.update(value=value, interactive=True)
+
+
+def _box(value: Any) -> dict[str, Any]:
+    return gr.update(interactive=False) if value is None else gr.update(value=value == AUTO, interactive=True)
 
 
 def control(one: Field) -> gr.components.Component:

@@ -11,6 +11,7 @@ from typing import Any
 from jakiro.engine import Drafter, record
 from jakiro.methods import METHODS
 from jakiro.target import Target
+from jakiro.tuning import Tuner
 from jakiro.verify import Sampling
 
 LOG = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ class Loaded:
     makers: dict[str, Callable[[Any], Drafter]]  # method -> settings -> a fresh drafter, for the methods that can run
     defaults: dict[str, Any]  # method -> settings that suit the target's device
     missing: dict[str, str]  # method -> why it cannot run here, with the remedy
+    tuner: Tuner  # measures what is auto in their settings
 
 
 def load(target: Target) -> Loaded:
@@ -47,7 +49,7 @@ def load(target: Target) -> Loaded:
                 LOG.warning("%s cannot run: %s", name, error)
         makers.pop(name, None)
         missing[name] = why
-    return Loaded(target, makers, defaults, missing)
+    return Loaded(target, makers, defaults, missing, Tuner(target))
 
 
 class Models:

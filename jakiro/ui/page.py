@@ -194,7 +194,8 @@ def _live(models: Models, library: Library, gpu: Callable[[Callable], Callable] 
         race = Race(loaded, check(loaded, *arguments))
         library.begin(id, race.request.prompt)
         if titles := [METHODS[name].title for name in race.untuned()]:
-            gr.Info(f"Measuring which draft tree suits this machine, for {' and '.join(titles)}: some seconds, once.")
+            text = f"Measuring which draft tree suits this machine, for {' and '.join(titles)}: some seconds, once."
+            gr.Info(text, duration=6)
         try:
             yield from flushed(events(race, id))
         finally:

@@ -31,7 +31,7 @@ class Request:
     methods: list[str]
     max_new_tokens: int
     sampling: Sampling
-    settings: dict[str, Any]  # method -> its settings
+    settings: dict[str, Any]  # method -> its settings, auto where a number is to be measured
 
 
 @dataclass(slots=True)
@@ -61,10 +61,9 @@ class Race:
     """The lanes of a request and the rule by which they take turns. Iterate over `rounds`, then read `traces`."""
 
     def __init__(self, models: Loaded, request: Request) -> None:
-        self.target, self.request = models.target, request
-        self.lanes = [
-            Lane(method, self._start(models.makers[method], request.settings[method])) for method in request.methods
-        ]
+        self.models, self.target, self.request = models, models.target, request
+        self.settings = dict(request.settings)  # method -> its settings, in numbers once its lane has begun
+        self.lanes = [Lane(method, self._run(method)) for method in request.methods]
 
     def rounds(self) -> Iterator[tuple[int, Prefill | StepTrace]]:
         """(index of the lane, what it did), in the order of the virtual clock. May be left at any time."""
@@ -78,14 +77,20 @@ class Race:
         """A trace a lane, of the rounds so far; lanes that have not begun are left out."""
         return [self._trace(lane) for lane in self.lanes if lane.prefill]
 
-    def _start(self, make, settings) -> Iterator[Prefill | StepTrace]:
-        request = self.request
-        return decode(self.target, make(settings), request.ids, request.max_new_tokens, request.sampling)
+    def untuned(self) -> list[str]:
+        """The methods whose lanes will begin by measuring which tree suits the target."""
+        return [name for name, settings in self.settings.items() if self.models.tuner.waits(name, settings)]
+
+    def _run(self, method: str) -> Iterator[Prefill | StepTrace]:
+        """What a lane does. It measures what is auto before it gives anything, so that no event's time holds that."""
+        request, make = self.request, self.models.makers[method]
+        settings = self.settings[method] = self.models.tuner.resolved(method, make, self.settings[method])
+        yield from decode(self.target, make(settings), request.ids, request.max_new_tokens, request.sampling)
 
     def _trace(self, lane: Lane) -> Trace:
         request = self.request
         what = (self.target, request.ids, request.max_new_tokens, request.sampling, lane.prefill, lane.steps)
-        return as_trace(*what, lane.method, request.settings[lane.method])
+        return as_trace(*what, lane.method, self.settings[lane.method])
 
 
 def check(

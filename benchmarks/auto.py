@@ -1,0 +1,87 @@
+"""Is auto as quick as the best fixed tree? `python -m benchmarks.auto --prompts FILE.jsonl ... --method jakiro`.
+
+A grid of fixed trees, vanilla, and the tree that auto chooses before they start decode the same prompts, interleaved
+prompt by prompt in one run. `over_best` is the tokens a second of auto over those of the quickest fixed tree; both are
+means over the tasks. The best of many noisy figures is flattered by its noise, so it errs against auto.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from benchmarks import common
+from jakiro import bench
+from jakiro.assets import TARGET
+from jakiro.drafting.tree import TreeSettings
+from jakiro.report import means
+from jakiro.settings import AUTO
+from jakiro.target import Target
+from jakiro.tuning import Tuner
+from jakiro.verify import Sampling
+
+SCHEMA = "jakiro-auto/1"
+SIZES = ("top_k", "depth", "total_tokens")
+
+
+def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
+    """Tune, then race auto against the grid."""
+    prompts = bench.read_prompts(options.prompts, options.limit) if options.prompts else bench.examples(options.limit)
+    target = Target.load(options.target, options.device, options.dtype)
+    tuner = Tuner(target)
+    loaded = bench.load_methods(target, ["vanilla", options.method], dict.fromkeys(SIZES, AUTO), tuner)
+    make, chosen = loaded.pop(options.method)
+    sizes = product(options.top_k, options.depth, options.total_tokens)
+    fixed = [replace(chosen, **dict(zip(SIZES, size, strict=True))) for size in sizes]
+    methods = loaded | {AUTO: (make, chosen)} | {label(one): (make, one) for one in fixed}
+    sampling = Sampling(options.temperature)
+    found = bench.run(target, prompts, methods, options.max_new_tokens, [sampling], repeats=options.repeats)
+    rows = [{"tree": name} | values for name, values in means(found).items()]
+    speed = {row["tree"]: row["tokens_per_s"] for row in rows}
+    head = common.head(SCHEMA, target.device) | {
+        "target": target.name,
+        "dtype": options.dtype,
+        "method": options.method,
+        "temperature": options.temperature,
+        "prompts": len(prompts),
+        "max_new_tokens": options.max_new_tokens,
+        "repeats": options.repeats,
+        "over_best": speed[AUTO] / max(speed[label(one)] for one in fixed),
+    }
+    rows.sort(key=lambda row: -row["tokens_per_s"])
+    [tuning] = map(asdict, tuner.found.values())
+    return head | {"rows": rows, "tuning": tuning}, [[_line(row) for row in rows]]
+
+
+def label(settings: TreeSettings) -> str:
+    """A fixed tree's name in the report."""
+    return f"top_k {settings.top_k}, depth {settings.depth}, {settings.total_tokens} nodes"
+
+
+def _line(row: dict[str, Any]) -> dict[str, str]:
+    cells = {name: common.cell(row[name], digits) for name, digits in (("tau", 2), ("tokens_per_s", 1), ("speedup", 2))}
+    return {"tree": row["tree"]} | cells
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = common.parser("auto", __doc__)
+    common.add_device(parser)
+    parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id; its heads are its sub-folders")
+    parser.add_argument("--method", default="jakiro", help="a method with a draft tree (default: %(default)s)")
+    parser.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
+    parser.add_argument("--limit", type=int, help="prompts of each file")
+    parser.add_argument("--max-new-tokens", type=int, default=96)
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
+    parser.add_argument("--repeats", type=int, default=3, help="speeds are medians over them (default: %(default)s)")
+    parser.add_argument("--top-k", type=int, nargs="+", default=[3, 5, 10])
+    parser.add_argument("--depth", type=int, nargs="+", default=[2, 3, 5])
+    parser.add_argument("--total-tokens", type=int, nargs="+", default=[6, 10, 20, 60])
+    return common.run(parser, report, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

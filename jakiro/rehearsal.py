@@ -1,0 +1,147 @@
+"""What draft trees would cost and bring on a target, without decoding with each of them.
+
+The text that the target writes does not depend on how it is drafted, and a head reads true features only. So what a
+tree would have had accepted at a place of a finished text is the longest path of that tree along the text: it takes a
+draft, but no pass of the target. A draft of the most nodes answers for all fewer ones, which are its best by score.
+Rounds are then replayed from place to place as decoding would have gone. This counts exactly what decoding the same
+texts greedily would accept, up to the last bits of features, which come from one pass over the whole text here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jakiro.assets import PROMPTS
+from jakiro.engine import Context, Drafter, decode, stopwatch
+from jakiro.target import Target
+from jakiro.text import encode
+from jakiro.trace import DraftTree
+from jakiro.verify import Sampling
+
+NODES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 60)  # sizes of trees whose pass is timed
+PREFIX = 200  # tokens in the cache meanwhile
+LENGTH = 24  # tokens of an answer at which rounds may begin
+TAIL = 9  # tokens after them, so that the last rounds can be as long as others
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A prompt and what the target answers to it."""
+
+    ids: list[int]
+    start: int  # the answer's first token, root of the first round
+    stop: int  # rounds begin before it
+    features: Tensor  # [len(ids), hidden]
+
+
+@torch.inference_mode()
+def verify_cost(target: Target, nodes: Sequence[int] = NODES, repeats: int = 9) -> dict[int, float]:
+    """Median seconds of one target pass over a tree of n nodes after a prefix, its picks included; sizes in turn."""
+    prefix = max(1, min(PREFIX, target.context // 2))
+    cache = target.new_cache(prefix + max(nodes))
+    target.prefill(torch.arange(prefix, device=target.device) % target.vocab_size, cache)
+    times: dict[int, list[float]] = {n: [] for n in nodes}
+    for _ in range(1 + repeats):
+        for n, found in times.items():
+            parents = [-1, *((node - 1) // 2 for node in range(1, n))]
+            start = time.perf_counter()
+            tokens = torch.arange(n, device=target.device) % target.vocab_size
+            target.score(tokens, parents, cache)[0].argmax(-1).tolist()
+            found.append(time.perf_counter() - start)
+    return {n: median(found[1:]) for n, found in times.items()}  # the first turn warms up
+
+
+@torch.inference_mode()
+def write(target: Target, make: Callable[[], Drafter]) -> tuple[list[Text], float]:
+    """The target's greedy answers to the page's examples, and the median overhead of the rounds that drafted them.
+
+    Raises ValueError where none of them fits into the target's context, or no answer goes beyond its first token.
+    """
+    texts: list[Text] = []
+    overheads: list[float] = []
+    for prompt in json.loads(PROMPTS.read_text(encoding="utf-8")):
+        ids = encode(target.tokenizer, prompt["prompt"])
+        if len(ids) + LENGTH + TAIL <= target.context:
+            prefill, *steps = decode(target, make(), ids, LENGTH + TAIL, Sampling(), inspect=False)
+            whole = [*ids, prefill.first, *(token for step in steps for token in step.emitted)]
+            if steps:
+                features = target.prefill(torch.tensor(whole, device=target.device), target.new_cache(len(whole)))[1]
+                texts.append(Text(whole, len(ids), min(len(ids) + LENGTH, len(whole) - 1), features))
+                overheads += [step.overhead_s for step in steps]
+    if not texts:
+        raise ValueError(
+            f"{target.name} answers none of the examples at a length that can be measured; give the settings that are "
+            "auto as numbers"
+        )
+    return texts, median(overheads)
+
+
+class Trial:
+    """One shape of tree at several sizes, and its tally over texts."""
+
+    def __init__(self, make: Callable[[Any], Drafter], settings: Any, totals: Sequence[int]) -> None:
+        """`settings` are those of the drafter, with the largest of `totals` as total_tokens."""
+        assert settings.total_tokens == max(totals), "the largest tree answers for all"
+        self.make, self.settings, self.totals = make, settings, totals
+        self.texts = 0
+        self.rounds = dict.fromkeys(totals, 0)
+        self.tokens = dict.fromkeys(totals, 0)  # that these rounds gave
+        self.times: list[float] = []  # of drafts, without those that read a prompt
+
+    @property
+    def draft_s(self) -> float:
+        """Median seconds of a draft."""
+        return median(self.times)
+
+    def read(self, text: Text, clock: Callable[[], float]) -> Iterator[None]:
+        """Replay the rounds on a text, a token a step. A draft is made where a round of some size begins."""
+        drafter, seen, times = self.make(self.settings), 0, []
+        places = dict.fromkeys(self.totals, text.start)
+        for at in range(text.start, text.stop):
+            here = [total for total, place in places.items() if place == at]
+            if here:
+                context = Context(text.ids[: at + 1], text.features[seen:at], room=len(text.ids) - at)
+                start = clock()
+                tree = drafter.draft(context)
+                times.append(clock() - start)
+                seen, needed = at, sizes_needed(tree, text.ids[at + 1 : -1])  # the last token can only be a bonus
+                for total in here:
+                    emitted = bisect_right(needed, total) + 1
+                    places[total] = at + emitted
+                    self.rounds[total] += 1
+                    self.tokens[total] += emitted
+            yield
+        self.texts += 1
+        self.times += times[1:] or times
+
+
+def rehearse(target: Target, trials: Sequence[Trial], text: Text) -> None:
+    """All trials on a text, in turn at every token."""
+    clock = stopwatch(target.device)
+    for _ in zip(*(trial.read(text, clock) for trial in trials), strict=True):
+        pass
+
+
+def sizes_needed(tree: DraftTree, following: Sequence[int]) -> list[int]:
+    """For each node of the tree's path along the tokens: the total_tokens from which a smaller tree has it. Rising.
+
+    A tree of n nodes is the root and the best n - 1 by (-score, index), so its path is the beginning of this one.
+    """
+    order = sorted(range(1, len(tree)), key=lambda node: (-tree.scores[node], node))
+    size = {node: place for place, node in enumerate(order, start=2)}
+    children = {(tree.parents[node], tree.tokens[node]): node for node in order}
+    node, found = 0, []
+    for token in following:
+        if (node := children.get((node, token), 0)) == 0:
+            break
+        found.append(size[node])
+    return found

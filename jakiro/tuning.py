@@ -1,0 +1,196 @@
+"""Which draft tree is the quickest on a target: the numbers of the tree settings that are auto.
+
+What to expect of a tree: tokens a round, from rounds replayed on the target's own answers (rehearsal.py), over the
+seconds of a round: its draft, the target's pass over its nodes, and the overhead. Costs are medians, measured in turn.
+After each text the slower half of the shapes (top_k, depth) leaves, down to a few, so that most of the time goes to
+those that are close. Known limits: the answers are greedy and few, at short contexts; the pass is timed after a fixed
+prefix and interpolated between sizes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from typing import Any
+
+from tqdm import tqdm
+
+from jakiro.drafting.tree import TreeSettings, pool, sizes
+from jakiro.engine import Drafter
+from jakiro.machine import device_name
+from jakiro.rehearsal import Text, Trial, rehearse, verify_cost, write
+from jakiro.settings import AUTO, autos
+from jakiro.target import Target
+
+SCHEMA = "jakiro-tuning/1"
+TOP_KS = (2, 3, 5, 10)
+DEPTHS = (1, 2, 3, 4, 6, 8)
+TOTALS = (2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 60)
+FINALISTS = 6  # shapes that are replayed on every text
+
+Make = Callable[[Any], Drafter]
+Curve = list[tuple[int, float]]  # (nodes, seconds of one pass of the target)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What to expect of one tree."""
+
+    top_k: int
+    depth: int
+    total_tokens: int
+    texts: int  # that it was replayed on; points compare where they have this in common
+    rounds: int
+    tau: float
+    seconds: float  # of a round
+    tokens_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """One measurement, as plain data: `asdict` of it is JSON."""
+
+    method: str
+    target: str
+    device: str
+    dtype: str
+    settings: dict[str, Any]  # as asked for, auto among them
+    verify: Curve  # as measured
+    draft: list[tuple[int, int, float]]  # (top_k, depth, seconds of a draft)
+    overhead_s: float  # of a round
+    points: list[Point]  # most tokens a second first; those that left early, after fewer texts, at the end
+    chosen: Point
+    schema: str = SCHEMA
+
+
+class Tuner:
+    """Measures on one target, each method and settings once; what methods have in common is measured for all."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.found: dict[tuple[str, Any], Tuning] = {}
+        self._verify: Curve = []
+        self._written: tuple[list[Text], float] | None = None  # texts, overhead
+
+    def resolved(self, method: str, make: Make, settings: Any) -> Any:
+        """The settings with numbers for what is auto. Measures the first time: seconds, and nothing else should run."""
+        names = autos(settings)
+        if not names:
+            return settings
+        chosen = self.tuning(method, make, settings).chosen
+        return replace(settings, **{name: getattr(chosen, name) for name in names})
+
+    def waits(self, method: str, settings: Any) -> bool:
+        """Whether `resolved` would have to measure."""
+        return bool(autos(settings)) and (method, settings) not in self.found
+
+    def tuning(self, method: str, make: Make, settings: TreeSettings) -> Tuning:
+        """What was measured for a method with these settings."""
+        key = method, settings
+        if key not in self.found:
+            self.found[key] = self._tune(method, make, settings)
+        return self.found[key]
+
+    def _tune(self, method: str, make: Make, settings: TreeSettings) -> Tuning:
+        target = self.target
+        self._verify = self._verify or sorted(verify_cost(target).items())
+        if self._written is None:
+            usual = sizes(target.device)
+            numbers = replace(settings, **{name: usual[name] for name in autos(settings)})
+            self._written = write(target, lambda: make(numbers))
+        texts, overhead = self._written
+        curve = rising(self._verify)
+        trials = list(candidates(make, settings))
+        compare(target, trials, texts, curve, overhead)
+        points = ranked([point for trial in trials for point in expected(trial, curve, overhead)])
+        return Tuning(
+            method=method,
+            target=target.name,
+            device=device_name(target.device),
+            dtype=str(target.dtype).removeprefix("torch."),
+            settings=asdict(settings),
+            verify=self._verify,
+            draft=[(trial.settings.top_k, trial.settings.depth, trial.draft_s) for trial in trials],
+            overhead_s=overhead,
+            points=points,
+            chosen=points[0],
+        )
+
+
+def candidates(make: Make, settings: TreeSettings) -> Iterator[Trial]:
+    """A trial for every shape of the grid that the other settings allow; what is a number stays as it is."""
+    top_ks = TOP_KS if settings.top_k == AUTO else (settings.top_k,)
+    depths = DEPTHS if settings.depth == AUTO else (settings.depth,)
+    for top_k, depth in product(top_ks, depths):
+        largest = 1 + pool(top_k, depth)
+        auto = settings.total_tokens == AUTO
+        totals = sorted({min(total, largest) for total in TOTALS}) if auto else [settings.total_tokens]
+        try:
+            numbers = replace(settings, top_k=top_k, depth=depth, total_tokens=max(totals))
+        except ValueError:  # a depth that the method's other settings refuse
+            continue
+        yield Trial(make, numbers, totals)
+
+
+def compare(target: Target, trials: Sequence[Trial], texts: Sequence[Text], curve: Curve, overhead: float) -> None:
+    """Replay the trials on the texts; after each, the slower half of those still in leaves."""
+    live = list(trials)
+    for text in tqdm(texts, desc="tuning", unit="text", dynamic_ncols=True, disable=None):
+        rehearse(target, live, text)
+        live.sort(key=lambda trial: -max(point.tokens_per_s for point in expected(trial, curve, overhead)))
+        live = live[: max(FINALISTS, len(live) // 2)]
+
+
+def expected(trial: Trial, curve: Curve, overhead: float) -> list[Point]:
+    """A point for every size of a trial."""
+    top_k, depth = trial.settings.top_k, trial.settings.depth
+    found = []
+    for total in trial.totals:
+        nodes = min(total, 1 + pool(top_k, depth))
+        seconds = trial.draft_s + cost(curve, nodes) + overhead
+        rounds, tokens = trial.rounds[total], trial.tokens[total]
+        tau, rate = tokens / rounds, tokens / rounds / seconds
+        found.append(Point(top_k, depth, total, trial.texts, rounds, tau, seconds, rate))
+    return found
+
+
+def ranked(points: Sequence[Point]) -> list[Point]:
+    """Points of all texts first, and of these the quickest, of equally quick ones the smallest."""
+    return sorted(points, key=lambda one: (-one.texts, -one.tokens_per_s, one.total_tokens, one.depth, one.top_k))
+
+
+def rising(curve: Curve) -> Curve:
+    """The nearest curve that never falls (pool adjacent violators): more nodes cost no less, what is less is noise."""
+    blocks: list[tuple[list[int], float]] = []  # neighbours that share a mean
+    for nodes, seconds in curve:
+        blocks.append(([nodes], seconds))
+        while len(blocks) > 1 and blocks[-2][1] > blocks[-1][1]:
+            (after, late), (before, early) = blocks.pop(), blocks.pop()
+            both = [*before, *after]
+            blocks.append((both, (early * len(before) + late * len(after)) / len(both)))
+    return [(nodes, seconds) for together, seconds in blocks for nodes in together]
+
+
+def cost(curve: Curve, nodes: int) -> float:
+    """Seconds of a pass over that many nodes, on the line through the two measured sizes around it or nearest to it."""
+    at = min(max(bisect_left(curve, (nodes,)), 1), len(curve) - 1)
+    (low, before), (high, after) = curve[at - 1], curve[at]
+    return before + (after - before) * (nodes - low) / (high - low)
+
+
+def as_text(tuning: Tuning, best: int = 8) -> str:
+    """The curve, the best few points and the chosen one, as lines for people."""
+    one = tuning.verify[0][1]
+    lines = ["nodes    ms  over one"]
+    lines += [f"{nodes:5} {1000 * seconds:5.1f} {seconds / one:9.2f}" for nodes, seconds in tuning.verify]
+    lines += ["", "top_k  depth  total_tokens   tau  ms a round  tokens/s"]
+    lines += [
+        f"{one.top_k:5} {one.depth:6} {one.total_tokens:13} {one.tau:5.2f} {1000 * one.seconds:11.1f} "
+        f"{one.tokens_per_s:9.1f}"
+        for one in tuning.points[:best]
+    ]
+    chosen = tuning.chosen
+    size = f"top_k {chosen.top_k}, depth {chosen.depth}, total_tokens {chosen.total_tokens}"
+    return "\n".join([*lines, "", f"{tuning.method} on {tuning.target}, {tuning.device}, {tuning.dtype}: {size}"])

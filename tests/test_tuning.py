@@ -1,0 +1,379 @@
+"""Auto sizes of the tree: counts against hand-written trees and real decoding, choices from planted costs."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, replace
+
+import plotly.graph_objects as go
+import pytest
+import torch
+from tiny import save_heads, tiny_model, tiny_tokenizer
+
+from benchmarks import auto
+from jakiro import bench, rehearsal, trace, tuning
+from jakiro.__main__ import main
+from jakiro.drafting.tree import TreeSettings, pool
+from jakiro.engine import Context, decode
+from jakiro.methods import METHODS
+from jakiro.methods.jakiro import JakiroSettings
+from jakiro.rehearsal import Text, Trial, rehearse, sizes_needed
+from jakiro.settings import AUTO
+from jakiro.trace import DraftTree
+from jakiro.tuning import Point, Tuner, candidates, compare, cost, expected, ranked, rising
+from jakiro.ui.figures.theme import paint
+from jakiro.ui.figures.tuning import tuning_figure
+from jakiro.ui.models import load
+from jakiro.ui.race import Race, check
+from jakiro.ui.stream import events
+from jakiro.verify import Sampling
+
+ALL = {"top_k": AUTO, "depth": AUTO, "total_tokens": AUTO}
+SIZES = tuple(ALL)
+TICK = 2.0**-10  # s, a power of two: sums are exact
+
+
+@pytest.fixture(autouse=True)
+def ticking(monkeypatch):
+    """A clock that goes a tick further each time it is looked at, so that nothing depends on the machine."""
+    ticks = iter(range(10**9))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) * TICK)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A grid that is quickly gone through."""
+    monkeypatch.setattr(tuning, "TOP_KS", (2, 3))
+    monkeypatch.setattr(tuning, "DEPTHS", (1, 2))
+    monkeypatch.setattr(tuning, "FINALISTS", 2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A target folder with both heads as sub-folders."""
+    folder = tmp_path_factory.mktemp("target")
+    tiny_model().save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    save_heads(folder)
+    return folder
+
+
+def make_of(target, name: str):
+    return METHODS[name].load(target)
+
+
+# ---- counting
+
+
+HAND = DraftTree(
+    tokens=[9, 1, 2, 3, 4, 5],  # by score: 1, 3, 2, 5, 4
+    parents=[-1, 0, 0, 1, 1, 3],
+    scores=[0.0, -0.5, -1.0, -0.9, -2.0, -1.5],
+)
+
+
+@pytest.mark.parametrize(
+    ("following", "sizes"),
+    [([1, 3, 5, 7], [2, 3, 5]), ([2, 1], [4]), ([1, 4, 1], [2, 6]), ([1, 3], [2, 3]), ([7, 1], []), ([], [])],
+)
+def test_the_size_from_which_a_tree_has_each_node_of_a_text_s_path(following, sizes):
+    assert sizes_needed(HAND, following) == sizes
+
+
+def test_equal_scores_are_kept_in_the_order_of_nodes():
+    assert sizes_needed(DraftTree([0, 1, 2], [-1, 0, 0], [0.0, -1.0, -1.0]), [2]) == [3]
+
+
+class Scripted:
+    """Drafts from a table: root -> its children's tokens in falling order of score, each a chain of tokens."""
+
+    def __init__(self, settings):
+        self.asked = []
+
+    def draft(self, context: Context) -> DraftTree:
+        root = context.tokens[-1]
+        self.asked.append((root, len(context.features)))
+        tree = {10: [[11, 12]], 13: [[99], [14]], 15: [[99], [98], [97]], 12: [[13]]}.get(root, [])
+        tokens, parents, scores = [root], [-1], [0.0]
+        for rank, chain in enumerate(tree, start=1):
+            for step, token in enumerate(chain):
+                parents.append(len(tokens) - 1 if step else 0)
+                tokens.append(token)
+                scores.append(-float(rank + step))
+        return DraftTree(tokens, parents, scores)
+
+
+def test_rounds_are_replayed_from_place_to_place():
+    text = Text([1, 2, 10, 11, 12, 13, 14, 15, 16], start=2, stop=8, features=torch.zeros(9, 4))
+    made = []
+    trial = Trial(lambda settings: made.append(Scripted(settings)) or made[-1], TreeSettings(2, 2, 3), (2, 3))
+    list(trial.read(text, time.perf_counter))
+    # with two nodes rounds begin at 10, 12, 14 and 15; with three at 10, 13 and 15, as 11 12 and 14 are in the tree
+    assert (trial.rounds[2], trial.tokens[2]) == (4, 6)
+    assert (trial.rounds[3], trial.tokens[3]) == (3, 6)
+    assert made[0].asked == [(10, 2), (12, 2), (13, 1), (14, 1), (15, 1)]
+    assert trial.texts == 1 and trial.times == [TICK] * 4  # the first read the prompt
+
+
+@pytest.mark.parametrize("name", ["eagle2", "jakiro"])
+def test_a_cut_is_the_tree_that_the_drafter_builds_at_that_size(target, name):
+    make, ids = make_of(target, name), [5, 17, 230, 41, 5, 17]
+    features = target.prefill(torch.tensor(ids), target.new_cache(len(ids)))[1].detach()[:-1]
+
+    def draft(total: int) -> DraftTree:
+        settings = METHODS[name].settings(top_k=6, depth=3, total_tokens=total)
+        return make(settings).draft(Context(ids, features, room=9))
+
+    def paths(tree: DraftTree, nodes) -> set[tuple[int, ...]]:
+        return {tuple(tree.tokens[step] for step in tree.path(node)) for node in nodes}
+
+    wide = draft(60)
+    for total in (2, 4, 7, 12, 30):
+        own = draft(total)
+        best = sorted(range(1, 60), key=lambda node: (-wide.scores[node], node))[: total - 1]
+        assert paths(wide, best) == paths(own, range(1, total))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("eagle2", (60, 2)), ("eagle2", (8, 3)), ("jakiro", (60, 2)), ("jakiro", (40, 3))]
+)
+def test_replayed_rounds_are_those_of_decoding(target, name, shape):
+    make = make_of(target, name)
+    settings = METHODS[name].settings(top_k=shape[0], depth=shape[1], total_tokens=60)
+    texts, _ = rehearsal.write(target, lambda: make(settings))
+    totals = (2, 8, 20, 60)
+    trial = Trial(make, settings, totals)
+    for text in texts:
+        rehearse(target, [trial], text)
+    for total in totals:
+        rounds, tokens = decoded(target, make, replace(settings, total_tokens=total), texts)
+        assert (trial.rounds[total], trial.tokens[total]) == (rounds, tokens)
+    assert trial.tokens[60] > trial.rounds[60] or shape[0] < 10, "some draft was accepted"
+
+
+def decoded(target, make, settings, texts) -> tuple[int, int]:
+    """Rounds that begin where those of a trial do, and their tokens, by the engine itself."""
+    rounds = tokens = 0
+    for text in texts:
+        budget, at = len(text.ids) - text.start, text.start
+        _, *steps = decode(target, make(settings), text.ids[: text.start], budget, Sampling(), inspect=False)
+        for step in steps:
+            assert text.ids[at + 1 :][: len(step.emitted)] == step.emitted
+            if at < text.stop:
+                rounds, tokens = rounds + 1, tokens + len(step.emitted)
+            at += len(step.emitted)
+    return rounds, tokens
+
+
+def test_texts_are_the_target_s_own_and_leave_a_tail(target):
+    make = make_of(target, "eagle2")
+    texts, overhead = rehearsal.write(target, lambda: make(TreeSettings(2, 2, 4)))
+    assert len(texts) > 1 and overhead > 0
+    for text in texts:
+        answer = len(text.ids) - text.start
+        assert answer == rehearsal.LENGTH + rehearsal.TAIL and text.stop == text.start + rehearsal.LENGTH
+        alone = target.model.generate(torch.tensor([text.ids[: text.start]]), max_new_tokens=answer, do_sample=False)
+        assert alone[0].tolist() == text.ids and len(text.features) == len(text.ids)
+
+
+def test_a_context_too_short_for_the_examples_is_said(target, monkeypatch):
+    monkeypatch.setattr(rehearsal, "LENGTH", 1000)
+    with pytest.raises(ValueError, match="give the settings that are auto as numbers"):
+        rehearsal.write(target, lambda: make_of(target, "eagle2")(TreeSettings()))
+
+
+# ---- costs and choice
+
+
+def test_costs_between_and_beyond_measured_sizes():
+    curve = [(1, 1.0), (4, 2.5), (8, 2.5), (16, 4.5)]
+    assert [cost(curve, nodes) for nodes in (1, 2, 4, 6, 12, 20)] == [1.0, 1.5, 2.5, 2.5, 3.5, 5.5]
+
+
+def test_a_measured_curve_that_falls_is_levelled():
+    assert rising([(1, 1.0), (2, 4.0), (4, 2.0), (8, 3.0), (16, 5.0)]) == [(1, 1.0), (2, 3), (4, 3), (8, 3), (16, 5.0)]
+    assert rising([(1, 3.0), (2, 2.0), (4, 1.0)]) == [(1, 2.0), (2, 2.0), (4, 2.0)]
+
+
+def test_verify_cost_takes_every_size(target):
+    assert list(rehearsal.verify_cost(target, (1, 3, 8), repeats=2)) == [1, 3, 8]
+
+
+def planted(top_k: int, depth: int, draft: float, rounds: dict[int, int], tokens: int = 60) -> Trial:
+    trial = Trial(None, TreeSettings(top_k, depth, max(rounds)), tuple(rounds))
+    trial.texts, trial.times, trial.rounds = 1, [draft], rounds
+    trial.tokens = dict.fromkeys(rounds, tokens)
+    return trial
+
+
+def test_the_choice_is_the_most_tokens_a_second():
+    flat, steep = [(1, 10.0), (60, 10.0)], [(1, 10.0), (61, 70.0)]
+    trials = [planted(4, 2, 1.0, {4: 40, 21: 30}), planted(10, 6, 6.0, {4: 36, 60: 20})]
+    chosen = {}
+    for name, curve in (("flat", flat), ("steep", steep)):
+        points = ranked([point for trial in trials for point in expected(trial, curve, 1.0)])
+        assert all(one.tokens_per_s == pytest.approx(one.tau / one.seconds) for one in points)
+        chosen[name] = points[0]
+    # flat: 1.5/12, 2/12, 1.67/17, 3/17; steep, at 4, 21 and 60 nodes 13, 30 and 69 a pass: 1.5/15, 2/32, 1.67/20, 3/76
+    assert chosen["flat"] == Point(10, 6, 60, 1, 20, 3.0, 17.0, pytest.approx(3 / 17))
+    assert chosen["steep"] == Point(4, 2, 4, 1, 40, 1.5, 15.0, pytest.approx(0.1))
+
+
+def test_a_tree_costs_what_its_nodes_cost_not_what_it_may_have():
+    [point] = expected(planted(2, 2, 1.0, {60: 30}), [(1, 1.0), (61, 61.0)], 0.0)
+    assert pool(2, 2) == 6 and point.total_tokens == 60 and point.seconds == 1.0 + 7.0
+
+
+def test_the_slower_half_leaves_after_each_text(target, monkeypatch):
+    trials = [planted(top_k, 2, draft, {4: 30}) for top_k, draft in ((1, 8.0), (2, 1.0), (3, 4.0), (4, 2.0), (5, 9.0))]
+    seen = []
+
+    def read(target, live, text):
+        seen.append({trial.settings.top_k for trial in live})
+        for trial in live:
+            trial.texts += 1
+
+    monkeypatch.setattr(tuning, "rehearse", read)
+    monkeypatch.setattr(tuning, "FINALISTS", 1)
+    compare(target, trials, ["one", "two", "three"], [(1, 1.0), (4, 1.0)], 0.0)
+    assert seen == [{1, 2, 3, 4, 5}, {2, 4}, {2}]
+    assert ranked([point for trial in trials for point in expected(trial, [(1, 1.0), (4, 1.0)], 0.0)])[0].top_k == 2
+
+
+def test_the_grid_keeps_numbers_and_what_the_method_allows():
+    shapes = [(one.settings.top_k, one.settings.depth) for one in candidates(None, JakiroSettings(7, AUTO, AUTO))]
+    assert shapes == [(7, depth) for depth in tuning.DEPTHS if depth > 1]  # contrastive takes two levels
+    off = JakiroSettings(AUTO, AUTO, 33, contrastive=False)
+    trials = list(candidates(None, off))
+    assert {one.totals[0] for one in trials} == {33} and not any(one.settings.contrastive for one in trials)
+    assert len(trials) == len(tuning.TOP_KS) * len(tuning.DEPTHS)
+    [lone] = candidates(None, TreeSettings(2, 2, AUTO))
+    assert lone.totals == [2, 4, 6, 7]  # two children of the root and their two each: no tree is larger
+
+
+# ---- the whole
+
+
+@pytest.mark.parametrize("name", ["eagle2", "jakiro"])
+def test_auto_becomes_numbers_once(target, small, name):
+    tuner, make = Tuner(target), make_of(target, name)
+    settings = METHODS[name].settings(**(ALL | {"depth": 2}))
+    assert tuner.waits(name, settings)
+    resolved = tuner.resolved(name, make, settings)
+    assert resolved.depth == 2 and resolved == replace(
+        settings, top_k=resolved.top_k, total_tokens=resolved.total_tokens
+    )
+    assert resolved.top_k in (2, 3) and type(resolved.total_tokens) is int
+    found = tuner.tuning(name, make, settings)
+    assert found is tuner.tuning(name, make, settings) and not tuner.waits(name, settings)
+    assert tuner.resolved(name, None, resolved) is resolved
+    assert json.loads(json.dumps(asdict(found), allow_nan=False))["settings"]["top_k"] == AUTO
+    assert found.chosen == found.points[0] and found.chosen.texts == max(one.texts for one in found.points)
+
+
+def test_measuring_again_finds_the_same(target, small):
+    one, two = (Tuner(target).tuning("eagle2", make_of(target, "eagle2"), TreeSettings(**ALL)) for _ in range(2))
+    assert one == two
+
+
+def test_methods_share_what_belongs_to_the_target(target, small, monkeypatch):
+    calls = []
+    for name in ("write", "verify_cost"):
+        real = getattr(tuning, name)
+        monkeypatch.setattr(tuning, name, lambda *given, name=name, real=real: calls.append(name) or real(*given))
+    loaded = bench.load_methods(target, ["vanilla", "eagle2", "jakiro"], ALL)
+    assert sorted(calls) == ["verify_cost", "write"]
+    assert all(type(getattr(loaded[name][1], size)) is int for name in ("eagle2", "jakiro") for size in SIZES)
+
+
+def test_a_drafter_is_made_from_numbers(target):
+    with pytest.raises(AssertionError):
+        make_of(target, "eagle2")(TreeSettings(depth=AUTO))
+
+
+# ---- command line, race, figure, benchmark
+
+
+def run(folder, *arguments) -> int:
+    return main([arguments[0], "--target", str(folder), *map(str, arguments[1:])])
+
+
+def test_a_trace_stores_the_numbers(folder, small, tmp_path):
+    out, chosen = tmp_path / "t.json", [part for size in SIZES for part in ("--set", f"{size}=auto")]
+    more = ["--method", "jakiro", "--prompt", "the ant", "--max-new-tokens", 8, *chosen]
+    assert run(folder, "trace", *more, "--out", out) == 0
+    stored = trace.load(out).settings
+    assert stored["top_k"] in (2, 3) and stored["depth"] == 2 and type(stored["total_tokens"]) is int
+
+
+def test_tune_prints_and_writes_what_it_found(folder, small, tmp_path, capsys):
+    out = tmp_path / "tuning.json"
+    assert run(folder, "tune", "--method", "eagle2", "--set", "depth=2", "--out", out) == 0
+    found, printed = json.loads(out.read_text()), capsys.readouterr().out
+    assert found["schema"] == "jakiro-tuning/1" and found["settings"] == {**ALL, "depth": 2}
+    assert {"machine", "versions", "command", "verify", "draft", "overhead_s"} <= found.keys()
+    assert f"top_k {found['chosen']['top_k']}, depth 2, total_tokens" in printed and "over one" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "vanilla"], "no method here has the setting depth, top_k, total_tokens"),
+        (["--method", "eagle2", *(part for size in SIZES for part in ("--set", f"{size}=3"))], "nothing is auto"),
+        (["--method", "eagle2", "--out", "."], "cannot write"),
+    ],
+)
+def test_tune_says_what_is_wrong(folder, capsys, arguments, message):
+    assert run(folder, "tune", *arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_race_measures_before_its_lanes_are_timed(target, small):
+    models = load(target)
+    changes = {"eagle2": dict(ALL), "jakiro": {"depth": 2}}
+    asked = ("the an the", ["vanilla", "eagle2", "jakiro"], 12, 0, 1, 0, changes)
+    race = Race(models, check(models, *asked))
+    assert race.untuned() == ["eagle2"]
+    lines = list(events(race, "live"))
+    traces = race.traces()
+    assert race.untuned() == [] and all(one.tokens == traces[0].tokens for one in traces)
+    assert traces[1].settings == asdict(race.settings["eagle2"]) and AUTO not in traces[1].settings.values()
+    assert race.request.settings["eagle2"].depth == AUTO
+    spent = {line["lane"]: line["at"] for line in lines if line["event"] == "tokens"}
+    assert spent[1] == TICK * (1 + 4 * len(traces[1].steps)), "ticks of its own rounds only"
+    assert Race(models, check(models, *asked)).untuned() == []
+
+
+def test_the_figure_shows_the_curve_and_marks_the_choice():
+    points = [
+        Point(2, 2, 4, 3, 20, 2.0, 0.02, 100.0),
+        Point(2, 2, 7, 3, 18, 2.2, 0.02, 110.0),
+        Point(3, 2, 7, 3, 18, 2.4, 0.02, 120.0),
+        Point(9, 9, 7, 1, 5, 9.0, 0.02, 450.0),  # left after one text
+    ]
+    found = tuning.Tuning(
+        "eagle2", "t", "cpu", "float32", ALL, [(1, 0.01), (8, 0.03)], [(2, 2, 0.001)], 0.0, points, points[2]
+    )
+    for data in (asdict(found), json.loads(json.dumps(asdict(found)))):
+        figure = tuning_figure(data)
+        curve, speed, star = figure["data"]
+        assert (curve["x"], curve["y"]) == ([1, 8], [1, 3])
+        assert (speed["x"], speed["y"]) == ([4, 7], [100, 120])
+        assert (star["x"], star["y"]) == ([7], [120]) and "top_k 3, depth 2" in star["text"][0]
+        for theme in ("light", "dark"):
+            go.Figure(paint({"data": figure["data"], "layout": figure["layout"]}, theme))
+
+
+def test_the_benchmark_compares_auto_with_a_grid(folder, small, tmp_path, capsys):
+    out = tmp_path / "auto.json"
+    sizes = ["--top-k", "2", "--depth", "2", "--total-tokens", "4", "6", "--repeats", "1", "--limit", "2"]
+    more = ["--target", str(folder), "--method", "eagle2", *sizes, "--max-new-tokens", "8", "--out", str(out)]
+    assert auto.main(more) == 0
+    report = json.loads(out.read_text())
+    assert json.loads(capsys.readouterr().out) == report
+    speed = {row["tree"]: row["tokens_per_s"] for row in report["rows"]}
+    assert speed.keys() == {"vanilla", "auto", "top_k 2, depth 2, 4 nodes", "top_k 2, depth 2, 6 nodes"}
+    fixed = max(value for tree, value in speed.items() if "nodes" in tree)
+    assert report["over_best"] == pytest.approx(speed["auto"] / fixed)
+    assert {"machine", "versions", "command", "tuning"} <= report.keys()

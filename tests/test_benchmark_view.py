@@ -105,6 +105,34 @@ def test_reports_of_a_folder_are_prepared_and_others_left_out(data, tmp_path):
     assert rows["hf_assisted"]["tau"] == "" and rows["hf_assisted"]["speed-up"] == "0.50×"
 
 
+def test_a_tuning_is_shown_with_its_best_trees(tmp_path):
+    point = {
+        "top_k": 5,
+        "depth": 3,
+        "total_tokens": 10,
+        "texts": 9,
+        "rounds": 80,
+        "tau": 2.5,
+        "seconds": 0.01,
+        "tokens_per_s": 250.0,
+    }
+    early = point | {"total_tokens": 60, "texts": 1, "tokens_per_s": 900.0}
+    about = {"machine": {"device": "slow", "threads": 1}, "versions": {}, "command": "python -m jakiro tune"}
+    what = {
+        "schema": "jakiro-tuning/1",
+        "method": "jakiro",
+        "target": "tiny",
+        "dtype": "float32",
+        "settings": {"top_k": "auto"},
+    }
+    data = about | what | {"verify": [[1, 0.004], [10, 0.006]], "points": [point, early], "chosen": point}
+    (tmp_path / "trees.json").write_text(json.dumps(data))
+    [found] = json.loads(payload(tmp_path))["reports"]
+    assert found["table"]["rows"] == [["10", "5", "3", "2.50", "10.00", "250.0"]]
+    assert ["expected", "from 80 rounds replayed on 9 answers of the target"] in found["facts"]
+    assert found["figures"][0]["title"] == "Which tree pays: jakiro"
+
+
 def test_the_committed_reports_can_be_shown():
     names = [one["name"] for one in json.loads(payload(BENCHMARKS))["reports"]]
     assert names[:2] == ["cpu", "cpu-60"]

@@ -37,7 +37,8 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "rehearsal": LOOP | {"assets"},
     "tuning": LOOP | {"drafting", "rehearsal"},
     "bench": LOOP | VIEWS | {"methods", "assets", "report", "journal", "tuning"},
-    "__main__": LOOP | VIEWS | {"methods", "training", "assets", "bench", "report", "limits", "peers", "tuning"},
+    "arguments": {"assets"},
+    "__main__": LOOP | VIEWS | {"methods", "training", "arguments", "bench", "report", "limits", "peers", "tuning"},
 }
 TENSORS = {"torch", "transformers", "safetensors", "tokenizers"}
 

@@ -1,5 +1,7 @@
 """Measurements in a folder, prepared for the page's benchmark view.
 
+Reports of methods (`python -m jakiro bench`) and of tree sizes (`tune`) alike:
+
 {"reports": [{"name", "title", "facts": [[label, text]], "figures": [Figure with "title"], "table": {"head", "rows"}}],
  "themes", "config"}: figures as in replay.py; the table holds text only.
 """
@@ -13,15 +15,17 @@ from typing import Any
 from jakiro.report import means, method_totals, temperatures
 from jakiro.ui.figures import benchmark
 from jakiro.ui.figures.theme import CONFIG, THEMES
+from jakiro.ui.figures.tuning import tuning_figure
 
-SCHEMA = "jakiro-bench/1"
 HEAD = ["method", "temperature", "speed-up", "tokens/s", "tau", "ms a round", "peak MiB", "identical"]
+TREES = ["total_tokens", "top_k", "depth", "expected tau", "ms a round", "expected tokens/s"]
+POINTS = 10  # of a tuning, the quickest
 
 
 def payload(folder: Path) -> str:
     """Every benchmark report of the folder as one JSON text. Files of other schemas are not for this view."""
     found = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in _files(folder)]
-    reports = [_report(path.stem, data) for path, data in found if data.get("schema") == SCHEMA]
+    reports = [_KINDS[data["schema"]](path.stem, data) for path, data in found if data.get("schema") in _KINDS]
     return json.dumps({"reports": reports, "themes": THEMES, "config": CONFIG}, ensure_ascii=False, allow_nan=False)
 
 
@@ -29,18 +33,43 @@ def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.json"), key=lambda path: path.stem)
 
 
-def _report(name: str, data: dict[str, Any]) -> dict[str, Any]:
-    machine, versions = data["machine"], data["versions"]
+def _bench(name: str, data: dict[str, Any]) -> dict[str, Any]:
+    first = data["rows"][0]
     facts = [
-        ["target", data["target"]],
-        ["device", f"{machine['device']}, {machine['threads']} threads, {data['dtype']}"],
-        ["prompts", f"{data['rows'][0]['prompts']} of each task, at most {data['max_new_tokens']} new tokens"],
-        ["versions", ", ".join(f"{package} {version}" for package, version in versions.items())],
+        *_common(data),
+        ["prompts", f"{first['prompts']} of each task, at most {data['max_new_tokens']} new tokens"],
+        ["repeats", f"{first.get('repeats', 1)}; speeds are medians over them, bars their spread"],
         ["trees", "; ".join(f"{method}: {_settings(own)}" for method, own in data["settings"].items() if own)],
-        ["command", data.get("command", "")],
     ]
     table = {"head": HEAD, "rows": _rows(data)}
     return {"name": name, "title": name, "facts": facts, "figures": benchmark.figures(data), "table": table}
+
+
+def _tuning(name: str, data: dict[str, Any]) -> dict[str, Any]:
+    chosen = data["chosen"]
+    best = [point for point in data["points"] if point["texts"] == chosen["texts"]][:POINTS]
+    rows = [[f"{one['total_tokens']}", f"{one['top_k']}", f"{one['depth']}", *_expected(one)] for one in best]
+    facts = [
+        *_common(data),
+        ["method", f"{data['method']}: {_settings(data['settings'])}"],
+        ["expected", f"from {chosen['rounds']} rounds replayed on {chosen['texts']} answers of the target"],
+    ]
+    figure = {"title": f"Which tree pays: {data['method']}", **tuning_figure(data)}
+    return {"name": name, "title": name, "facts": facts, "figures": [figure], "table": {"head": TREES, "rows": rows}}
+
+
+def _expected(point: dict[str, Any]) -> list[str]:
+    return [_number(point["tau"], 2), _number(1000 * point["seconds"], 2), _number(point["tokens_per_s"], 1)]
+
+
+def _common(data: dict[str, Any]) -> list[list[str]]:
+    machine, versions = data["machine"], data["versions"]
+    return [
+        ["target", data["target"]],
+        ["device", f"{machine['device']}, {machine['threads']} threads, {data['dtype']}"],
+        ["versions", ", ".join(f"{package} {version}" for package, version in versions.items())],
+        ["command", data.get("command", "")],
+    ]
 
 
 def _settings(settings: dict[str, Any]) -> str:
@@ -68,3 +97,6 @@ def _rows(data: dict[str, Any]) -> list[list[str]]:
 
 def _number(value: float | None, digits: int, unit: str = "") -> str:
     return "" if value is None else f"{value:.{digits}f}{unit}"
+
+
+_KINDS = {"jakiro-bench/1": _bench, "jakiro-tuning/1": _tuning}

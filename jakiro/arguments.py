@@ -1,0 +1,80 @@
+"""The arguments of the command line."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from jakiro.assets import TARGET
+
+DESCRIPTION = "Decode, measure and train: python -m jakiro trace | bench | tune | train | card"
+RECIPES = Path(__file__).parent / "training" / "recipes"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of all commands; `command` says which one was given."""
+    whole = argparse.ArgumentParser(prog="jakiro", description=DESCRIPTION)
+    commands = whole.add_subparsers(dest="command", required=True)
+
+    model = argparse.ArgumentParser(add_help=False)
+    model.add_argument("--target", type=Path, default=TARGET, help="folder or hub id of a Hugging Face causal LM")
+    model.add_argument(
+        "--head", action="append", default=[], metavar="METHOD=DIR", help="a trained head: folder or hub id"
+    )
+    model.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ...")
+    model.add_argument("--dtype", default="float32", help="float32, bfloat16, float16 or float64")
+    model.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the methods")
+
+    decoding = argparse.ArgumentParser(add_help=False, parents=[model])
+    decoding.add_argument("--max-new-tokens", type=int, default=128)
+    decoding.add_argument("--top-p", type=float, default=1.0)
+    decoding.add_argument("--seed", type=int, default=0)
+    decoding.add_argument("--out", type=Path, required=True, help="file to write")
+
+    one = commands.add_parser("trace", parents=[decoding], help="decode one prompt and write its trace")
+    one.add_argument("--method", required=True)
+    one.add_argument("--prompt", required=True)
+    one.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
+
+    many = commands.add_parser("bench", parents=[decoding], help="measure methods on prompt files")
+    many.add_argument("--methods", default="vanilla,eagle2,jakiro", help="comma-separated")
+    many.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
+    many.add_argument("--limit", type=_positive, help="prompts of each file")
+    many.add_argument("--temperature", type=float, nargs="+", default=[0.0], help="0 is greedy; several are measured")
+    many.add_argument("--repeats", type=_positive, default=1, help="speeds are medians over them")
+    many.add_argument("--peers", action="store_true", help="measure transformers' own generation beside them")
+    many.add_argument("--limits", action="store_true", help="measure what the device and the bare networks allow")
+
+    fit = commands.add_parser("tune", parents=[model], help="measure which draft tree suits this machine")
+    fit.add_argument("--method", required=True)
+    fit.add_argument("--out", type=Path, help="file to write; without it the result is only printed")
+
+    learn = commands.add_parser("train", help="train the target, or heads of it")
+    learn.add_argument("what", nargs="+", choices=["target", "eagle2", "jakiro"])
+    learn.add_argument("--data", type=Path, required=True, help="folder with train/ and plain/")
+    learn.add_argument("--recipe", type=Path, help="JSON file; default: the recipe for two CPU cores")
+    learn.add_argument("--run-folder", type=Path, required=True, help="checkpoints and metrics; resumes what is there")
+    learn.add_argument("--target", type=Path, default=TARGET, help="the heads' target")
+    learn.add_argument("--like", type=Path, help="folder of a model whose tokenizer a new target takes, to assist it")
+    learn.add_argument("--out", type=Path, default=None, help="model folder to write; heads: default beside the target")
+    learn.add_argument("--device", default="cpu")
+    learn.add_argument("--threads", type=int, help="CPU threads; default: torch's choice")
+    learn.add_argument("--no-compile", dest="compile", action="store_false", help="without torch.compile")
+
+    about = commands.add_parser("card", help="write the model card of a trained target and its heads")
+    about.add_argument("--target", type=Path, default=TARGET)
+    about.add_argument("--target-run", type=Path, required=True, help="run folder of the target's training")
+    about.add_argument("--heads-run", type=Path, required=True, help="run folder of the heads' training")
+    about.add_argument("--target-recipe", type=Path, default=RECIPES / "target-cpu.json")
+    about.add_argument("--heads-recipe", type=Path, default=RECIPES / "heads-cpu.json")
+    about.add_argument("--default", type=Path, required=True, help="bench.json with the device's default tree")
+    about.add_argument("--wide", type=Path, required=True, help="bench.json with 60 nodes")
+    about.add_argument("--data", type=Path, required=True, help="folder with train/ and eval/")
+    about.set_defaults(device="cpu", dtype="float32", head=[])
+    return whole
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)

@@ -2,7 +2,7 @@ PYTHON ?= python
 DATA ?= data
 EVAL = $(foreach set,mt_bench humaneval gsm8k alpaca qa sum,$(DATA)/eval/$(set).jsonl)
 
-.PHONY: run check test bench scrub screenshots mutants
+.PHONY: run check test bench shapes long-text load scrub screenshots mutants
 
 run:
 	$(PYTHON) app.py
@@ -19,8 +19,18 @@ bench:  ## the six evaluation sets, 10 prompts each, with the device's default t
 	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --prompts $(EVAL) --limit 10 --out benchmarks/cpu.json
 	$(PYTHON) -m jakiro bench --prompts $(EVAL) --limit 10 --set top_k=10 --set depth=6 --set total_tokens=60 --out benchmarks/cpu-60.json
 
+shapes:  ## step costs at Llama-2-7B's and Llama-3-8B's shapes with random weights; needs a GPU of 24 GB
+	$(PYTHON) -m benchmarks.shapes --shape llama-2-7b --device cuda --dtype bfloat16 --out benchmarks/shapes-7b.json
+	$(PYTHON) -m benchmarks.shapes --shape llama-3-8b --device cuda --dtype bfloat16 --out benchmarks/shapes-8b.json
+
+long-text:  ## cost of a round against the length of the text, memory over 10,000 rounds
+	$(PYTHON) -m benchmarks.long_text --out benchmarks/long-text.json
+
+load:  ## what the page costs a race, and the largest race on the page; headless Chromium
+	$(PYTHON) -m benchmarks.load --out benchmarks/load.json
+
 scrub:  ## the page in headless Chromium: frames while scrubbing, time to the first screen
-	$(PYTHON) benchmarks/scrub.py --out benchmarks/scrub.json
+	$(PYTHON) -m benchmarks.scrub --out benchmarks/scrub.json
 
 screenshots:
 	$(PYTHON) scripts/screenshots.py

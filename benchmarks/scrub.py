@@ -1,4 +1,4 @@
-"""How soon the page is there and how smoothly it scrubs: `python benchmarks/scrub.py [--rounds 200 --nodes 60]`.
+"""How soon the page is there and how smoothly it scrubs: `python -m benchmarks.scrub [--rounds 200 --nodes 60]`.
 
 Opens the page in headless Chromium on a made-up race, moves the playhead by one round a frame over all rounds, forth
 and back, and prints JSON. From the page's first byte to the first screen (`first_ms`: lanes and timeline's slider; the
@@ -12,24 +12,30 @@ races.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import statistics
-import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "browser")]
+import torch
 
-import plotly  # noqa: E402
-from playwright.sync_api import Browser  # noqa: E402
-from served import browser, open_page, served, wait_for_tree  # noqa: E402
-from synthetic import tree_trace, vanilla_trace  # noqa: E402
-
-from jakiro.assets import TRACES  # noqa: E402
-from jakiro.ui import recorded  # noqa: E402
+from benchmarks import common
+from benchmarks.browsing import (
+    CHROMIUM,
+    NO_BROWSER,
+    Browser,
+    browser,
+    first_screen,
+    open_page,
+    served,
+    tree_trace,
+    vanilla_trace,
+    versions,
+    wait_for_tree,
+)
+from jakiro.assets import TRACES
+from jakiro.ui import recorded
 
 VISITS = 7
 
@@ -53,13 +59,6 @@ async (rounds) => {
   return {times, settled: performance.now() - moved};
 }
 """
-FIRST = """
-() => {
-  const {responseStart} = performance.getEntriesByType('navigation')[0];
-  const since = (name) => performance.getEntriesByName(name)[0].startTime - responseStart;
-  return {lanes: since('jakiro-lanes'), tree: since('jakiro-preview'), plotly: since('jakiro-tree')};
-}
-"""
 RANGES = """
 () => {
   const plot = document.querySelector('[data-figure=tree]');
@@ -78,7 +77,7 @@ def measure(chromium: Browser, rounds: int, nodes: int) -> dict[str, Any]:
         with served(Path(folder)) as address:
             tab, trouble = open_page(chromium, address, "?race=scrub&method=jakiro&round=0")
             wait_for_tree(tab)
-            first = tab.evaluate(FIRST)
+            first = first_screen(tab)
             tab.locator("[data-figure=tree]").hover()
             tab.locator("[data-figure=tree] [data-title='Zoom in']").click()
             zoomed = tab.evaluate(RANGES)
@@ -90,9 +89,7 @@ def measure(chromium: Browser, rounds: int, nodes: int) -> dict[str, Any]:
             busy = 1000 * (_busy(client) - before) / len(times)
             after = tab.evaluate(RANGES)
     return {
-        "schema": "jakiro-scrub/1",
-        "machine": {"processor": platform.processor() or platform.machine(), "chromium": chromium.version},
-        "plotly": plotly.__version__,
+        **common.head("jakiro-scrub/2", torch.device("cpu"), **versions(chromium)),
         "rounds": rounds,
         "nodes": nodes,
         "first_ms": first,
@@ -113,7 +110,7 @@ def first_screens(chromium: Browser) -> dict[str, Any]:
         for _ in range(VISITS):
             tab, trouble = open_page(chromium, address)
             wait_for_tree(tab)
-            found.append(tab.evaluate(FIRST))
+            found.append(first_screen(tab))
             tab.context.close()
             assert not trouble, trouble
     columns = {name: [one[name] for one in found] for name in found[0]}
@@ -126,18 +123,32 @@ def _busy(client) -> float:
     return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
+    """Open a browser and measure."""
+    if not CHROMIUM:
+        raise FileNotFoundError(NO_BROWSER)
+    with browser() as chromium:
+        found = measure(chromium, options.rounds, options.nodes)
+    return found, [[_line(found)]]
+
+
+def _line(found: dict[str, Any]) -> dict[str, str]:
+    first = {name: times["median"] for name, times in found["recorded_first_ms"].items()}
+    return {
+        "updates": str(found["updates"]),
+        "frame ms": common.cell(found["frame_ms"]["median"], 1),
+        "90 % below ms": common.cell(found["frame_ms"]["p90"], 1),
+        "settled ms": common.cell(found["settled_ms"], 0),
+        **{f"first {name} ms": common.cell(time, 0) for name, time in first.items()},
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = common.parser("scrub", __doc__)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--nodes", type=int, default=60)
-    parser.add_argument("--out", type=Path, default=None)
-    options = parser.parse_args()
-    with browser() as chromium:
-        text = json.dumps(measure(chromium, options.rounds, options.nodes), indent=1)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n", encoding="utf-8")
+    return common.run(parser, report, argv)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -24,14 +24,20 @@ TIMEOUT = 180_000  # ms, for a busy machine
 def served(traces: Path, target: Target | None = None) -> Iterator[str]:
     """The page's address while it is up. Without a target it only shows recorded races."""
     models = Models(lambda: target if target is not None else _no_target())
-    library = Library(traces)
+    with launched(models, Library(traces)) as address:
+        yield address
+
+
+@contextmanager
+def launched(models: Models, library: Library) -> Iterator[str]:
+    """The page's address while it is up. Starts to load the models."""
     demo = page.build(models, library)
     demo.launch(**page.options(models, library), server_name="127.0.0.1", prevent_thread_lock=True)
     models.start()
     try:
         yield demo.local_url
     finally:
-        demo.close()
+        demo.close(verbose=False)
 
 
 @contextmanager

@@ -1,0 +1,143 @@
+"""Four ways to decode a prompt by the page's methods: load.py compares them.
+
+All decode in a thread that ends with the race, as the page does. One that had run torch and lived on would keep its
+OpenMP workers, and races in other threads are then slower.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from gradio_client import Client
+
+from benchmarks.browsing import Browser, open_page, wait_for_tree
+from jakiro.engine import record
+from jakiro.trace import Trace
+from jakiro.ui.library import Library
+from jakiro.ui.models import Loaded
+from jakiro.ui.page import RACERS
+from jakiro.ui.race import Race, Request, check
+
+GREEDY = {"temperature": 0.0, "top_p": 1.0, "seed": 0}  # what the page has at first
+
+RUN_LIVE = """
+() => new Promise((done) => {
+  const root = document.querySelector('#viewer [data-models]');
+  const watch = new MutationObserver(() => {
+    if (root.dataset.running === 'no') { watch.disconnect(); done(); }
+  });
+  watch.observe(root, {attributeFilter: ['data-running']});
+  document.querySelector('[data-do=run]').click();
+})
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A race that is over: a trace a lane, and the seconds from its start to its end."""
+
+    traces: list[Trace]
+    wall_s: float
+
+
+Decode = Callable[[str], Run]  # of a prompt
+
+
+class Watched(Library):
+    """A library that notes the last live race."""
+
+    latest: Run | None = None
+    began = 0.0
+
+    def begin(self, id: str, prompt: str) -> None:
+        super().begin(id, prompt)
+        self.began = time.perf_counter()
+
+    def keep(self, id: str, traces: Sequence[Trace]) -> None:
+        self.latest = Run(list(traces), time.perf_counter() - self.began)
+        super().keep(id, traces)
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Each is a context in which there is a function that decodes a prompt."""
+
+    loaded: Loaded
+    library: Watched
+    address: str
+    chromium: Browser | None
+    max_new_tokens: int
+
+    @contextmanager
+    def command_line(self) -> Iterator[Decode]:
+        """Each method by itself, as the command line's benchmark decodes."""
+
+        def decode(asked: Request) -> Run:
+            start, traces = time.perf_counter(), []
+            what = (asked.ids, asked.max_new_tokens, asked.sampling)
+            for name in asked.methods:
+                settings = asked.settings[name]
+                drafter = self.loaded.makers[name](settings)
+                traces.append(record(self.loaded.target, drafter, *what, name, settings, inspect=False))
+            return Run(traces, time.perf_counter() - start)
+
+        yield lambda prompt: _in_a_thread(decode, self._request(prompt))
+
+    @contextmanager
+    def race(self) -> Iterator[Decode]:
+        """The lanes in turns, without a page."""
+
+        def decode(asked: Request) -> Run:
+            race, start = Race(self.loaded, asked), time.perf_counter()
+            for _ in race.rounds():
+                pass
+            return Run(race.traces(), time.perf_counter() - start)
+
+        yield lambda prompt: _in_a_thread(decode, self._request(prompt))
+
+    @contextmanager
+    def api(self) -> Iterator[Decode]:
+        """Asked for over the public endpoint, by a client in this process."""
+        client = Client(self.address, verbose=False)
+
+        def decode(prompt: str) -> Run:
+            client.predict(prompt, list(RACERS), self.max_new_tokens, *GREEDY.values(), api_name="/race")
+            return self.library.latest
+
+        yield decode
+        client.close()
+
+    @contextmanager
+    def page(self) -> Iterator[Decode]:
+        """By Run live, in a tab of its own, which is closed while the other ways decode."""
+        tab, trouble = open_page(self.chromium, self.address)
+        tab.wait_for_selector("#viewer [data-models=ready]")
+        wait_for_tree(tab)
+        tab.locator("[data-do=settings]").click()
+        tab.get_by_label("max_new_tokens").fill(str(self.max_new_tokens))
+        tab.locator("[data-do=settings]").click()
+
+        def decode(prompt: str) -> Run:
+            self.library.latest = None
+            tab.locator("#prompt textarea").fill(prompt)
+            tab.evaluate(RUN_LIVE)
+            if self.library.latest is None:
+                raise RuntimeError(f"no race was run: {tab.locator('[data-part=notice]').text_content()}")
+            return self.library.latest
+
+        yield decode
+        tab.context.close()
+        assert not trouble, trouble
+
+    def _request(self, prompt: str) -> Request:
+        return check(self.loaded, prompt, RACERS, self.max_new_tokens, **GREEDY)
+
+
+def _in_a_thread(decode: Callable[[Request], Run], asked: Request) -> Run:
+    """What it gives or raises, in a thread of its own."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(decode, asked).result()

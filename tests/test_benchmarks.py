@@ -1,0 +1,151 @@
+"""The benchmarks from end to end at a tiny size: what their reports hold. Times are never judged."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
+
+from benchmarks import browsing, common, load, long_text, scrub, shapes
+from benchmarks.published import LLAMA_3_8B, VICUNA_7B
+
+PHASES = ("draft_s", "verify_s", "overhead_s", "round_s")
+METHODS = ["vanilla", "eagle2", "jakiro"]
+needs_chromium = pytest.mark.skipif(not browsing.CHROMIUM, reason="needs Chromium on the PATH")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A target folder with both heads as sub-folders."""
+    folder = tmp_path_factory.mktemp("target")
+    tiny_model().save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    save_heads(folder)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    """Runs a program; its report, which is printed and written alike and beside which there is a table."""
+
+    def run(program, *arguments):
+        out = tmp_path / "report.json"
+        assert program.main([*map(str, arguments), "--out", str(out)]) == 0
+        printed = capsys.readouterr()
+        report = json.loads(out.read_text(encoding="utf-8"))
+        assert json.loads(printed.out) == report
+        assert "\n| --- | --: |" in printed.err
+        assert report["machine"]["cores"] >= 1 and {"python", "torch", "transformers"} <= report["versions"].keys()
+        name = program.__name__.rpartition(".")[2]
+        assert report["schema"].startswith(f"jakiro-{name.replace('_', '-')}/")
+        assert report["command"].startswith(f"python -m benchmarks.{name} ")
+        return report
+
+    return run
+
+
+def positive(*values):
+    return all(math.isfinite(value) and value > 0 for value in values)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_shapes(run, dtype):
+    report = run(shapes, "--lengths", 24, 40, "--rounds", 3, "--repeats", 2, "--dtype", dtype)
+    assert [(row["context"], row["method"]) for row in report["rows"]] == [(n, m) for n in (24, 40) for m in METHODS]
+    for row in report["rows"]:
+        assert positive(*(row[name] for name in PHASES))
+        assert row["rounds"] == 2 * 3 and row["nodes"] == (1 if row["method"] == "vanilla" else 60)
+        assert row["implied_speedup"] is None and row["published_tau_true"] is None  # nobody published this shape
+    base = {row["context"]: row["round_s"] for row in report["rows"] if row["method"] == "vanilla"}
+    assert all(row["round_over_step"] == row["round_s"] / base[row["context"]] for row in report["rows"])
+    assert report["parameters"] * (4 if dtype == "float32" else 2) > report["floor"]["weight_bytes"]
+    assert all(positive(step["floor_s"], step["step_over_floor"]) for step in report["floor"]["steps"])
+    assert positive(report["floor"]["bandwidth_bytes_per_s"])
+
+
+def test_published_figures_are_compared_where_there_are_any():
+    row = {"method": "jakiro", "round_over_step": 1.5}
+    known = shapes.compared(row, VICUNA_7B)
+    assert known["published_round_over_step"] == pytest.approx(48.5 / 30.7)
+    assert known["implied_speedup"] == pytest.approx(4.49 / 1.5)
+    assert shapes.compared(row, LLAMA_3_8B)["implied_speedup"] is None  # no figures of Jakiro at temperature 0
+    assert shapes.compared(row | {"method": "vanilla"}, VICUNA_7B)["published_tau_true"] is None
+    for one in (VICUNA_7B, LLAMA_3_8B):
+        assert all(one.tau_true[name] < published for name, published in one.tau_as_published.items())
+
+
+def test_long_text(run, folder):
+    lengths = (16, 90)
+    limits = ["--lengths", *lengths, "--rounds", 2, "--repeats", 2, "--memory-rounds", 200]
+    report = run(long_text, "--target", folder, *limits)
+    assert [(row["method"], row["context"]) for row in report["rows"]] == [(m, n) for m in METHODS for n in lengths]
+    for row in report["rows"]:
+        assert positive(*(row[name] for name in PHASES), row["attention_s"]) and row["rounds"] == 2 * 2
+        beyond = row["growth_s"] - row["attention_growth_s"]
+        assert row["growth_beyond_attention_s"] == beyond and (row["context"] > 16 or row["growth_s"] == 0)
+    assert [row["method"] for row in report["memory"]] == METHODS
+    for row in report["memory"]:
+        counts = [reading["rounds"] for reading in row["readings"]]
+        assert counts == sorted(set(counts)) and counts[0] == 0 and counts[-1] == row["rounds"] >= 200
+        assert all(reading["objects"] > 1000 for reading in row["readings"])
+        assert row["object_growth"] == row["readings"][-1]["objects"] - row["readings"][0]["objects"]
+    assert report["context"] == CONTEXT
+
+
+def test_what_does_not_fit_is_said(folder, capsys):
+    assert long_text.main(["--target", str(folder), "--lengths", "150", "--memory-rounds", "0"]) == 2
+    assert "ask for shorter texts or fewer rounds" in capsys.readouterr().err
+    assert shapes.main(["--out", str(folder)]) == 2
+    assert "it is a folder" in capsys.readouterr().err
+
+
+LOAD = ["--prompts", 1, "--max-new-tokens", 12, "--rounds", 3, "--nodes", 9, "--visits", 2]
+
+
+def check_load(report, ways, repeats):
+    assert report["races"]["identical"]
+    rows = {(row["method"], row["way"]): row for row in report["races"]["lanes"]}
+    assert set(rows) == {(method, way) for method in METHODS for way in ways}
+    for (method, _), row in rows.items():
+        speeds, base = row["tokens_per_s"], rows[method, "command_line"]["tokens_per_s"]
+        assert len(speeds["all"]) == repeats and positive(*speeds["all"])
+        assert row["over_command_line"] == speeds["median"] / base["median"]
+    assert set(report["races"]["wall_s"]) == set(ways)
+    assert all(positive(*times["all"]) for times in report["races"]["wall_s"].values())
+    prepared = report["largest"]["prepared"]
+    assert positive(report["largest"]["trace_bytes"], prepared["seconds"], prepared["text_bytes"])
+
+
+def test_load_without_a_browser(run, folder, monkeypatch):
+    monkeypatch.setattr(browsing, "CHROMIUM", "")
+    report = run(load, "--target", folder, *LOAD, "--repeats", 2)
+    check_load(report, ("command_line", "race", "api"), repeats=2)
+    assert report["browser"] == browsing.NO_BROWSER and report["largest"]["shown"] is None
+
+
+@pytest.mark.browser
+@needs_chromium
+def test_load(run, folder):
+    report = run(load, "--target", folder, *LOAD, "--repeats", 1)
+    check_load(report, load.WAYS, repeats=1)
+    visits = report["largest"]["shown"]["visits"]
+    assert len(visits) == 2 and "chromium" in report["versions"]
+    for visit in visits:
+        assert list(visit["first_ms"]) == ["lanes", "tree", "plotly"]
+        assert positive(*visit["first_ms"].values(), visit["js_heap_bytes"])
+
+
+@pytest.mark.browser
+@needs_chromium
+def test_scrub(run, monkeypatch):
+    monkeypatch.setattr(scrub, "VISITS", 1)
+    report = run(scrub, "--rounds", 4, "--nodes", 9)
+    assert report["updates"] == 8 and report["zoom_kept"] and not report["trouble"]
+    assert positive(report["frame_ms"]["median"], report["settled_ms"], report["work_ms"])
+
+
+def test_a_table_has_a_cell_for_every_column():
+    table = common.markdown([{"a": "1", "b": common.cell(0.0125, 1, 1000)}, {"a": "2", "b": common.cell(None)}])
+    assert table == "| a | b |\n| --- | --: |\n| 1 | 12.5 |\n| 2 |  |"

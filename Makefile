@@ -2,7 +2,7 @@ PYTHON ?= python
 DATA ?= data
 EVAL = $(foreach set,mt_bench humaneval gsm8k alpaca qa sum,$(DATA)/eval/$(set).jsonl)
 
-.PHONY: run check test bench shapes long-text load scrub screenshots mutants
+.PHONY: run check test bench auto plots shapes long-text load scrub screenshots mutants
 
 run:
 	$(PYTHON) app.py
@@ -15,9 +15,18 @@ check:
 test:
 	$(PYTHON) -m pytest
 
-bench:  ## the six evaluation sets, 10 prompts each, with the device's default tree and with 60 nodes
-	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --prompts $(EVAL) --limit 10 --out benchmarks/cpu.json
+bench:  ## the six evaluation sets with the device's default tree, with 60 nodes, and sampled
+	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --limits --prompts $(EVAL) --limit 10 --repeats 3 --out benchmarks/cpu.json
 	$(PYTHON) -m jakiro bench --prompts $(EVAL) --limit 10 --set top_k=10 --set depth=6 --set total_tokens=60 --out benchmarks/cpu-60.json
+	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --temperature 1 --prompts $(EVAL) --limit 4 --repeats 3 --out benchmarks/cpu-t1.json
+
+auto:  ## which tree pays on this machine, and whether it is as quick as the best of a grid
+	$(PYTHON) -m jakiro tune --method eagle2 --out benchmarks/tuning-eagle2-cpu.json
+	$(PYTHON) -m jakiro tune --method jakiro --out benchmarks/tuning-jakiro-cpu.json
+	$(PYTHON) -m benchmarks.auto --method jakiro --prompts $(EVAL) --limit 2 --top-k 3 5 --depth 2 3 4 --total-tokens 6 10 16 --repeats 2 --out benchmarks/auto-jakiro.json
+
+plots:  ## every figure of the benchmark view as SVG; headless Chromium
+	$(PYTHON) scripts/plots.py
 
 shapes:  ## step costs at Llama-2-7B's and Llama-3-8B's shapes with random weights; needs a GPU of 24 GB
 	$(PYTHON) -m benchmarks.shapes --shape llama-2-7b --device cuda --dtype bfloat16 --out benchmarks/shapes-7b.json

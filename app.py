@@ -24,10 +24,15 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="METHOD=DIR",
         help="folder or hub id of a trained head; repeatable",
     )
+    parser.add_argument(
+        "--threads", type=int, help="CPU threads of the models (default: all but one, which page and browser take)"
+    )
     parser.add_argument("--traces", type=Path, default=TRACES, help="folder of recorded races to open with")
     parser.add_argument("--host", default=None, help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, default=None, help="port to listen on (default: 7860 or the next free one)")
     options = parser.parse_args(argv)
+    if options.threads is not None and options.threads < 1:
+        parser.error("--threads takes a whole number of at least 1")
     if any("=" not in head for head in options.head):
         parser.error("--head takes METHOD=DIR, for example --head jakiro=heads/jakiro")
     return options
@@ -48,11 +53,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     gpu = gpu_decorator()
 
+    from jakiro.machine import use_threads
     from jakiro.target import Target
     from jakiro.ui import page
     from jakiro.ui.library import Library
     from jakiro.ui.models import Models
 
+    use_threads(options.threads)
     heads = dict(head.split("=", 1) for head in options.head)
     models = Models(lambda: Target.load(options.target, options.device, options.dtype, heads=heads))
     library = Library(options.traces)

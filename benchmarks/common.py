@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from jakiro.__main__ import check_writable
-from jakiro.engine import Drafter, decode, stopwatch
+from jakiro.engine import Drafter, decode
 from jakiro.machine import machine, versions
 from jakiro.target import DTYPES, Target
 from jakiro.trace import StepTrace, write_text
@@ -112,16 +112,6 @@ def phases(steps: Sequence[StepTrace]) -> dict[str, float]:
     """Medians over rounds in seconds: of the draft, the verify pass with its picks, the rest, and the whole round."""
     found = {name: median(getattr(step, name) for step in steps) for name in PHASES}
     return found | {"round_s": median(step.seconds for step in steps)}
-
-
-def timed(device: torch.device, work: Callable[[], Any], count: int) -> list[float]:
-    """Seconds of each of `count` calls, the device's work included; one more goes before them."""
-    clock, found = stopwatch(device), []
-    for _ in range(count + 1):
-        start = clock()
-        work()
-        found.append(clock() - start)
-    return found[1:]
 
 
 def resident_bytes() -> int | None:

@@ -4,7 +4,7 @@ Races: the page's first example prompts, decoded in four ways that take turns, a
 models, settings and seed.
 
     command_line  each method by itself, as `python -m jakiro bench` decodes
-    race          the lanes in turns (jakiro/ui/race.py), no page
+    race          the lanes in turns (jakiro/ui/race.py), no page, and from here on with the page's threads
     api           the same asked for over the page's public endpoint
     page          the same by Run live in headless Chromium, which draws the stream
 
@@ -14,8 +14,8 @@ start of the races to their ends, prefill, the inspection between rounds (not on
 traces included; for `api` and `page` also the last wait of the stream, 0.05 s a prompt at most. `identical` says if
 all ways gave the same tokens with the same settings.
 
-Largest race: the code sets no bound on what a recorded race may hold, so one of --rounds rounds of --nodes nodes in
-three lanes stands in for it (largest.py). `prepared`: seconds to make its text for the browser, and this process's
+Largest race: --rounds rounds of --nodes nodes in three lanes (largest.py); at first as many nodes as a live race may
+have (`MAX_NODES` of jakiro/ui/race.py). `prepared`: seconds to make its text for the browser, and this process's
 bytes in RAM before, at their peak and after. `shown`: on a server started anew, first screens (`first_ms`, as in
 scrub.py; the first visit waits for the text to be made), the browser's JavaScript heap, this process's memory.
 
@@ -33,6 +33,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
 from tqdm import tqdm
 
 from benchmarks import browsing, common
@@ -41,12 +42,15 @@ from benchmarks.ways import GREEDY, Run, Watched, Ways
 from jakiro import metrics
 from jakiro.assets import TARGET, TRACES
 from jakiro.bench import examples
+from jakiro.machine import use_threads
 from jakiro.target import Target
 from jakiro.trace import Trace
 from jakiro.ui.models import Models
 from jakiro.ui.page import RACERS
+from jakiro.ui.race import MAX_NODES
 
 SCHEMA = "jakiro-load/1"
+NODES = 60  # of a large tree
 WAYS = ("command_line", "race", "api", "page")
 
 
@@ -66,6 +70,7 @@ def races(ways: Ways, prompts: list[str], repeats: int) -> dict[str, Any]:
         "prompts": prompts,
         "max_new_tokens": ways.max_new_tokens,
         "sampling": GREEDY,
+        "threads": ways.threads,
         "identical": len({_what(runs) for turns in found.values() for runs in turns}) == 1,
         "wall_s": {name: {"median": median(times), "all": times} for name, times in walls.items()},
         "lanes": _lanes(found),
@@ -110,7 +115,8 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
         found = largest(chromium, options.rounds, options.nodes, options.visits)
         models, library = Models(lambda: Target.load(options.target, options.device, options.dtype)), Watched(TRACES)
         with browsing.launched(models, library) as address:
-            ways = Ways(models.get(), library, address, chromium, options.max_new_tokens)
+            threads = {"command_line": torch.get_num_threads(), "page": use_threads(options.threads)}
+            ways = Ways(models.get(), library, address, chromium, options.max_new_tokens, threads)
             target = ways.loaded.target
             raced = races(ways, prompts, options.repeats)
         head = common.head(SCHEMA, target.device, **browsing.versions(chromium))
@@ -164,8 +170,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--prompts", type=int, default=3, help="of the page's examples (default: %(default)s)")
     parser.add_argument("--max-new-tokens", type=int, default=96, help="of an answer (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=10, help="of each way (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=200, help="of the largest race (default: %(default)s)")
-    parser.add_argument("--nodes", type=int, default=60, help="of its trees (default: %(default)s)")
+    parser.add_argument("--threads", type=int, help="CPU threads of the page (default: as app.py, all but one)")
+    parser.add_argument(
+        "--rounds", type=int, default=MAX_NODES // (2 * NODES + 1), help="of the largest race (default: %(default)s)"
+    )
+    parser.add_argument("--nodes", type=int, default=NODES, help="of its trees (default: %(default)s)")
     parser.add_argument("--visits", type=int, default=5, help="to it (default: %(default)s)")
     return common.run(parser, report, argv)
 

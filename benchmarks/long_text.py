@@ -33,6 +33,7 @@ from benchmarks import common
 from jakiro.assets import TARGET
 from jakiro.bench import examples, load_methods
 from jakiro.engine import Drafter, Prefill, decode
+from jakiro.limits import timed
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import StepTrace
@@ -115,7 +116,7 @@ class Attention:
             for keys, values in zip(*rows, strict=True):
                 F.scaled_dot_product_attention(query, keys, values, mask, enable_gqa=self.heads != self.shared)
 
-        return common.timed(self.target.device, layers, calls)
+        return timed(self.target.device, layers, calls)
 
     def _random(self, *shape: int) -> torch.Tensor:
         return torch.randn(shape, dtype=self.target.dtype, device=self.target.device)

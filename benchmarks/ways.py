@@ -16,6 +16,7 @@ from gradio_client import Client
 
 from benchmarks.browsing import Browser, open_page, wait_for_tree
 from jakiro.engine import record
+from jakiro.machine import use_threads
 from jakiro.trace import Trace
 from jakiro.ui.library import Library
 from jakiro.ui.models import Loaded
@@ -71,10 +72,12 @@ class Ways:
     address: str
     chromium: Browser | None
     max_new_tokens: int
+    threads: dict[str, int]  # CPU threads of the command line and of the page
 
     @contextmanager
     def command_line(self) -> Iterator[Decode]:
         """Each method by itself, as the command line's benchmark decodes."""
+        use_threads(self.threads["command_line"])
 
         def decode(asked: Request) -> Run:
             start, traces = time.perf_counter(), []
@@ -90,6 +93,7 @@ class Ways:
     @contextmanager
     def race(self) -> Iterator[Decode]:
         """The lanes in turns, without a page."""
+        use_threads(self.threads["page"])
 
         def decode(asked: Request) -> Run:
             race, start = Race(self.loaded, asked), time.perf_counter()
@@ -102,6 +106,7 @@ class Ways:
     @contextmanager
     def api(self) -> Iterator[Decode]:
         """Asked for over the public endpoint, by a client in this process."""
+        use_threads(self.threads["page"])
         client = Client(self.address, verbose=False)
 
         def decode(prompt: str) -> Run:
@@ -114,6 +119,7 @@ class Ways:
     @contextmanager
     def page(self) -> Iterator[Decode]:
         """By Run live, in a tab of its own, which is closed while the other ways decode."""
+        use_threads(self.threads["page"])
         tab, trouble = open_page(self.chromium, self.address)
         tab.wait_for_selector("#viewer [data-models=ready]")
         wait_for_tree(tab)

@@ -11,7 +11,6 @@ too (`traced`), and bare passes take turns.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from statistics import median
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import torch
 
 from jakiro.drafting.drafter import HeadDrafter
-from jakiro.engine import Context, record
+from jakiro.engine import Context, record, stopwatch
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
@@ -66,14 +65,14 @@ def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) 
 def read_bandwidth(target: Target, size: int) -> float:
     """Bytes a second of summing up a buffer of `size` bytes: the best of many times."""
     buffer = torch.ones(max(size // 4, 1), dtype=torch.float32, device=target.device)
-    return buffer.nbytes / min(_times(target, buffer.sum, 30))
+    return buffer.nbytes / min(timed(target.device, buffer.sum, 30))
 
 
 def matmul_rate(target: Target) -> float:
     """Floating-point operations a second of a large square product in the target's dtype: the best of several."""
     rows = SQUARE_ON_CPU if target.device.type == "cpu" else SQUARE
     left, right = (torch.ones(rows, rows, dtype=target.dtype, device=target.device) for _ in range(2))
-    return 2 * rows**3 / min(_times(target, lambda: left @ right, 8))
+    return 2 * rows**3 / min(timed(target.device, lambda: left @ right, 8))
 
 
 def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> dict[str, Any]:
@@ -82,7 +81,8 @@ def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> di
         [step for run in kind for step in run.steps if len(step.tree) == nodes] for kind in (runs, traced)
     )
     _, length = _typical(runs[0])
-    step_s, round_s = median(step.verify_s for step in full), median(map(_seconds, full))
+    traced_s = median(step.seconds for step in looked_at)
+    step_s, round_s = median(step.verify_s for step in full), median(step.seconds for step in full)
     weights = _weight_bytes(target)
     flops = 2 * nodes * weights / target.model.get_output_embeddings().weight.element_size()
     floor = max((weights + length * _row_bytes(target)) / bandwidth, flops / rate)
@@ -95,7 +95,7 @@ def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> di
         "step_s": step_s,
         "step_floor_s": floor,
         "round_s": round_s,
-        "traced_round_s": median(map(_seconds, looked_at)),
+        "traced_round_s": traced_s,
         "round_floor_s": floor + of_draft,
         "ideal_round_s": ideal,
         "ideal_draft_s": median(draft for _, draft in bare),
@@ -104,12 +104,8 @@ def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> di
         "step_over_floor": step_s / floor,
         "round_over_ideal": round_s / ideal,
         "overhead_share": median(step.overhead_s for step in full) / round_s,
-        "traced_over_plain": median(map(_seconds, looked_at)) / round_s,
+        "traced_over_plain": traced_s / round_s,
     }
-
-
-def _seconds(step: StepTrace) -> float:
-    return step.draft_s + step.verify_s + step.overhead_s
 
 
 def _typical(run: Trace) -> tuple[StepTrace, int]:
@@ -140,8 +136,8 @@ def _bare_rounds(target: Target, drafter: Any, run: Trace, length: int, parents:
     passes = draft()
     found = []
     for _ in range(PASSES):
-        [forward_s] = _times(target, lambda: target.model(**inputs), 1, warm_up=0)
-        [draft_s] = _times(target, draft, 1, warm_up=0)
+        [forward_s] = timed(target.device, lambda: target.model(**inputs), 1, warm_up=0)
+        [draft_s] = timed(target.device, draft, 1, warm_up=0)
         found.append((forward_s, draft_s))
     return found[1:], passes
 
@@ -155,21 +151,14 @@ def _bare_draft(drafter: Any, tokens: list[int], features: torch.Tensor, fresh: 
     return lambda: drafter.bare(context)
 
 
-def _times(target: Target, work: Callable[[], Any], count: int, warm_up: int = 1) -> list[float]:
+def timed(device: torch.device, work: Callable[[], Any], count: int, warm_up: int = 1) -> list[float]:
     """Seconds of each of `count` calls, the device's work included, after `warm_up` others."""
-    found = []
+    clock, found = stopwatch(device), []
     for _ in range(warm_up + count):
-        _synchronize(target.device)
-        start = time.perf_counter()
+        start = clock()
         work()
-        _synchronize(target.device)
-        found.append(time.perf_counter() - start)
+        found.append(clock() - start)
     return found[warm_up:]
-
-
-def _synchronize(device: torch.device) -> None:
-    if device.type != "cpu":
-        getattr(torch, device.type).synchronize()
 
 
 def _weight_bytes(target: Target) -> int:

@@ -44,6 +44,16 @@ def device_name(device: torch.device) -> str:
     return next(names, platform.processor() or platform.machine())
 
 
+def use_threads(count: int | None = None) -> int:
+    """Compute with so many CPU threads from now on; None: with all but one, which the page and the browser take.
+
+    Where a thread has to wait for its core, all others wait for it: on a shared machine fewer are quicker.
+    """
+    count = max(1, torch.get_num_threads() - 1) if count is None else count
+    torch.set_num_threads(count)
+    return count
+
+
 def reset_peak(device: torch.device) -> None:
     """Let `peak_bytes` count from here."""
     if device.type == "cuda":

@@ -8,7 +8,7 @@ import math
 import pytest
 from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
 
-from benchmarks import browsing, common, load, long_text, scrub, shapes
+from benchmarks import browsing, common, load, long_text, operations, scrub, shapes
 from benchmarks.published import LLAMA_3_8B, VICUNA_7B
 
 PHASES = ("draft_s", "verify_s", "overhead_s", "round_s")
@@ -48,6 +48,17 @@ def run(tmp_path, capsys):
 
 def positive(*values):
     return all(math.isfinite(value) and value > 0 for value in values)
+
+
+def test_operations(run, folder, monkeypatch):
+    monkeypatch.setattr(operations, "PREFIX", 20)
+    monkeypatch.setattr(operations, "PASSES", 2)
+    report = run(operations, "--target", folder, "--nodes", 1, 7)
+    assert [row["nodes"] for row in report["rows"]] == [1, 7]
+    for row in report["rows"]:
+        parts = row["products_s"] + row["attention_s"] + row["others_s"] + row["python_s"]
+        assert parts == pytest.approx(row["pass_s"]) and row["operations"] > 3 * 20
+        assert positive(row["products_s"], row["attention_s"], row["others_s"])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -115,6 +115,15 @@ def test_bad_input_is_refused_with_the_remedy(models, changes, message):
     assert message in str(caught.value)
 
 
+def test_a_race_that_could_not_be_shown_is_refused(models):
+    large = {name: {"total_tokens": 512} for name in ("eagle2", "jakiro")}
+    assert request_of(models, max_new_tokens=100, changes=large).max_new_tokens == 100
+    with pytest.raises(RequestError, match="may draft up to 155,100 nodes, and 150,000 can be shown: lower"):
+        request_of(models, max_new_tokens=150, changes=large)
+    auto = {name: {"total_tokens": "auto"} for name in large}
+    assert request_of(models, max_new_tokens=150, changes=auto)
+
+
 def test_a_method_that_cannot_run_says_why(models):
     without = replace(models, missing={"jakiro": "no head for this target"})
     with pytest.raises(RequestError, match="Jakiro cannot run here: no head for this target"):
@@ -256,6 +265,18 @@ def test_the_library_is_bounded_and_drops_the_least_recently_used(tmp_path, trac
     assert shelf.traces("a") and shelf.traces("c")
     with pytest.raises(RequestError):
         shelf.traces("b")
+
+
+def test_the_library_is_bounded_by_nodes_too_but_keeps_the_last_race(tmp_path, traces, monkeypatch):
+    nodes = sum(len(step.tree) for trace in traces for step in trace.steps)
+    monkeypatch.setattr(library_module, "KEPT_NODES", nodes - 1)
+    shelf = Library(tmp_path)
+    shelf.keep("a", traces)
+    assert shelf.traces("a")
+    shelf.keep("b", traces)
+    assert shelf.traces("b")
+    with pytest.raises(RequestError, match="not kept any more"):
+        shelf.traces("a")
 
 
 def test_who_asks_for_a_running_race_waits_for_it(tmp_path, traces):

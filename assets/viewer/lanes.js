@@ -38,9 +38,11 @@ export function lanesView(box, choose) {
       }
       text.append(...spans.slice(cards[index].shown));
       cards[index].shown = spans.length;
-      if (race.running) text.scrollTop = text.scrollHeight;
       numbers(lane, cards[index]);
     });
+    if (!race.running) return;
+    const heights = cards.map(({text}) => text.scrollHeight); // all read before any moves: one layout for all lanes
+    cards.forEach(({text}, index) => { text.scrollTop = heights[index]; });
   }
 
   /** Mark the round shown, and in the other lanes the round at the same time of the clock. */

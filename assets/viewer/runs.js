@@ -53,11 +53,18 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore}) {
 
   async function askForModels() {
     const status = await fetch('models.json').then((answer) => answer.json()).catch(() => ({state: 'loading', text: ''}));
-    root.dataset.models = status.state;
-    run.disabled = status.state !== 'ready';
     run.dataset.help = status.text;
-    if (status.state === 'ready') send('ready');
-    else if (status.state === 'failed') say(status.text);
+    if (status.state === 'ready') {
+      run.addEventListener('able', () => able(status.state), {once: true}); // when the controls show what suits the models
+      return send('ready');
+    }
+    root.dataset.models = status.state;
+    if (status.state === 'failed') say(status.text);
     else setTimeout(askForModels, STATUS_EVERY);
+  }
+
+  function able(state) {
+    run.disabled = false;
+    root.dataset.models = state;
   }
 }

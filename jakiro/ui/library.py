@@ -18,6 +18,7 @@ from jakiro.ui.models import RequestError
 from jakiro.ui.replay import payload
 
 KEPT = 16  # live races, and texts prepared for the browser
+KEPT_NODES = 400_000  # of the live races' trees, all together
 PATIENCE = 30.0  # seconds to wait for a race that is being stopped
 
 
@@ -52,6 +53,8 @@ class Library:
             prompt = self._running.pop(id, "")
             if traces:
                 _put(self._live, id, (prompt, list(traces)))
+                while len(self._live) > 1 and sum(map(_nodes, self._live.values())) > KEPT_NODES:
+                    self._live.popitem(last=False)
             self._changed.notify_all()
 
     def traces(self, id: str) -> list[Trace]:
@@ -90,6 +93,10 @@ class Library:
                 raise RequestError(f"the race {id[:40]!r} is not kept any more: run it again, or choose a recorded one")
             self._live.move_to_end(id)
             return self._live[id]
+
+
+def _nodes(kept: tuple[str, list[Trace]]) -> int:
+    return sum(len(step.tree) for trace in kept[1] for step in trace.steps)
 
 
 def _put(shelf: OrderedDict, id: str, value: object) -> None:

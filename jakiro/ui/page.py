@@ -176,7 +176,7 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
     press_run = "() => document.querySelector('#viewer [data-do=run]').click()"
     inputs.prompt.submit(None, js=press_run, api_visibility="private")
     viewer.stop(None, cancels=[running], api_visibility="private")
-    viewer.ready(
+    shown = viewer.ready(
         ready,
         None,
         [inputs.methods, *inputs.controls.components],
@@ -184,6 +184,8 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
         queue=False,
         api_visibility="private",
     )
+    able = "() => document.querySelector('#viewer [data-do=run]').dispatchEvent(new Event('able'))"
+    shown.then(None, js=able, api_visibility="private")  # not before: a run reads the controls
 
 
 def _live(models: Models, library: Library, gpu: Callable[[Callable], Callable] | None) -> Callable[..., Iterator[str]]:

@@ -13,13 +13,15 @@ from typing import Any
 
 from jakiro.engine import Prefill, as_trace, decode
 from jakiro.methods import METHODS
-from jakiro.settings import build
+from jakiro.settings import AUTO, build
 from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
+from jakiro.tuning import TOTALS
 from jakiro.ui.models import Loaded, RequestError
 from jakiro.verify import Sampling
 
 MAX_PROMPT = 100_000  # characters; a longer one is refused before the tokenizer sees it
+MAX_NODES = 150_000  # that the trees of a race may have: they are sent to the browser and kept for a while
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,19 @@ def check(
         raise
     except ValueError as error:
         raise RequestError(str(error)) from error
+    nodes = length * sum(map(_most_nodes, settings.values()))
+    if nodes > MAX_NODES:
+        raise RequestError(
+            f"this race may draft up to {nodes:,} nodes, and {MAX_NODES:,} can be shown: lower max_new_tokens or "
+            "total_tokens, or race fewer methods"
+        )
     return Request(prompt, ids, known, length, sampling, settings)
+
+
+def _most_nodes(settings: Any) -> int:
+    """Nodes that a round of a method with these settings may have."""
+    total = getattr(settings, "total_tokens", getattr(settings, "depth", 0) + 1)
+    return max(TOTALS) if total == AUTO else total
 
 
 def _methods(models: Loaded, methods: Any) -> list[str]:

@@ -1,0 +1,84 @@
+"""What a pass of the target is made of: `python -m benchmarks.operations [--nodes 1 10 60]`.
+
+torch's profiler over bare passes of a tree after 200 tokens: how many operations a pass starts, and how its time on the
+processor divides among matrix products, attention, and all the others, which move and scale little rows. `python_s` is
+what lies between operations: a pass timed without the profiler, less the operations' own time (below 0 where the
+profiler slows them down more than that).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks import common
+from jakiro.assets import TARGET
+from jakiro.limits import timed
+from jakiro.target import Target
+
+SCHEMA = "jakiro-operations/1"
+PREFIX = 200  # tokens before the tree
+PASSES = 40
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
+ATTENTION = ("aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_efficient_attention",
+             "aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_cudnn_attention")  # fmt: skip
+
+
+@torch.inference_mode()
+def passes(target: Target, nodes: int) -> dict[str, Any]:
+    """One row: a pass over a binary tree of that many nodes."""
+    cache = target.new_cache(PREFIX + nodes)
+    target.prefill(torch.arange(PREFIX, device=target.device) % target.vocab_size, cache)
+    tokens = torch.arange(nodes, device=target.device) % target.vocab_size
+    parents = [-1, *((node - 1) // 2 for node in range(1, nodes))]
+
+    def once() -> None:
+        target.score(tokens, parents, cache)
+
+    plain = median(timed(target.device, once, PASSES))
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        for _ in range(PASSES):
+            once()
+    events = [one for one in found.key_averages() if one.key.startswith("aten::")]
+    spent = {one.key: one.self_cpu_time_total / 1e6 / PASSES for one in events}
+    products, attention = (sum(spent.get(name, 0.0) for name in names) for names in (PRODUCTS, ATTENTION))
+    return {
+        "nodes": nodes,
+        "pass_s": plain,
+        "operations": round(sum(one.count for one in events) / PASSES),
+        "products_s": products,
+        "attention_s": attention,
+        "others_s": sum(spent.values()) - products - attention,
+        "python_s": plain - sum(spent.values()),
+    }
+
+
+def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
+    target = Target.load(options.target, options.device, options.dtype)
+    rows = [passes(target, nodes) for nodes in options.nodes]
+    head = common.head(SCHEMA, target.device) | {"target": target.name, "dtype": options.dtype}
+    return head | {"rows": rows}, [[_line(row) for row in rows]]
+
+
+def _line(row: dict[str, Any]) -> dict[str, str]:
+    names = ("pass", "products", "attention", "others", "python")
+    cells = {f"{name} ms": common.cell(row[f"{name}_s"], scale=1000) for name in names}
+    return {"nodes": str(row["nodes"]), "operations": str(row["operations"])} | cells
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = common.parser("operations", __doc__)
+    common.add_device(parser)
+    parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id (default: the embedded model)")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 10, 60], help="(default: %(default)s)")
+    return common.run(parser, report, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -120,7 +120,7 @@ def test_a_race_that_could_not_be_shown_is_refused(models):
     assert request_of(models, max_new_tokens=100, changes=large).max_new_tokens == 100
     with pytest.raises(RequestError, match="may draft up to 155,100 nodes, and 150,000 can be shown: lower"):
         request_of(models, max_new_tokens=150, changes=large)
-    auto = {name: {"total_tokens": "auto"} for name in large}
+    auto = {name: {"total_tokens": "auto", "depth": "auto"} for name in large}
     assert request_of(models, max_new_tokens=150, changes=auto)
 
 

@@ -134,8 +134,9 @@ def check(
 
 def _most_nodes(settings: Any) -> int:
     """Nodes that a round of a method with these settings may have."""
-    total = getattr(settings, "total_tokens", getattr(settings, "depth", 0) + 1)
-    return max(TOTALS) if total == AUTO else total
+    if not hasattr(settings, "total_tokens"):
+        return 1 + getattr(settings, "depth", 0)
+    return max(TOTALS) if settings.total_tokens == AUTO else settings.total_tokens
 
 
 def _methods(models: Loaded, methods: Any) -> list[str]:

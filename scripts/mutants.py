@@ -74,8 +74,8 @@ MUTANTS = [
     Mutant(
         "positions of tree nodes count nodes instead of levels",
         "jakiro/target.py",
-        "positions = torch.tensor(levels, device=self.device) + cache.length",
-        "positions = torch.arange(len(levels), device=self.device) + cache.length",
+        "positions = torch.tensor(levels, device=self.device) + length",
+        "positions = torch.arange(len(levels), device=self.device) + length",
         "test_target.py",
     ),
     Mutant(
@@ -116,8 +116,8 @@ MUTANTS = [
     Mutant(
         "features are paired with their own token instead of the next",
         "jakiro/drafting/drafter.py",
-        "fresh = torch.tensor(context.tokens[-len(context.features) :], device=context.features.device)",
-        "fresh = torch.tensor(context.tokens[-len(context.features) - 1 : -1], device=context.features.device)",
+        "return torch.tensor(context.tokens[-len(context.features) :], device=context.features.device)",
+        "return torch.tensor(context.tokens[-len(context.features) - 1 : -1], device=context.features.device)",
         "test_drafting.py test_head.py",
     ),
     Mutant(

@@ -28,7 +28,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "engine": {"trace", "verify", "cache", "target", "text", "machine"},
     "drafting": {"trace", "engine", "target", "cache", "settings"},
     "methods": LOOP | {"drafting"},
-    "training": LOOP | {"drafting", "methods", "bench", "report"},
+    "training": LOOP | {"drafting", "methods", "bench", "peers", "report"},
     "ui": LOOP | VIEWS | {"methods", "assets", "report", "tuning", "ui.figures"},
     "report": set(),
     "journal": {"report"},

@@ -71,7 +71,7 @@ class HeadDrafter(ABC):
         self._round = None
         if self.settings.total_tokens == 1 or context.room == 0:  # a round without room is the last one
             return DraftTree([root], [-1], [0.0])
-        fresh = torch.tensor(context.tokens[-len(context.features) :], device=context.features.device)
+        fresh = _fresh(context)
         growth = Growth(self.width)
         steps = [self.propose(self._state.extend(fresh, context.features), 0)]
         growth.add(steps[0].children)
@@ -90,7 +90,7 @@ class HeadDrafter(ABC):
         What a draft costs at least; for timing. The text before the context's fresh tokens has been drafted on.
         """
         length = self._state.length
-        fresh = torch.tensor(context.tokens[-len(context.features) :], device=context.features.device)
+        fresh = _fresh(context)
         step = self.propose(self._state.extend(fresh, context.features), 0)
         tokens, rows, passes = fresh[-1:].expand(self.width), fresh.new_zeros(self.width), 1
         for level in range(1, self.settings.depth):
@@ -122,3 +122,8 @@ class HeadDrafter(ABC):
     @abstractmethod
     def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
         """The method's columns. `rows` index `used` [r], which are row numbers of the round."""
+
+
+def _fresh(context: Context) -> Tensor:
+    """The token after each new feature, [m]: a pair sits at the position of its feature."""
+    return torch.tensor(context.tokens[-len(context.features) :], device=context.features.device)

@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from transformers import AutoModelForCausalLM
 
 from jakiro.bench import load_methods, read_prompts
 from jakiro.drafting.weights import load_head
 from jakiro.engine import record
+from jakiro.peers import ASSISTANT
 from jakiro.report import as_markdown
 from jakiro.target import Target
 from jakiro.text import decode, encode
@@ -55,7 +57,7 @@ pipeline_tag: text-generation
 A Llama-architecture chat model of {parameters:.1f} M parameters ({layers} layers of {hidden}, vocabulary {vocab}), with
 two draft heads for speculative decoding beside it: `eagle2/` ({eagle:.2f} M parameters) and `jakiro/` ({jakiro:.2f} M).
 It exists so that the debugger has something real to race on a laptop. It is not a useful assistant.
-
+{assisted}
 ## Data and licences
 
 {licences}
@@ -131,6 +133,7 @@ def write(
         longest=max(stage.row for stage in recipe.stages),
         eagle=_head_size(target, "eagle2"),
         jakiro=_head_size(target, "jakiro"),
+        assisted=_assisted(target),
         licences=LICENCES,
         target_recipe=recipes["target"].name,
         head_recipe=recipes["heads"].name,
@@ -224,6 +227,19 @@ def _answers(target: Target, data: Path) -> list[str]:
 
 def _quote(text: str, mark: str = "> ") -> str:
     return "\n".join(mark + line for line in text.strip().splitlines())
+
+
+def _assisted(target: Target) -> str:
+    """What there is to say of the small model that transformers' assisted generation takes."""
+    if ASSISTANT not in target.heads:
+        return ""
+    model = AutoModelForCausalLM.from_pretrained(target.heads[ASSISTANT])
+    size = f"{model.num_parameters() / 1e6:.1f} M parameters, {model.config.num_hidden_layers} layers"
+    recipe = "`python -m jakiro train target --recipe jakiro/training/recipes/assistant-cpu.json --like`"
+    return (
+        f"`{ASSISTANT}/` ({size}, the same tokenizer, {recipe}) is what transformers' assisted generation\n"
+        "drafts with where the benchmark compares with it.\n"
+    )
 
 
 def _head_size(target: Target, name: str) -> float:

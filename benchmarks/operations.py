@@ -35,7 +35,7 @@ def passes(target: Target, nodes: int) -> dict[str, Any]:
     """One row: a pass over a binary tree of that many nodes."""
     cache = target.new_cache(PREFIX + nodes)
     target.prefill(torch.arange(PREFIX, device=target.device) % target.vocab_size, cache)
-    tokens = torch.arange(nodes, device=target.device) % target.vocab_size
+    tokens = [token % target.vocab_size for token in range(nodes)]
     parents = [-1, *((node - 1) // 2 for node in range(1, nodes))]
 
     def once() -> None:

@@ -80,7 +80,7 @@ def made_on(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def random_target(shape: Shape, name: str, device: torch.device, dtype: torch.dtype) -> Target:
+def random_target(shape: Shape, name: str, device: torch.device, dtype: torch.dtype, graphs: bool = True) -> Target:
     """A Llama of that shape that never ends its text."""
     fields = asdict(shape)
     sizes = {field: fields[field] for field in fields if field not in ("rope_theta", "bias", "published")}
@@ -88,7 +88,7 @@ def random_target(shape: Shape, name: str, device: torch.device, dtype: torch.dt
     ends = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     with made_on(device, dtype):
         model = LlamaForCausalLM(LlamaConfig(**sizes, **ends, rope_parameters=rope))
-    return Target.wrap(model, name=f"{name} (random weights)")
+    return Target.wrap(model, name=f"{name} (random weights)", graphs=graphs)
 
 
 def random_methods(shape: Shape, target: Target) -> Methods:
@@ -174,7 +174,7 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
         raise ValueError(f"--device is {options.device}, but torch sees no CUDA device here; use cpu")
     torch.manual_seed(0)
     reset_peak(device)
-    target = random_target(shape, options.shape, device, DTYPES[options.dtype])
+    target = random_target(shape, options.shape, device, DTYPES[options.dtype], options.graphs)
     methods = random_methods(shape, target)
     lengths = options.lengths or LENGTHS[options.shape]
     rows = measure(target, methods, sorted(set(lengths)), options.rounds, options.repeats)
@@ -184,6 +184,7 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
         "shape": options.shape,
         "sizes": {name: value for name, value in asdict(shape).items() if name != "published"},
         "dtype": options.dtype,
+        "graphs": target.graphs,
         "settings": {name: asdict(settings) for name, (_, settings) in methods.items()},
         "parameters": sum(one.numel() for one in target.model.parameters()),
         "published": shape.published and shape.published.as_dict(),
@@ -207,6 +208,7 @@ def _line(row: dict[str, Any]) -> dict[str, str]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = common.parser("shapes", __doc__)
     common.add_device(parser)
+    parser.add_argument("--no-graphs", dest="graphs", action="store_false", help="without CUDA graphs")
     parser.add_argument("--shape", choices=list(SHAPES), default="tiny", help="(default: %(default)s)")
     parser.add_argument("--lengths", type=int, nargs="+", help="tokens of context; default: four up to 1,920")
     parser.add_argument("--rounds", type=int, default=50, help="of a run (default: %(default)s)")

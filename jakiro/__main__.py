@@ -170,7 +170,8 @@ def _target(options: argparse.Namespace):
     from jakiro.target import Target
 
     logging.disable_progress_bar()
-    return Target.load(options.target, options.device, options.dtype, heads=_pairs(options.head, "--head"))
+    heads = _pairs(options.head, "--head")
+    return Target.load(options.target, options.device, options.dtype, heads=heads, graphs=options.graphs)
 
 
 def _sampling(options: argparse.Namespace):

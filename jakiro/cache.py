@@ -7,10 +7,13 @@ write for the whole model. Addresses stay fixed for the run unless a tree outgro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
+
+from jakiro.graphs import upload
 
 Shape = tuple[int, int]  # heads, width of a head
 
@@ -33,6 +36,8 @@ class KVCache(Cache):
         super().__init__(layers=[DynamicLayer() for _ in shapes])  # models ask them of their kind; rows are kept here
         self.length = 0
         self.capacity = capacity
+        self.device = torch.device(device)
+        self.programs: dict[Any, Any] = {}  # what was recorded on the present storage, for the cache's user
         self._shapes = shapes
         flat = [shape for pair in shapes if pair for shape in pair]
         self._storage = {
@@ -74,7 +79,7 @@ class KVCache(Cache):
         moved = next((at for at, row in enumerate(rows) if row != at), len(rows))  # those before it are in place
         if moved < len(rows):
             for storage in self._storage.values():
-                source = torch.tensor(rows[moved:], device=storage.device) + base
+                source = upload(rows[moved:], storage.device) + base
                 storage[:, :, base + moved : base + len(rows)] = storage.index_select(2, source)
         self.length = base + len(rows)
 
@@ -86,8 +91,38 @@ class KVCache(Cache):
             for shape, storage in self._storage.items():
                 self._storage[shape] = torch.nn.functional.pad(storage, (0, 0, 0, missing))
             self._rows = self._views()
+            self.programs.clear()
+
+    def fixed(self, rows: int, at: Tensor) -> FixedRows:
+        """The storage for a recorded pass, which sees the first `rows` rows and writes its own at `at` [n]."""
+        return FixedRows(self._rows, rows, at)
 
     def _views(self) -> list[tuple[Tensor, Tensor] | None]:
         """Each layer's keys and values, [1, heads, capacity, width]."""
         slots = {shape: iter(storage.unsqueeze(1)) for shape, storage in self._storage.items()}
         return [pair and (next(slots[pair[0]]), next(slots[pair[1]])) for pair in self._shapes]
+
+
+class FixedRows(Cache):
+    """A `KVCache` for a recorded pass: as many rows whatever is committed; the mask tells them apart."""
+
+    def __init__(self, layers: list[tuple[Tensor, Tensor] | None], rows: int, at: Tensor) -> None:
+        super().__init__(layers=[DynamicLayer() for _ in layers])
+        self._layers, self._count, self._at = layers, rows, at
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args, **kwargs
+    ) -> tuple[Tensor, Tensor]:
+        """Write [1, heads, n, width] into the pass's own rows; return all rows."""
+        keys, values = self._layers[layer_idx]
+        keys.index_copy_(2, self._at, key_states)
+        values.index_copy_(2, self._at, value_states)
+        return keys[:, :, : self._count], values[:, :, : self._count]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Rows before the pass's own, were they the last ones."""
+        return self._count - len(self._at)
+
+    def get_mask_sizes(self, query_length: int | Tensor, layer_idx: int) -> tuple[int, int]:
+        """Rows that a pass sees, and the position of the first."""
+        return self._count, 0

@@ -5,7 +5,6 @@ Every method runs through this loop, vanilla too. It knows nothing of how trees 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime, timezone
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from jakiro.graphs import now, upload
 from jakiro.machine import device_name, versions
 from jakiro.target import Target
 from jakiro.text import pieces
@@ -90,15 +90,14 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect) -> Iterator[Prefi
         drafted = clock()
         tree = _within(tree, context)
         positions = [len(tokens) + depth for depth in tree.depths()]  # of the token picked after each node
-        ready = time.perf_counter()
-        nodes = torch.tensor(tree.tokens, device=target.device)
-        logits, tree_features = target.score(nodes, tree.parents, cache)
+        ready = now()
+        logits, tree_features = target.score(tree.tokens, tree.parents, cache)
         picks = pick(logits, positions, sampling).tolist()
         verified = clock()
         accepted, last = walk(tree, picks, ends)
         kept = [0, *accepted]
         cache.keep(cache.length, kept)
-        features = tree_features[kept]
+        features = tree_features.index_select(0, upload(kept, target.device))
         tokens += [tree.tokens[node] for node in accepted] + [last]
         seconds = clock() - start
         draft_s, verify_s = drafted - start, verified - ready
@@ -187,14 +186,14 @@ def _limit(target: Target, prompt: list[int], max_new_tokens: int) -> int:
 
 
 def stopwatch(device: torch.device) -> Callable[[], float]:
-    """Seconds at which all work handed to the device so far is done."""
+    """Seconds at which all work handed to the device so far is done. It stands still while a program is recorded."""
     if device.type == "cpu":
-        return time.perf_counter
+        return now
     module = getattr(torch, device.type)  # torch.cuda, torch.mps, torch.xpu
 
     def clock() -> float:
         module.synchronize()
-        return time.perf_counter()
+        return now()
 
     return clock
 
@@ -231,7 +230,5 @@ def _inspected(tree: DraftTree, picks: list[int], logprobs: Tensor, drafter: Dra
 
 def _given_parent(tree: DraftTree, logprobs: Tensor) -> list[float]:
     """log p of each node's token after its parent, 0.0 at the root."""
-    tokens, parents = (
-        torch.tensor(part[1:], dtype=torch.long, device=logprobs.device) for part in (tree.tokens, tree.parents)
-    )
+    tokens, parents = (upload(part[1:], logprobs.device) for part in (tree.tokens, tree.parents))
     return [0.0, *logprobs[parents, tokens].tolist()]

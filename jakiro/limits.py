@@ -129,14 +129,12 @@ def _bare_rounds(target: Target, drafter: Any, run: Trace, length: int, parents:
     text = torch.tensor([*run.prompt, *run.tokens], device=target.device)
     cache = target.new_cache(length + len(parents))
     features = target.prefill(text[:length], cache)[1]
-    positions, mask = target.placed(parents, length)
-    inputs = {"input_ids": text[None, -1:].expand(1, len(parents)), "position_ids": positions[None]}
-    inputs |= {"attention_mask": mask, "past_key_values": cache, "use_cache": True}
+    forward = target.bare([run.tokens[-1]] * len(parents), parents, cache)
     draft = _bare_draft(drafter, text[: length + 1].tolist(), features, max(1, round(len(run.tokens) / len(run.steps))))
     passes = draft()
     found = []
     for _ in range(PASSES):
-        [forward_s] = timed(target.device, lambda: target.model(**inputs), 1, warm_up=0)
+        [forward_s] = timed(target.device, forward, 1, warm_up=0)
         [draft_s] = timed(target.device, draft, 1, warm_up=0)
         found.append((forward_s, draft_s))
     return found[1:], passes

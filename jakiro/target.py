@@ -8,22 +8,25 @@ forward hook: what the output embedding reads, and what trained heads are fed wi
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from jakiro import hub
 from jakiro.cache import KVCache
+from jakiro.fixed import fixed_pass, padded
+from jakiro.graphs import replayable
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 ATTENTIONS = ("sdpa", "eager")  # flash attention takes no tree mask
 UNBOUNDED = 1 << 20  # context of a model whose config names none
 REFUSALS = (AttributeError, TypeError, ValueError, RuntimeError, IndexError)  # what models raise at a foreign argument
+Pass = Callable[[], tuple[Tensor, Tensor]]  # to logits and features
 REMEDY = "use a model whose layers are all attention"
 
 
@@ -37,8 +40,12 @@ class Target:
         heads: dict[str, Path] | None = None,
         name: str = "",
         path: Path | None = None,
+        graphs: bool = True,
     ) -> None:
-        """Wrap a loaded model. Raises ValueError if trees cannot be scored with it, saying why."""
+        """Wrap a loaded model. Raises ValueError if trees cannot be scored with it, saying why.
+
+        With `graphs`, passes are recorded and replayed where device and model allow it; `graphs` then says whether.
+        """
         self.model = model.eval().requires_grad_(False)
         self.tokenizer = tokenizer
         self.name = name or type(model).__name__
@@ -50,7 +57,10 @@ class Target:
         self._seen = threading.local()  # features of this thread's last pass: two threads may share a model
         model.get_decoder().register_forward_hook(self._see)
         self.context, self._shapes = _measure(self)
+        self.graphs = False
         self.vocab_size, self.hidden_size = _check_trees(self)
+        self.no_graphs = _why_no_graphs(self, graphs)  # why passes are not recorded; empty if they are
+        self.graphs = not self.no_graphs
 
     @classmethod
     def wrap(
@@ -59,9 +69,10 @@ class Target:
         tokenizer: PreTrainedTokenizerBase | None = None,
         heads: dict[str, Path] | None = None,
         name: str = "",
+        graphs: bool = True,
     ) -> Target:
         """A target from a model in memory."""
-        return cls(model, tokenizer, heads, name)
+        return cls(model, tokenizer, heads, name, graphs=graphs)
 
     @classmethod
     def load(
@@ -71,6 +82,7 @@ class Target:
         dtype: str = "float32",
         attention: str = "sdpa",
         heads: dict[str, str | Path] | None = None,
+        graphs: bool = True,
     ) -> Target:
         """Read a Hugging Face folder, or the hub's model of an id. Heads may be either, too.
 
@@ -83,7 +95,7 @@ class Target:
         found = {child.name: child for child in sorted(folder.iterdir()) if (child / "config.json").is_file()}
         found.update({name: hub.local(head) for name, head in (heads or {}).items()})
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype], attn_implementation=attention)
-        return cls(model.to(device), AutoTokenizer.from_pretrained(folder), found, hub.title(path), folder)
+        return cls(model.to(device), AutoTokenizer.from_pretrained(folder), found, hub.title(path), folder, graphs)
 
     def new_cache(self, capacity: int) -> KVCache:
         """An empty cache with room for `capacity` rows."""
@@ -98,22 +110,37 @@ class Target:
         cache.keep(0, range(len(ids)))
         return logits[-1], features
 
-    def score(self, tokens: Tensor, parents: Sequence[int], cache: KVCache) -> tuple[Tensor, Tensor]:
+    def score(self, tokens: Sequence[int], parents: Sequence[int], cache: KVCache) -> tuple[Tensor, Tensor]:
         """One pass over a tree whose node 0 follows the committed text: logits [n, vocab], features [n, hidden].
 
-        The tree's rows are left in the cache after the committed ones, for `cache.keep`.
+        The tree's rows are left in the cache after the committed ones, for `cache.keep`. Where passes are recorded the
+        tensors are valid until the next pass of the same cache.
         """
-        cache.reserve(len(parents))
-        positions, mask = self.placed(parents, cache.length)
-        return self._pass(tokens, positions, mask, cache)
+        logits, features = self.bare(tokens, parents, cache)()
+        return logits[: len(parents)], features[: len(parents)]
 
-    def placed(self, parents: Sequence[int], length: int) -> tuple[Tensor, Tensor | None]:
+    def bare(self, tokens: Sequence[int], parents: Sequence[int], cache: KVCache) -> Pass:
+        """`score`'s pass with its inputs made, to be called as often as one likes; padding may follow the nodes."""
+        if self.graphs:
+            cache.reserve(padded(len(parents)))
+            program = fixed_pass(cache, padded(len(parents)), self._fixed)
+            program.load(list(tokens), *_tree(parents), cache.length)
+            return program
+        cache.reserve(len(parents))
+        ids = torch.tensor(tokens, device=self.device)
+        positions, mask = self._placed(parents, cache.length)
+        return lambda: self._pass(ids, positions, mask, cache)
+
+    def _placed(self, parents: Sequence[int], length: int) -> tuple[Tensor, Tensor | None]:
         """Positions [n] and mask [1, 1, n, length + n] of a tree after `length` tokens; a single node needs no mask."""
         if len(parents) == 1:
             return torch.tensor([length], device=self.device), None
         levels, ancestors = _tree(parents)
         positions = torch.tensor(levels, device=self.device) + length
-        return positions, self._mask(ancestors.to(self.device), length)
+        return positions, self._mask(torch.nn.functional.pad(ancestors.to(self.device), (length, 0), value=True))
+
+    def _fixed(self, tokens: Tensor, positions: Tensor, seen: Tensor, rows: Cache) -> tuple[Tensor, Tensor]:
+        return self._pass(tokens, positions, self._mask(seen), rows)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Input embeddings [..., hidden] of token ids [...], as the embedding table holds them."""
@@ -140,14 +167,12 @@ class Target:
     def _see(self, module, inputs, output) -> None:
         self._seen.features = output[0]  # last_hidden_state comes first in every model output
 
-    def _mask(self, ancestors: Tensor, length: int) -> Tensor:
-        """[1, 1, n, length + n]: boolean for sdpa; eager adds its mask to the scores, where True would count as 1."""
-        seen = torch.nn.functional.pad(ancestors, (length, 0), value=True)[None, None]
+    def _mask(self, seen: Tensor) -> Tensor:
+        """[1, 1, n, rows] from seen [n, rows]: boolean for sdpa; eager adds it to the scores, where True would be 1."""
         if self.model.config._attn_implementation == "sdpa":
-            return seen
-        return torch.zeros(seen.shape, dtype=self.dtype, device=self.device).masked_fill(
-            ~seen, torch.finfo(self.dtype).min
-        )
+            return seen[None, None]
+        blank = torch.zeros(seen.shape, dtype=self.dtype, device=self.device)
+        return blank.masked_fill(~seen, torch.finfo(self.dtype).min)[None, None]
 
 
 def _tree(parents: Sequence[int]) -> tuple[list[int], Tensor]:
@@ -218,7 +243,7 @@ def _check_trees(target: Target) -> tuple[int, int]:
         plain = target.model(input_ids=ids[None, [0, 1, 2, 3, 5]]).logits[0, -1].float()
         cache = target.new_cache(6)
         target.prefill(ids[:2], cache)
-        logits, features = target.score(ids[2:], [-1, 0, 0, 1], cache)
+        logits, features = target.score(ids[2:].tolist(), [-1, 0, 0, 1], cache)
     except REFUSALS as error:
         other = ATTENTIONS[attention == ATTENTIONS[0]]
         raise ValueError(f"{target.name} cannot score a tree with {attention}: {error}; try {other}") from error
@@ -229,6 +254,34 @@ def _check_trees(target: Target) -> tuple[int, int]:
             "position ids and 4-D masks, so use another model"
         )
     return logits.shape[-1], features.shape[-1]
+
+
+@torch.inference_mode()
+def _why_no_graphs(target: Target, wanted: bool) -> str:
+    """Why the target's passes cannot be recorded; empty if they can: replayed elsewhere in a text they give the same.
+
+    A model that waits for the device cannot be, and one that keeps a number of its first pass would decode wrongly.
+    """
+    if not wanted:
+        return "not asked for"
+    if not replayable(target.device):
+        return f"{target.device.type} has none"
+    ids = [at * target.vocab_size // 9 for at in range(9)]
+    answers = []
+    try:
+        for target.graphs in (True, False):
+            cache = target.new_cache(16)
+            target.prefill(torch.tensor(ids[:2], device=target.device), cache)
+            target.score(ids[2:6], [-1, 0, 0, 1], cache)
+            cache.keep(2, [0, 1, 3])
+            answers.append(target.score(ids[5:9], [-1, 0, 0, 1], cache)[0].float().clone())
+    except RuntimeError as error:
+        target.graphs = False
+        return f"{target.name} cannot be recorded: {error}"
+    replayed, plain = answers
+    error = float((replayed - plain).norm() / (plain - plain.mean()).norm())
+    close = error < (0.01 if target.dtype in (torch.float32, torch.float64) else 0.2)
+    return "" if close else f"{target.name} answers otherwise when replayed (relative error {error:.2g})"
 
 
 def _check_request(device: str, dtype: str, attention: str) -> None:

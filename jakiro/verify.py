@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from jakiro.graphs import upload
 from jakiro.trace import DraftTree
 
 NUCLEUS_GUESSES = (256, 2048)  # tokens sorted before all are: that would cost a CPU more than the target's pass
@@ -55,7 +56,7 @@ def pick(logits: Tensor, positions: Sequence[int], sampling: Sampling) -> Tensor
         scaled = scaled.masked_fill(~nucleus(scaled, sampling.top_p), -math.inf)
     row = {position: at for at, position in enumerate(dict.fromkeys(positions))}
     noise = gumbel(sampling.seed, list(row), logits.shape[-1], logits.device)  # [distinct positions, vocab]
-    rows = torch.tensor([row[position] for position in positions], device=logits.device)
+    rows = upload([row[position] for position in positions], logits.device)
     return (scaled + noise[rows]).argmax(-1)
 
 
@@ -65,9 +66,10 @@ def nucleus(logits: Tensor, top_p: float) -> Tensor:
     Equal probabilities at the edge are taken in token-id order, so that the set does not depend on the sort.
     """
     law = logits.softmax(-1)
-    for count in (*NUCLEUS_GUESSES, law.shape[-1]):
+    guesses = NUCLEUS_GUESSES if logits.device.type == "cpu" else ()  # elsewhere asking for the mass costs more
+    for count in (*guesses, law.shape[-1]):
         ordered = law.topk(min(count, law.shape[-1])).values
-        if (ordered.double().sum(-1) >= top_p).all():
+        if count >= law.shape[-1] or (ordered.double().sum(-1) >= top_p).all():
             break
     mass = ordered.double().cumsum(-1)
     size = (mass - ordered < top_p).sum(-1, keepdim=True)  # tokens whose more probable ones do not reach top_p
@@ -80,7 +82,7 @@ def gumbel(seed: int, positions: Sequence[int], vocab: int, device: torch.device
     """Standard Gumbel noise [positions, vocab] in float64: a pure function of (seed, position, token id)."""
     keys = [_signed(_mix(_mix(seed) + position * _GOLDEN)) for position in positions]
     tokens = torch.arange(1, vocab + 1, device=device) * _signed(_GOLDEN)
-    bits = _mix_tensor(torch.tensor(keys, dtype=torch.int64, device=device)[:, None] + tokens)
+    bits = _mix_tensor(upload(keys, torch.device(device))[:, None] + tokens)
     uniform = (_shift(bits, 12).double() + 0.5) * 2.0**-52  # 52 bits: both ends stay exactly off 0 and 1
     return -torch.log(-torch.log(uniform))
 

@@ -32,7 +32,7 @@ MUTANTS = [
     Mutant(
         "the features of the first rows, not of the accepted ones, go to the drafter",
         "jakiro/engine.py",
-        "features = tree_features[kept]",
+        "features = tree_features.index_select(0, upload(kept, target.device))",
         "features = tree_features[: len(kept)]",
         "test_engine.py",
     ),
@@ -46,7 +46,7 @@ MUTANTS = [
     Mutant(
         "sampling noise differs between rows that pick for one position",
         "jakiro/verify.py",
-        "rows = torch.tensor([row[position] for position in positions], device=logits.device)",
+        "rows = upload([row[position] for position in positions], logits.device)",
         "rows = torch.arange(len(positions), device=logits.device) % len(noise)",
         "test_verify.py test_engine.py",
     ),
@@ -123,8 +123,8 @@ MUTANTS = [
     Mutant(
         "the contrast subtracts the heavier expert",
         "jakiro/drafting/head.py",
-        "sign = torch.where(gates[..., 2] > gates[..., 3], 1.0, -1.0).to(gates.dtype)",
-        "sign = torch.where(gates[..., 2] > gates[..., 3], -1.0, 1.0).to(gates.dtype)",
+        "sign = 2 * (gates[..., 2] > gates[..., 3]).to(gates.dtype) - 1",
+        "sign = 1 - 2 * (gates[..., 2] > gates[..., 3]).to(gates.dtype)",
         "test_drafting.py test_head.py",
     ),
     Mutant(
@@ -140,6 +140,34 @@ MUTANTS = [
         "first, second = logprobs + weights.log().T[..., None]",
         "first, second = logprobs - 0.6931",
         "test_head.py test_drafting.py",
+    ),
+    Mutant(
+        "a recorded pass sees the row after the committed text",
+        "jakiro/fixed.py",
+        "visible = (into < 0) | (inside & seen.index_select(1, into.clamp(0, nodes - 1)))",
+        "visible = (into <= 0) | (inside & seen.index_select(1, into.clamp(0, nodes - 1)))",
+        "test_graphs.py",
+    ),
+    Mutant(
+        "a recorded pass keeps the text's length of its recording",
+        "jakiro/fixed.py",
+        "own = torch.arange(nodes, device=tokens.device) + length",
+        "own = torch.arange(nodes, device=tokens.device) + cache.length",
+        "test_graphs.py",
+    ),
+    Mutant(
+        "a recorded draft sees a row that is not of the text",
+        "jakiro/drafting/state.py",
+        "columns >= self._start + self._count, -torch.inf",
+        "columns > self._start + self._count, -torch.inf",
+        "test_graphs.py",
+    ),
+    Mutant(
+        "programs outlive the storage that they were recorded on",
+        "jakiro/cache.py",
+        "            self.programs.clear()",
+        "            pass",
+        "test_graphs.py",
     ),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from jakiro.drafting.builder import Children, Growth, best
+from jakiro.drafting.builder import Children, Growth, Kept, best
 from jakiro.trace import DraftTree
 
 SIZES = [(1, 1, 5), (3, 1, 2), (2, 4, 9), (4, 3, 12), (5, 4, 60), (3, 3, 1000)]
@@ -48,7 +48,7 @@ def expected(levels, width: int, count: int) -> tuple[list[int], list[int], list
 def test_rerank_is_a_sort_by_score_then_index(width: int, depth: int, count: int, step: float) -> None:
     for seed in range(5):
         growth, levels = grow(width, depth, seed, step)
-        kept = growth.rerank(count)
+        kept = Kept.read(growth.rerank(count))
         tokens, parents, scores = expected(levels, width, count)
         assert (kept.tokens, kept.parents) == (tokens, parents)
         assert kept.scores == pytest.approx(scores, abs=1e-6)
@@ -58,7 +58,7 @@ def test_rerank_is_a_sort_by_score_then_index(width: int, depth: int, count: int
 @pytest.mark.parametrize(("width", "depth", "count"), SIZES)
 def test_what_is_kept_is_a_tree(width: int, depth: int, count: int, step: float) -> None:
     for seed in range(5):
-        kept = grow(width, depth, seed, step)[0].rerank(count)
+        kept = Kept.read(grow(width, depth, seed, step)[0].rerank(count))
         tree = DraftTree([0, *kept.tokens], [-1, *kept.parents], [0.0, *kept.scores])
         assert len(kept.tokens) == min(count, width + (depth - 1) * width**2)
         assert all(0 <= parent < node for node, parent in enumerate(tree.parents[1:], start=1))

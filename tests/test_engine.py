@@ -277,7 +277,7 @@ def test_pruning_keeps_columns_with_their_nodes(target, text):
 
 def test_seconds_are_the_rounds_wall_time(target, monkeypatch):
     """On a clock that only the phases move: draft 100, target 10, walk 1 a call."""
-    from jakiro import engine
+    from jakiro import engine, graphs
 
     now = [0.0]
 
@@ -288,7 +288,7 @@ def test_seconds_are_the_rounds_wall_time(target, monkeypatch):
 
         return spent
 
-    monkeypatch.setattr(engine.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(graphs.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(engine, "walk", spend(1, engine.walk))
     monkeypatch.setattr(target, "score", spend(10, target.score), raising=False)
     drafter = Noise(1, 4)

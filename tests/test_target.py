@@ -43,7 +43,7 @@ def prefilled(target: Target, ids: list[int]):
 
 @torch.inference_mode()
 def scored(target: Target, tree, cache):
-    return target.score(torch.tensor(tree.tokens), tree.parents, cache)
+    return target.score(tree.tokens, tree.parents, cache)
 
 
 def test_tree_scores_are_those_of_its_paths(any_target):

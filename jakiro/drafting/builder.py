@@ -41,6 +41,13 @@ class Kept:
     scores: list[float]  # [n]
     ids: list[int]  # [n], pool indices
 
+    @classmethod
+    def read(cls, packed: Tensor) -> Kept:
+        """From what `Growth.rerank` gives. The one copy to the host."""
+        tokens, parents, ids, bits = packed.cpu()
+        scores = bits.int().view(torch.float32)
+        return cls(tokens.tolist(), parents.tolist(), scores.tolist(), ids.tolist())
+
 
 class Growth:
     """The pool of one round while the tree grows: `add` a level, take its `frontier`, and at the end `rerank`."""
@@ -73,8 +80,8 @@ class Growth:
         ids = [chosen + start for chosen, start in zip(self._chosen, starts, strict=True)]
         return torch.cat(ids) if ids else self._tokens[0][:0]
 
-    def rerank(self, count: int) -> Kept:
-        """Keep the best `count` nodes of the pool, or all where it has fewer. The one copy to the host."""
+    def rerank(self, count: int) -> Tensor:
+        """The best `count` nodes of the pool, or all where it has fewer, packed for `Kept.read`: int64 [4, n]."""
         tokens, scores = torch.cat(self._tokens), torch.cat(self._scores)
         order = torch.sort(scores, descending=True, stable=True).indices
         ids = order[:count].sort().values
@@ -82,10 +89,4 @@ class Growth:
         parents = torch.cat([root, self.frontier_ids()])[ids // self.width]
         nodes = torch.searchsorted(torch.cat([root, ids]), parents)
         bits = scores[ids].view(torch.int32)  # so that one integer copy carries the floats unchanged
-        packed = torch.stack([tokens[ids], nodes, ids, bits]).cpu()
-        return Kept(
-            tokens=packed[0].tolist(),
-            parents=packed[1].tolist(),
-            ids=packed[2].tolist(),
-            scores=packed[3].int().view(torch.float32).tolist(),
-        )
+        return torch.stack([tokens[ids], nodes, ids, bits])

@@ -20,7 +20,7 @@ from jakiro.trace import DraftTree
 from .builder import Children, Growth, Kept
 from .columns import Rows
 from .fused import FusedHead
-from .state import HeadState
+from .state import FixedState, HeadState
 from .tree import TreeSettings
 
 
@@ -61,7 +61,8 @@ class HeadDrafter(ABC):
         assert not autos(settings), "what is auto is measured before a drafter is made"
         self.head, self.target, self.settings = head, target, settings
         self.width = min(settings.top_k, target.vocab_size)
-        self._state = HeadState(head, target.embed, self.width, settings.depth - 1)
+        sizes = (head, target.embed, self.width, settings.depth - 1)
+        self._state = FixedState(*sizes, fresh=settings.depth + 1) if target.graphs else HeadState(*sizes)
         self._round: Round | None = None
 
     @torch.inference_mode()
@@ -71,17 +72,21 @@ class HeadDrafter(ABC):
         self._round = None
         if self.settings.total_tokens == 1 or context.room == 0:  # a round without room is the last one
             return DraftTree([root], [-1], [0.0])
-        fresh = _fresh(context)
-        growth = Growth(self.width)
-        steps = [self.propose(self._state.extend(fresh, context.features), 0)]
-        growth.add(steps[0].children)
-        for level in range(1, self.settings.depth):
-            tokens, rows = growth.frontier()
-            steps.append(self.follow(level, tokens, rows, steps[-1]))
-            growth.add(steps[-1].children)
-        kept = growth.rerank(self.settings.total_tokens - 1)
+        growth, steps, packed = self._state.run(self._grow, _fresh(context), context.features)
+        kept = Kept.read(packed)
         self._round = Round(kept, growth, steps)
         return DraftTree([root, *kept.tokens], [-1, *kept.parents], [0.0, *kept.scores])
+
+    def _grow(self, tokens: Tensor, features: Tensor) -> tuple[Growth, list[Step], Tensor]:
+        """All of a draft that runs on the device: no value of a tensor is asked for."""
+        growth = Growth(self.width)
+        steps = [self.propose(self._state.extend(tokens, features), 0)]
+        growth.add(steps[0].children)
+        for level in range(1, self.settings.depth):
+            frontier, rows = growth.frontier()
+            steps.append(self.follow(level, frontier, rows, steps[-1]))
+            growth.add(steps[-1].children)
+        return growth, steps, growth.rerank(self.settings.total_tokens - 1)
 
     @torch.inference_mode()
     def bare(self, context: Context) -> int:
@@ -90,13 +95,16 @@ class HeadDrafter(ABC):
         What a draft costs at least; for timing. The text before the context's fresh tokens has been drafted on.
         """
         length = self._state.length
-        fresh = _fresh(context)
-        step = self.propose(self._state.extend(fresh, context.features), 0)
-        tokens, rows, passes = fresh[-1:].expand(self.width), fresh.new_zeros(self.width), 1
+        passes = self._state.run(self._pass, _fresh(context), context.features)
+        self._state.length = length
+        return passes
+
+    def _pass(self, tokens: Tensor, features: Tensor) -> int:
+        step = self.propose(self._state.extend(tokens, features), 0)
+        tokens, rows, passes = tokens[-1:].expand(self.width), tokens.new_zeros(self.width), 1
         for level in range(1, self.settings.depth):
             passes += step.ahead is None
             step = self.follow(level, tokens, rows, step)
-        self._state.length = length
         return passes
 
     @torch.inference_mode()
@@ -124,6 +132,6 @@ class HeadDrafter(ABC):
         """The method's columns. `rows` index `used` [r], which are row numbers of the round."""
 
 
-def _fresh(context: Context) -> Tensor:
+def _fresh(context: Context) -> list[int]:
     """The token after each new feature, [m]: a pair sits at the position of its feature."""
-    return torch.tensor(context.tokens[-len(context.features) :], device=context.features.device)
+    return context.tokens[-len(context.features) :]

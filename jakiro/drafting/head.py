@@ -57,7 +57,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def contrast_weights(gates: Tensor) -> Tensor:
     """Signed expert weights of R from router logits [..., 4]: the heavier expert minus the lighter one, [..., 2]."""
     first, second = gates[..., 2:].softmax(dim=-1).unbind(dim=-1)
-    sign = torch.where(gates[..., 2] > gates[..., 3], 1.0, -1.0).to(gates.dtype)  # equal logits: -1, as released
+    sign = 2 * (gates[..., 2] > gates[..., 3]).to(gates.dtype) - 1  # equal logits: -1, as released
     return torch.stack([sign * first, -sign * second], dim=-1)
 
 

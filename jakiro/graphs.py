@@ -1,0 +1,85 @@
+"""Programs: a fixed sequence of tensor operations on fixed addresses, recorded once and replayed as one launch.
+
+On CUDA a program is a CUDA graph: a round of small kernels is bound by the time that each takes to be launched from
+Python, and a graph launches them all. A recording sees tensors only. What Python decided meanwhile (shapes, slices,
+numbers) is part of it, so whatever changes from round to round must be in a tensor that the program reads.
+
+Recording takes far longer than replaying and is done once for each shape. `now` is the clock that stops meanwhile:
+a round's seconds are those of a replay.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+WARM_UPS = 2  # calls before a recording: libraries set themselves up in their first
+
+
+class _Pause(threading.local):
+    seconds = 0.0
+
+
+_pause = _Pause()
+
+
+def now() -> float:
+    """`time.perf_counter` less the seconds that this thread has spent recording programs."""
+    return time.perf_counter() - _pause.seconds
+
+
+def replayable(device: torch.device) -> bool:
+    """Whether programs can be recorded on this kind of device."""
+    return device.type in _RECORDERS
+
+
+def record(work: Callable[[], T], device: torch.device) -> Callable[[], T]:
+    """The program of `work`: every call does it again and gives the same tensors, refilled.
+
+    `work` may be called several times here, and must come to the same each time. It must not wait for the device, as
+    `.item()` does. Tensors that it returns are valid until the program's next call. `work` is not kept. Raises
+    RuntimeError where something in it cannot be recorded.
+    """
+    start = time.perf_counter()
+    try:
+        return _RECORDERS[device.type](work, device)
+    finally:
+        _pause.seconds += time.perf_counter() - start
+
+
+def upload(values: Sequence[int], device: torch.device) -> Tensor:
+    """Whole numbers as int64 on the device, sent without waiting for it."""
+    if device.type != "cuda" or not len(values):
+        return torch.tensor(values, dtype=torch.int64, device=device)
+    return torch.tensor(values, dtype=torch.int64, pin_memory=True).to(device, non_blocking=True)
+
+
+def _cuda_graph(work: Callable[[], T], device: torch.device) -> Callable[[], T]:
+    """Record on a stream of its own, as CUDA asks for; other threads may go on meanwhile."""
+    with torch.cuda.device(device):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UPS):
+                work()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+            result = work()
+        torch.cuda.synchronize()
+
+    def replay() -> T:
+        graph.replay()
+        return result
+
+    return replay
+
+
+_RECORDERS: dict[str, Callable] = {"cuda": _cuda_graph}  # by type of device

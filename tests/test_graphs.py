@@ -1,0 +1,186 @@
+"""Recorded programs, on a CPU: a tape of tensor operations stands in for CUDA's graphs."""
+
+from __future__ import annotations
+
+import pytest
+import tape
+import torch
+from test_drafting import MODES, PROMPT, drafter_for, rounds
+from test_engine import GREEDY, SAMPLED, Noise, Oracle
+from tiny import CONTEXT, tiny_model
+
+from jakiro import graphs
+from jakiro.bench import load_methods
+from jakiro.engine import Context, record
+from jakiro.fixed import padded
+from jakiro.methods.vanilla import VanillaDrafter
+from jakiro.target import Target
+
+
+@pytest.fixture(autouse=True)
+def taped(monkeypatch):
+    """Programs on the CPU."""
+    monkeypatch.setitem(graphs._RECORDERS, "cpu", tape.record)
+
+
+@pytest.fixture
+def recorded(tokenizer, heads) -> Target:
+    """The weights of `target`, its passes recorded."""
+    recorded = Target.wrap(tiny_model(), tokenizer, heads, name="tiny")
+    recorded.ends = frozenset()
+    assert recorded.graphs and not recorded.no_graphs
+    return recorded
+
+
+def test_a_tape_freezes_what_python_decides_and_reads_tensors_anew():
+    given, factor = torch.tensor([1.0, 2.0]), [10.0]
+    program = graphs.record(lambda: (given * factor[0])[1:] + given[:1], torch.device("cpu"))
+    assert program().tolist() == [21.0]
+    first = program()
+    given.copy_(torch.tensor([3.0, 4.0]))
+    factor[0] = 0.0
+    assert program().tolist() == [43.0] and program().data_ptr() == first.data_ptr()
+
+
+@pytest.mark.parametrize("work", [lambda: torch.ones(1).item(), lambda: torch.tensor([1, 2]) + 1])
+def test_a_tape_refuses_what_a_graph_cannot_hold(work):
+    with pytest.raises(RuntimeError, match="cannot be recorded"):
+        graphs.record(work, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("method", ["vanilla", "prompt_lookup", "eagle2", "jakiro"])
+def test_traces_are_those_without_programs(target, recorded, method, sampling):
+    """To the last token of the context, columns included; drafts and passes are called for by replay alone."""
+    traces = []
+    for one in (target, recorded):
+        [(make, settings)] = load_methods(one, [method], {}).values()
+        traces.append(record(one, make(settings), PROMPT, CONTEXT, sampling))
+    plain, replayed = traces
+    assert replayed.tokens == plain.tokens and len(plain.tokens) == CONTEXT - len(PROMPT)
+    for expected, found in zip(plain.steps, replayed.steps, strict=True):
+        assert (found.tree.tokens, found.tree.parents) == (expected.tree.tokens, expected.tree.parents)
+        assert found.target_logprobs == pytest.approx(expected.target_logprobs, abs=1e-2, rel=1e-3)
+        for name, column in expected.tree.columns.items():
+            assert [value is None for value in found.tree.columns[name]] == [value is None for value in column]
+            near = 1 if name.endswith("rank") else 1e-2  # two tokens far down may be as likely
+            assert known(found.tree.columns[name]) == pytest.approx(known(column), abs=near, rel=1e-3)
+
+
+def known(column: list) -> list:
+    return [value for value in column if value is not None]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_drafts_are_those_without_programs(target, recorded, mode):
+    """Rounds that are fed with one feature and with several, in every mode."""
+    seen = [rounds(one, drafter_for(one, mode)[1]) for one in (target, recorded)]
+    assert len(seen[0]) > 5
+    for (tokens, expected), (same, found) in zip(*seen, strict=True):
+        assert tokens == same and (found.tokens, found.parents) == (expected.tokens, expected.parents)
+        assert found.scores == pytest.approx(expected.scores, abs=1e-2, rel=1e-3)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "eager gemma2", "mistral", "eager llama"])
+def test_families_give_their_text(family):
+    attention, _, name = family.rpartition(" ")
+    model = tiny_model(name, attention or "sdpa")
+    plain, replayed = Target.wrap(model, graphs=False), Target.wrap(model)
+    assert plain.no_graphs == "not asked for" and replayed.graphs
+    plain.ends = replayed.ends = frozenset()
+    texts = {
+        tuple(record(one, drafter, PROMPT, 30, SAMPLED, inspect=False).tokens)
+        for one in (plain, replayed)
+        for drafter in (VanillaDrafter(), Noise(3, 11))
+    }
+    assert len(texts) == 1
+
+
+def test_trees_of_any_size_and_a_cache_that_moves(target, recorded):
+    text = record(target, VanillaDrafter(), PROMPT, 40, GREEDY, inspect=False).tokens
+    for nodes in (1, 2, 5, 90):
+        assert record(recorded, Noise(nodes, nodes), PROMPT, 40, GREEDY, inspect=False).tokens == text
+    trace = record(recorded, Oracle(PROMPT + text, 7, decoy=True), PROMPT, 40, GREEDY)
+    assert trace.tokens == text and len(trace.steps) == 5
+
+
+def test_a_shape_is_recorded_once(recorded, monkeypatch):
+    made = []
+    monkeypatch.setitem(graphs._RECORDERS, "cpu", lambda *work: made.append(work) or tape.record(*work))
+    forward, passes = recorded.model.forward, []
+    monkeypatch.setattr(recorded.model, "forward", lambda *a, **k: passes.append(a) or forward(*a, **k))
+    [(make, settings)] = load_methods(recorded, ["jakiro"], {"total_tokens": "9"}).values()
+    trace = record(recorded, make(settings), PROMPT, 60, GREEDY)
+    assert len(trace.steps) > 20 and {len(step.tree) for step in trace.steps} >= {9}
+    assert 2 <= len(made) <= 5, "the draft, its tree, and smaller trees where the text ends"
+    assert len(passes) == 1 + 3 * (len(made) - 1), "the prompt; then two calls and a recording of each tree"
+
+
+def test_the_clock_stands_still_while_a_program_is_recorded(recorded, monkeypatch):
+    time = [0.0]
+    monkeypatch.setattr(graphs.time, "perf_counter", lambda: time[0])
+
+    def slow(work, device):
+        program = tape.record(work, device)
+        time[0] += 100
+        return lambda: time.__setitem__(0, time[0] + 1) or program()
+
+    monkeypatch.setitem(graphs._RECORDERS, "cpu", slow)
+    [(make, settings)] = load_methods(recorded, ["eagle2"], {}).values()
+    for step in record(recorded, make(settings), PROMPT, 20, GREEDY).steps[:5]:
+        assert (step.draft_s, step.verify_s, step.overhead_s) == (1, 1, 0)
+    assert time[0] > 200
+
+
+def test_a_model_that_asks_for_a_value_runs_without_and_says_so():
+    model = tiny_model()
+    seen = []
+    model.model.layers[1].register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0].sum().item()))
+    found = Target.wrap(model)
+    assert not found.graphs and "cannot be recorded" in found.no_graphs
+    assert record(found, VanillaDrafter(), PROMPT, 5, GREEDY).tokens
+
+
+def test_a_model_that_keeps_a_number_of_its_recording_runs_without_and_says_so(target, monkeypatch):
+    """Its positions come from Python, as where a model counts the cache's rows: right once, wrong ever after."""
+    fixed = Target._fixed
+
+    def counted(self, tokens, positions, seen, rows):
+        return fixed(self, tokens, torch.tensor(positions.tolist()), seen, rows)
+
+    monkeypatch.setattr(tape, "REFUSED", set())
+    monkeypatch.setattr(Target, "_fixed", counted)
+    found = Target.wrap(tiny_model())
+    assert not found.graphs and "otherwise when replayed" in found.no_graphs
+    texts = [record(one, VanillaDrafter(), PROMPT, 9, GREEDY).tokens for one in (target, found)]
+    assert texts[0] == texts[1]
+
+
+def test_padding():
+    assert [padded(nodes) for nodes in (1, 2, 4, 5, 60, 61)] == [1, 4, 4, 8, 60, 64]
+
+
+def test_bare_passes_leave_no_trace(recorded):
+    [(make, settings)] = load_methods(recorded, ["jakiro"], {}).values()
+    drafters = [make(settings), make(settings)]
+    tokens, features = list(range(20)), torch.randn(19, recorded.hidden_size)
+    trees = []
+    for bare, drafter in enumerate(drafters):
+        drafter.draft(Context(tokens, features, room=8))
+        following = Context([*tokens, 5, 6], features[:2], room=8)
+        if bare:
+            assert drafter.bare(following) == drafter.bare(following) == settings.depth - 1
+        trees.append(drafter.draft(following))
+    assert trees[0] == trees[1]
+
+
+def test_a_head_outgrows_its_buffers(target, recorded, monkeypatch):
+    """Programs are made anew on the larger ones."""
+    from jakiro.drafting import state
+
+    monkeypatch.setattr(state.FixedState.__init__, "__defaults__", (16, 1))
+    plain, fixed = (drafter_for(one, "mixture, contrastive")[1] for one in (target, recorded))
+    assert fixed._state.capacity == 16
+    runs = [record(*pair, PROMPT, 60, GREEDY).steps for pair in ((target, plain), (recorded, fixed))]
+    assert [step.tree.tokens for step in runs[0]] == [step.tree.tokens for step in runs[1]]
+    assert fixed._state.capacity >= 64

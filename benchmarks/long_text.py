@@ -3,10 +3,10 @@
 Two measurements on one target, whose end-of-text tokens are ignored so that rounds go on.
 
 Cost: medians of draft, verify and overhead a round at several lengths of context, methods and lengths interleaved.
-Beside them `attention_s`, what the target's attention alone takes there: scaled_dot_product_attention in all layers, a
-tree's rows against the context, with the target's own heads and a mask where the tree has more than one node. Growth is
-against the shortest length, so that `growth_beyond_attention_s` is what else depends on the length: moving keys and
-values, masks, the head's own attention.
+Beside them `attention_s`, what the target's attention alone takes there: transformers' own function in all layers, a
+tree's rows against the context, with the target's heads and a mask where the tree has more than one node. Growth is
+against the shortest length, so that `growth_beyond_attention_s` is what else depends on the length: masks and the
+head's own attention.
 
 Memory: each method decodes whole contexts one after another, a fresh drafter over the same head each time, until the
 asked number of rounds is done. After each run garbage is collected, and read are the bytes of this process that are in
@@ -26,8 +26,8 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch.nn import functional as F
 from tqdm import tqdm
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from benchmarks import common
 from jakiro.assets import TARGET
@@ -100,6 +100,7 @@ class Attention:
         self.shared = getattr(config, "num_key_value_heads", None) or self.heads
         self.width = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.target, self.layers = target, config.num_hidden_layers
+        self.module = next(one for one in target.model.modules() if hasattr(one, "num_key_value_groups"))
         self._context = self._random(2, self.layers, 1, self.shared, context, self.width)  # keys, then values
 
     @torch.inference_mode()
@@ -110,11 +111,11 @@ class Attention:
         rows = torch.cat([self._context[..., :length, :], fresh], dim=-2)
         mask = None
         if nodes > 1:
-            mask = torch.ones(nodes, length + nodes, dtype=torch.bool, device=self.target.device).tril(length)
+            mask = torch.ones(nodes, length + nodes, dtype=torch.bool, device=self.target.device).tril(length)[None, None]
 
         def layers() -> None:
             for keys, values in zip(*rows, strict=True):
-                F.scaled_dot_product_attention(query, keys, values, mask, enable_gqa=self.heads != self.shared)
+                sdpa_attention_forward(self.module, query, keys, values, mask, scaling=self.module.scaling)
 
         return timed(self.target.device, layers, calls)
 

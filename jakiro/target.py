@@ -14,20 +14,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import Cache
 
 from jakiro import hub
 from jakiro.cache import KVCache
+from jakiro.checks import ATTENTIONS, check_trees, measure, why_no_graphs
 from jakiro.fixed import fixed_pass, padded
-from jakiro.graphs import replayable
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
-ATTENTIONS = ("sdpa", "eager")  # flash attention takes no tree mask
-UNBOUNDED = 1 << 20  # context of a model whose config names none
-REFUSALS = (AttributeError, TypeError, ValueError, RuntimeError, IndexError)  # what models raise at a foreign argument
 Pass = Callable[[], tuple[Tensor, Tensor]]  # to logits and features
-REMEDY = "use a model whose layers are all attention"
 
 
 class Target:
@@ -56,10 +52,10 @@ class Target:
         self.ends = _end_ids(model, tokenizer)
         self._seen = threading.local()  # features of this thread's last pass: two threads may share a model
         model.get_decoder().register_forward_hook(self._see)
-        self.context, self._shapes = _measure(self)
+        self.context, self._shapes = measure(self)
         self.graphs = False
-        self.vocab_size, self.hidden_size = _check_trees(self)
-        self.no_graphs = _why_no_graphs(self, graphs)  # why passes are not recorded; empty if they are
+        self.vocab_size, self.hidden_size = check_trees(self)
+        self.no_graphs = why_no_graphs(self, graphs)  # why passes are not recorded; empty if they are
         self.graphs = not self.no_graphs
 
     @classmethod
@@ -195,93 +191,6 @@ def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) 
     if stops[0] is None:
         stops[0] = getattr(model.config, "eos_token_id", None)
     return frozenset(id for ids in stops if ids is not None for id in ([ids] if isinstance(ids, int) else ids))
-
-
-@torch.inference_mode()
-def _measure(target: Target) -> tuple[int, list]:
-    """The context limit and the cache's shapes, learnt from one token through the model's own kind of cache.
-
-    A sliding window equals full attention until it is full, so such a model is used within its window. Raises
-    ValueError for states that cannot be taken back: recurrent, convolutional or compressed ones.
-    """
-    cache = DynamicCache(config=target.model.config)
-    one = torch.ones(1, 1, dtype=torch.long, device=target.device)
-    try:
-        target.model(input_ids=one, past_key_values=cache, use_cache=True)
-    except REFUSALS as error:
-        raise ValueError(f"{target.name} does not run with a key/value cache: {error}; {REMEDY}") from error
-    config = target.model.config.get_text_config(decoder=True)
-    limits = [getattr(config, "max_position_embeddings", None) or UNBOUNDED]
-    shapes = []
-    for layer in cache.layers:
-        stored = getattr(layer, "keys", None) is not None  # a layer may share another's keys, or have no attention
-        plain = type(layer) in (DynamicLayer, DynamicSlidingWindowLayer)
-        if not plain and (stored or hasattr(layer, "conv_states")):
-            raise ValueError(
-                f"{target.name} keeps {type(layer).__name__} states, which cannot take back a rejected token; {REMEDY}"
-            )
-        if isinstance(layer, DynamicSlidingWindowLayer):
-            limits.append(int(layer.sliding_window))
-        shapes.append(tuple((rows.shape[1], rows.shape[3]) for rows in (layer.keys, layer.values)) if stored else None)
-    if not any(shapes):
-        raise ValueError(f"{target.name} stores no keys and values in a cache; {REMEDY}")
-    return min(limits), shapes
-
-
-@torch.inference_mode()
-def _check_trees(target: Target) -> tuple[int, int]:
-    """Score a small tree and its deepest path; they must agree. Returns the vocabulary and the feature width.
-
-    Models that take their positions from a 2-D mask (ALiBi), or ignore masks, would decode wrongly without a word.
-    """
-    attention = target.model.config._attn_implementation
-    if attention not in ATTENTIONS:
-        raise ValueError(f"attention is {attention!r}, which takes no tree mask; use one of {', '.join(ATTENTIONS)}")
-    step = max(1, target.model.get_input_embeddings().weight.shape[0] // 7)
-    ids = torch.arange(6, device=target.device) * step
-    try:
-        plain = target.model(input_ids=ids[None, [0, 1, 2, 3, 5]]).logits[0, -1].float()
-        cache = target.new_cache(6)
-        target.prefill(ids[:2], cache)
-        logits, features = target.score(ids[2:].tolist(), [-1, 0, 0, 1], cache)
-    except REFUSALS as error:
-        other = ATTENTIONS[attention == ATTENTIONS[0]]
-        raise ValueError(f"{target.name} cannot score a tree with {attention}: {error}; try {other}") from error
-    error = (logits[3].float() - plain).norm() / (plain - plain.mean()).norm()
-    if not error < (0.01 if target.dtype in (torch.float32, torch.float64) else 0.2):
-        raise ValueError(
-            f"{target.name} scores a tree differently from its paths (relative error {error:.2g}): it does not follow "
-            "position ids and 4-D masks, so use another model"
-        )
-    return logits.shape[-1], features.shape[-1]
-
-
-@torch.inference_mode()
-def _why_no_graphs(target: Target, wanted: bool) -> str:
-    """Why the target's passes cannot be recorded; empty if they can: replayed elsewhere in a text they give the same.
-
-    A model that waits for the device cannot be, and one that keeps a number of its first pass would decode wrongly.
-    """
-    if not wanted:
-        return "not asked for"
-    if not replayable(target.device):
-        return f"{target.device.type} has none"
-    ids = [at * target.vocab_size // 9 for at in range(9)]
-    answers = []
-    try:
-        for target.graphs in (True, False):
-            cache = target.new_cache(16)
-            target.prefill(torch.tensor(ids[:2], device=target.device), cache)
-            target.score(ids[2:6], [-1, 0, 0, 1], cache)
-            cache.keep(2, [0, 1, 3])
-            answers.append(target.score(ids[5:9], [-1, 0, 0, 1], cache)[0].float().clone())
-    except RuntimeError as error:
-        target.graphs = False
-        return f"{target.name} cannot be recorded: {error}"
-    replayed, plain = answers
-    error = float((replayed - plain).norm() / (plain - plain.mean()).norm())
-    close = error < (0.01 if target.dtype in (torch.float32, torch.float64) else 0.2)
-    return "" if close else f"{target.name} answers otherwise when replayed (relative error {error:.2g})"
 
 
 def _check_request(device: str, dtype: str, attention: str) -> None:

@@ -60,7 +60,7 @@ MUTANTS = [
     Mutant(
         "the cache keeps the first rows of the tree instead of the accepted path",
         "jakiro/cache.py",
-        "source = torch.tensor(rows[moved:], device=storage.device) + base",
+        "source = upload(rows[moved:], storage.device) + base",
         "source = torch.arange(moved, len(rows), device=storage.device) + base",
         "test_cache.py",
     ),
@@ -116,8 +116,8 @@ MUTANTS = [
     Mutant(
         "features are paired with their own token instead of the next",
         "jakiro/drafting/drafter.py",
-        "return torch.tensor(context.tokens[-len(context.features) :], device=context.features.device)",
-        "return torch.tensor(context.tokens[-len(context.features) - 1 : -1], device=context.features.device)",
+        "return context.tokens[-len(context.features) :]",
+        "return context.tokens[-len(context.features) - 1 : -1]",
         "test_drafting.py test_head.py",
     ),
     Mutant(

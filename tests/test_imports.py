@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "jakiro").rglob("*.py"))
 
 VIEWS = {"metrics", "routing", "diversity", "graph", "tables"}  # functions of traces
-LOOP = {"trace", "verify", "cache", "target", "text", "settings", "machine", "graphs", "fixed", "engine"}
+LOOP = {"trace", "verify", "cache", "target", "text", "settings", "machine", "graphs", "fixed", "checks", "engine"}
 ALLOWED = {  # part -> the parts of ours that it may import; more than one name deep where a folder needs it
     "trace": set(),
     "settings": set(),
@@ -26,7 +26,8 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "verify": {"trace", "graphs"},
     "cache": {"trace", "graphs"},
     "fixed": {"cache", "graphs"},
-    "target": {"trace", "cache", "fixed", "graphs", "hub"},
+    "checks": {"graphs"},
+    "target": {"trace", "cache", "checks", "fixed", "hub"},
     "engine": {"trace", "verify", "cache", "target", "text", "machine", "graphs"},
     "drafting": {"trace", "engine", "target", "cache", "settings", "graphs"},
     "methods": LOOP | {"drafting"},

@@ -142,10 +142,10 @@ MUTANTS = [
         "test_head.py test_drafting.py",
     ),
     Mutant(
-        "a recorded pass sees the row after the committed text",
+        "a recorded pass does not see the last token before the tree",
         "jakiro/fixed.py",
         "visible = (into < 0) | (inside & seen.index_select(1, into.clamp(0, nodes - 1)))",
-        "visible = (into <= 0) | (inside & seen.index_select(1, into.clamp(0, nodes - 1)))",
+        "visible = (into < -1) | (inside & seen.index_select(1, into.clamp(0, nodes - 1)))",
         "test_graphs.py",
     ),
     Mutant(

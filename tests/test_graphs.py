@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import tape
 import torch
 from test_drafting import MODES, PROMPT, drafter_for, rounds
 from test_engine import GREEDY, SAMPLED, Noise, Oracle
-from tiny import CONTEXT, tiny_model
+from tiny import CONTEXT, random_tree, tiny_model
 
 from jakiro import graphs
 from jakiro.bench import load_methods
@@ -102,6 +104,20 @@ def test_trees_of_any_size_and_a_cache_that_moves(target, recorded):
         assert record(recorded, Noise(nodes, nodes), PROMPT, 40, GREEDY, inspect=False).tokens == text
     trace = record(recorded, Oracle(PROMPT + text, 7, decoy=True), PROMPT, 40, GREEDY)
     assert trace.tokens == text and len(trace.steps) == 5
+
+
+@torch.inference_mode()
+def test_a_program_of_a_cache_that_moved_is_recorded_anew(target, recorded):
+    """A small tree, a large one that moves the cache, the same small one."""
+    answers = []
+    for one in (target, recorded):
+        cache = one.new_cache(300)
+        one.prefill(torch.tensor(PROMPT), cache)
+        for tree in (random_tree(random.Random(0), 7, nodes) for nodes in (3, 320, 3)):
+            logits, _ = one.score(tree.tokens, tree.parents, cache)
+            cache.keep(cache.length, [0, 1])
+        answers.append(logits)
+    torch.testing.assert_close(*answers, atol=1e-2, rtol=1e-3)
 
 
 def test_a_shape_is_recorded_once(recorded, monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tiny import CONTEXT, path_tokens, random_tree, tiny_model
 
-from jakiro import target as module
+from jakiro import checks
 from jakiro.target import Target
 
 FAMILIES = [
@@ -129,7 +129,7 @@ def test_attention_without_tree_masks_is_refused():
     model = tiny_model(num_hidden_layers=1)
     model.config._attn_implementation_internal = "flash_attention_2"
     with pytest.raises(ValueError, match="takes no tree mask"):
-        module._check_trees(_bare(model))
+        checks.check_trees(_bare(model))
 
 
 def _bare(model) -> Target:

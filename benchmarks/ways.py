@@ -25,6 +25,8 @@ from jakiro.ui.race import Race, Request, check
 
 GREEDY = {"temperature": 0.0, "top_p": 1.0, "seed": 0}  # what the page has at first
 
+REST = 500  # ms in which the page draws a race that is over; nobody asks for the next one sooner
+
 RUN_LIVE = """
 () => new Promise((done) => {
   const root = document.querySelector('#viewer [data-models]');
@@ -133,6 +135,8 @@ class Ways:
             tab.evaluate(RUN_LIVE)
             if self.library.latest is None:
                 raise RuntimeError(f"no race was run: {tab.locator('[data-part=notice]').text_content()}")
+            tab.wait_for_selector("#viewer [data-part=stage]:not(.running)")  # its trees are there
+            tab.wait_for_timeout(REST)
             return self.library.latest
 
         yield decode

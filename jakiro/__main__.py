@@ -167,11 +167,14 @@ def check_writable(path: Path) -> None:
 def _target(options: argparse.Namespace):
     from transformers.utils import logging
 
+    from jakiro.machine import settle
     from jakiro.target import Target
 
     logging.disable_progress_bar()
     heads = _pairs(options.head, "--head")
-    return Target.load(options.target, options.device, options.dtype, heads=heads, graphs=options.graphs)
+    target = Target.load(options.target, options.device, options.dtype, heads=heads, graphs=options.graphs)
+    settle()
+    return target
 
 
 def _sampling(options: argparse.Namespace):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 from pathlib import Path
@@ -52,6 +53,12 @@ def use_threads(count: int | None = None) -> int:
     count = max(1, torch.get_num_threads() - 1) if count is None else count
     torch.set_num_threads(count)
     return count
+
+
+def settle() -> None:
+    """Let the garbage collector pass over all that exists now: a full collection may stop a race for half a second."""
+    gc.collect()
+    gc.freeze()
 
 
 def reset_peak(device: torch.device) -> None:

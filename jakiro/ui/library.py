@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from jakiro.machine import settle
 from jakiro.methods import METHODS
 from jakiro.trace import Trace
 from jakiro.ui import recorded
@@ -56,6 +57,7 @@ class Library:
                 while len(self._live) > 1 and sum(map(_nodes, self._live.values())) > KEPT_NODES:
                     self._live.popitem(last=False)
             self._changed.notify_all()
+        settle()
 
     def traces(self, id: str) -> list[Trace]:
         """The traces of a race. Raises RequestError for one that is not there (any more)."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jakiro.engine import Drafter, record
+from jakiro.machine import settle
 from jakiro.methods import METHODS
 from jakiro.target import Target
 from jakiro.tuning import Tuner
@@ -83,6 +84,7 @@ class Models:
     def _work(self) -> None:
         try:
             self._loaded = load(self._read())
+            settle()
         except (ValueError, OSError) as error:  # says what to do; the page stays useful for recorded traces
             LOG.warning("live runs are off: %s", error)
             self._error = str(error)

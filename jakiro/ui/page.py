@@ -30,6 +30,7 @@ from jakiro.ui.stream import events, flushed
 LOG = logging.getLogger(__name__)
 RACERS = ("vanilla", "eagle2", "jakiro")  # ticked at first
 WAITING = 16  # runs that may wait in the queue
+POLL = 0.05  # seconds between Gradio's looks into its queue; it would look 1,000 times a second, at the race's cost
 SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "DejaVu Sans", "sans-serif"]
 MONO = ["ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
 
@@ -67,7 +68,9 @@ def build(
         viewer, inputs = _layout(library, assets)
         _wire(viewer, inputs, models, live)
         _api(library, live)
-    return demo.queue(max_size=WAITING)
+    demo.queue(max_size=WAITING)
+    demo._queue.sleep_when_free = demo._queue.progress_update_sleep_when_free = POLL
+    return demo
 
 
 def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from jakiro.text import pieces
 from jakiro.trace import StepTrace
 from jakiro.ui.race import Race
 
-PERIOD = 0.15  # seconds between two flushes: each costs the browser, on whose cores the race may run too
+PERIOD = 0.25  # seconds between two flushes: each costs the browser, on whose cores the race may run too
 
 
 def events(race: Race, name: str) -> Iterator[dict[str, Any]]:

@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from jakiro.arguments import RECIPES, parser
@@ -105,41 +106,59 @@ def tune(options: argparse.Namespace) -> int:
 
 
 def train(options: argparse.Namespace) -> int:
-    """Train a target, or heads of one."""
+    """Train a target, write its answers, or train heads of it."""
+    from jakiro.training import workers
+
+    for alone in ("target", "answers"):
+        if alone in options.what and len(options.what) > 1:
+            raise ValueError(f"{alone} stands alone: first the target, then answers, then the heads")
     if options.threads:
         import torch
 
         torch.set_num_threads(options.threads)
-    if "target" in options.what:
-        if options.what != ["target"]:
-            raise ValueError("a target is trained alone; train its heads after it")
-        return _train_target(options)
-    return _train_heads(options)
+    accelerator = workers.start(options.device)
+    (_train_target if options.what == ["target"] else _train_heads)(options, accelerator)
+    workers.end(accelerator)
+    return 0
 
 
-def _train_target(options: argparse.Namespace) -> int:
+def _train_target(options: argparse.Namespace, accelerator) -> None:
+    from jakiro.training.data import only_source
     from jakiro.training.target import Recipe, train
 
     if options.out is None:
         raise ValueError("--out is missing: name the folder for the trained target")
     recipe = Recipe.read(options.recipe or RECIPES / "target-cpu.json")
-    train(recipe, options.data, options.run_folder, options.out, options.device, options.compile, options.like)
-    return 0
+    data, only = only_source(options.data)
+    if only:
+        recipe = replace(recipe, mixes=dict.fromkeys(recipe.mixes, only))
+    train(accelerator, recipe, data, options.run_folder, options.out, options.compile, options.like, options.shard)
 
 
-def _train_heads(options: argparse.Namespace) -> int:
+def _train_heads(options: argparse.Namespace, accelerator) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from jakiro.training.heads import HeadRecipe, train_heads
+    from jakiro import hub
+    from jakiro.training.data import only_source
+    from jakiro.training.heads import HeadRecipe, answer, train_heads
 
     if options.out is None and not options.target.is_dir():
         raise ValueError("--out is missing: name the folder for the heads of a target that is not a folder here")
     recipe = HeadRecipe.read(options.recipe or RECIPES / "heads-cpu.json")
-    model = AutoModelForCausalLM.from_pretrained(options.target).to(options.device)
-    tokenizer = AutoTokenizer.from_pretrained(options.target)
-    out = {kind: (options.out or options.target) / kind for kind in options.what}
-    train_heads(options.what, model, tokenizer, recipe, options.data, options.run_folder, out, options.compile)
-    return 0
+    data, only = only_source(options.data)
+    if only:
+        recipe = replace(recipe, mix=only)
+    folder = hub.local(options.target)
+    hub.check(folder)
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    if options.what == ["answers"]:
+        options.run_folder.mkdir(parents=True, exist_ok=True)
+        file = options.out or options.run_folder / "answers.jsonl"
+        answer(accelerator, recipe, model, tokenizer, data, file)
+        return
+    out = {name: (options.out or options.target) / name for name in options.what}
+    given = (options.what, accelerator, model, tokenizer, recipe, data, options.run_folder, out)
+    train_heads(*given, options.compile, options.shard)
 
 
 def card(options: argparse.Namespace) -> int:

@@ -50,17 +50,20 @@ def parser() -> argparse.ArgumentParser:
     fit.add_argument("--method", required=True)
     fit.add_argument("--out", type=Path, help="file to write; without it the result is only printed")
 
-    learn = commands.add_parser("train", help="train the target, or heads of it")
-    learn.add_argument("what", nargs="+", choices=["target", "eagle2", "jakiro"])
-    learn.add_argument("--data", type=Path, required=True, help="folder with train/ and plain/")
+    learn = commands.add_parser("train", help="train the target, or heads of it; with accelerate, on many devices")
+    learn.add_argument("what", nargs="+", help="target, answers (the target's own, for heads), or heads of the recipe")
+    learn.add_argument(
+        "--data", required=True, help="folder of the recipe's files, or instead of them one JSONL file or hub dataset"
+    )
     learn.add_argument("--recipe", type=Path, help="JSON file; default: the recipe for two CPU cores")
     learn.add_argument("--run-folder", type=Path, required=True, help="checkpoints and metrics; resumes what is there")
-    learn.add_argument("--target", type=Path, default=TARGET, help="the heads' target")
+    learn.add_argument("--target", type=Path, default=TARGET, help="the heads' target: folder or hub id")
     learn.add_argument("--like", type=Path, help="folder of a model whose tokenizer a new target takes, to assist it")
     learn.add_argument("--out", type=Path, default=None, help="model folder to write; heads: default beside the target")
-    learn.add_argument("--device", default="cpu")
+    learn.add_argument("--device", default="cpu", help="cpu or cuda; which GPU a process takes is accelerate's choice")
     learn.add_argument("--threads", type=int, help="CPU threads; default: torch's choice")
     learn.add_argument("--no-compile", dest="compile", action="store_false", help="without torch.compile")
+    learn.add_argument("--shard", action="store_true", help="share parameters among the processes (FSDP)")
 
     about = commands.add_parser("card", help="write the model card of a trained target and its heads")
     about.add_argument("--target", type=Path, default=TARGET)

@@ -41,7 +41,9 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "tuning": LOOP | {"drafting", "rehearsal"},
     "bench": LOOP | VIEWS | {"methods", "assets", "report", "journal", "tuning"},
     "arguments": {"assets"},
-    "__main__": LOOP | VIEWS | {"methods", "training", "arguments", "bench", "report", "limits", "peers", "tuning"},
+    "__main__": LOOP
+    | VIEWS
+    | {"methods", "training", "arguments", "bench", "report", "limits", "peers", "tuning", "hub"},
 }
 TENSORS = {"torch", "transformers", "safetensors", "tokenizers"}
 

@@ -3,72 +3,35 @@
 import csv
 import json
 import math
-import random
 import shutil
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
+from texts import write_texts
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jakiro.__main__ import main
+from jakiro.drafting.head import HeadConfig, HeadOutput
 from jakiro.drafting.weights import load_head
 from jakiro.target import Target
-from jakiro.training import answers, loop, repeats
+from jakiro.training import answers, loop, repeats, workers
 from jakiro.training.answers import Answers
-from jakiro.training.data import Source, draw, encode_chat, pack, shorten
-from jakiro.training.heads import HeadRecipe, train_heads
+from jakiro.training.data import Source, draw, encode_chat, fill, only_source, pack, read_chats, shorten
+from jakiro.training.heads import KINDS, TOP, HeadRecipe, Losses, Unrolled, Wanted, loss_of, train_heads
 from jakiro.training.optim import Optimizer
 from jakiro.training.target import Recipe, Stage, grow, train
 
 pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
-WORDS = [
-    "the",
-    "cat",
-    "sat",
-    "on",
-    "a",
-    "red",
-    "mat",
-    "and",
-    "then",
-    "saw",
-    "two",
-    "small",
-    "dogs",
-    "run",
-    "over",
-    "one",
-    "green",
-    "hill",
-    "near",
-    "that",
-    "old",
-    "house",
-]
 MIX = [Source("chat.jsonl", 3.0), Source("plain/text.txt.xz", 1.0)]
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A folder with one chat file and one plain file of random sentences."""
-    import lzma
-
-    folder = tmp_path_factory.mktemp("data")
-    (folder / "plain").mkdir()
-    rng = random.Random(0)
-
-    def sentence(n):
-        return " ".join(rng.choices(WORDS, k=n)) + "."
-
-    with (folder / "chat.jsonl").open("w") as file:
-        for _ in range(400):
-            turns = [{"role": "user", "content": sentence(5)}, {"role": "assistant", "content": sentence(9)}]
-            file.write(json.dumps({"source": "made", "messages": turns}) + "\n")
-    with lzma.open(folder / "plain" / "text.txt.xz", "wt") as file:
-        file.write("\n<|doc|>\n".join("\n".join(sentence(12) for _ in range(40)) for _ in range(8)))
-    return folder
+    return write_texts(tmp_path_factory.mktemp("data"))
 
 
 def recipe(**changes):
@@ -83,7 +46,7 @@ def recipe(**changes):
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    train(recipe(), data, folder / "run", folder / "out", compiled=False)
+    train(workers.start(), recipe(), data, folder / "run", folder / "out", compiled=False)
     return folder
 
 
@@ -160,17 +123,22 @@ def test_only_what_an_answer_repeats_is_a_loss(trained):
         model.lm_head.weight.copy_(rows)
     last = torch.tensor([prompts[0][-1:]])
     p = model(last).logits[0, -1].softmax(-1)[last[0, 0]].item()
-    loss, share = repeats.sequence_level(model, prompts, 12)
+    loss, share = mean(repeats.sequence_level(model, prompts, 12))
     assert share == pytest.approx(11 / 12)  # all but the first token
     assert loss.item() == pytest.approx(-math.log(1 - p) * 11 / 12, rel=0.05)
     loss.backward()
     with torch.no_grad():
-        model.lm_head.weight -= 0.001 * model.lm_head.weight.grad
-        lower, _ = repeats.sequence_level(model, prompts, 12)
+        model.lm_head.weight -= 0.01 * model.lm_head.weight.grad
+        lower, _ = mean(repeats.sequence_level(model, prompts, 12))
         assert lower.item() < loss.item()
         model.lm_head.weight.copy_(rows.roll(1, dims=0))  # every token is followed by the next id
-        loss, share = repeats.sequence_level(model, prompts, 12)
+        loss, share = mean(repeats.sequence_level(model, prompts, 12))
     assert (loss.item(), share) == (0.0, 0.0)
+
+
+def mean(sums):
+    loss, again, tokens = sums
+    return loss / tokens, (again / tokens).item()
 
 
 def test_a_torch_without_muon_is_told_so(monkeypatch):
@@ -225,16 +193,25 @@ def test_a_crash_between_checkpoints_repeats_the_lost_steps(tmp_path):
 
 
 def head_recipe(steps=6, **changes):
+    return HeadRecipe.of(head_given(steps, **changes))
+
+
+def head_given(steps=6, **changes):
     shape = {"intermediate_size": 24, "num_attention_heads": 2, "bias": False}
-    heads = {"eagle2": shape, "jakiro": shape | {"expert_intermediate_size": 16}}
-    return HeadRecipe(steps=steps, row=32, rows=4, mix=MIX[:1], heads=heads, scored=40, epochs=2, **changes)
+    given = {
+        "heads": {"eagle2": shape, "jakiro": shape | {"expert_intermediate_size": 16}},
+        "mix": [asdict(MIX[0])],
+        "own_features": 0.4,
+    }
+    return {"steps": steps, "row": 32, "rows": 4, "scored": 40, "epochs": 2, **given, **changes}
 
 
-def train_both(trained, data, run, out, steps=6):
+def train_both(trained, data, run, out, steps=6, **changes):
     model = AutoModelForCausalLM.from_pretrained(trained / "out")
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     folders = {"eagle2": out / "eagle2", "jakiro": out / "jakiro"}
-    train_heads(list(folders), model, tokenizer, head_recipe(steps), data, run, folders, compiled=False)
+    how = head_recipe(steps, **changes)
+    train_heads(list(folders), workers.start(), model, tokenizer, how, data, run, folders, compiled=False)
     return folders
 
 
@@ -247,16 +224,72 @@ def test_heads_learn_resume_and_load(trained, data, tmp_path):
         load_head(folder, target)
 
 
-def test_head_training_resumes_to_the_same_curve(trained, data, tmp_path, monkeypatch):
-    train_both(trained, data, tmp_path / "whole", tmp_path)
+@pytest.mark.parametrize("changes", [{}, {"passes": 3, "own_features": 0.0, "average": 0.5}], ids=["sampled", "passes"])
+def test_head_training_resumes_to_the_same_curve(trained, data, tmp_path, monkeypatch, changes):
+    changes = {**changes, "trial": {"every": 2, "prompts": 2, "new_tokens": 8, "depth": 3}}
+    train_both(trained, data, tmp_path / "whole", tmp_path, **changes)
     real = loop.run
-    monkeypatch.setattr(loop, "run", lambda job, run: real(job, run, stop_after=3))
-    train_both(trained, data, tmp_path / "parts", tmp_path)
+    monkeypatch.setattr(loop, "run", lambda job, run, main: real(job, run, main, stop_after=3))
+    train_both(trained, data, tmp_path / "parts", tmp_path, **changes)
     monkeypatch.setattr(loop, "run", real)
-    train_both(trained, data, tmp_path / "parts", tmp_path)
-    for name in ("eagle2_loss", "jakiro_loss"):
+    train_both(trained, data, tmp_path / "parts", tmp_path, **changes)
+    for name in ("eagle2_loss", "jakiro_loss", "jakiro_top1_last"):
         whole, parts = (losses(tmp_path / run / "metrics.csv", name) for run in ("whole", "parts"))
         assert parts == pytest.approx(whole, rel=1e-5)
+    tried = [(tmp_path / run / "trials.csv").read_text() for run in ("whole", "parts")]
+    assert tried[0] == tried[1]
+    assert losses(tmp_path / "whole/trials.csv", "step") == [2, 4, 6]
+
+
+def test_a_run_leaves_its_recipe_its_trials_and_its_curves(trained, data, tmp_path):
+    trial = {"every": 3, "prompts": 3, "new_tokens": 12, "depth": 3}
+    folders = train_both(trained, data, tmp_path / "run", tmp_path, trial=trial)
+    kept = json.loads((folders["jakiro"] / "recipe.json").read_text())
+    assert kept["steps"] == 6 and kept["heads"]["jakiro"]["losses"]["contrast"] == 0.5
+    for way in ("eagle2", "jakiro_mixture", "jakiro_decoupled"):
+        tau = losses(tmp_path / "run/trials.csv", f"{way}_tau")
+        reached = [losses(tmp_path / "run/trials.csv", f"{way}_accepted{depth}") for depth in (1, 2, 3)]
+        assert tau == pytest.approx([1 + sum(shares) for shares in zip(*reached, strict=True)], abs=2e-3)
+    page = (tmp_path / "run/curves.html").read_text()
+    assert "eagle2_tau" in page and "jakiro_loss" in page and "https://" not in page.split("<body>")[0]
+    assert "mixes" in json.loads((trained / "out/recipe.json").read_text())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("at", [5, 9])
+def test_a_pass_answers_what_a_draft_of_that_depth_would(kind, at):
+    """The third pass over a text against plain calls over the text's beginning, with the head's own features last."""
+    torch.manual_seed(1)
+    head = KINDS[kind](HeadConfig(16, 24, 2, 30, expert_intermediate_size=12)).eval()
+    embeddings, features = torch.randn(2, 12, 16), torch.randn(2, 12, 16)
+    unrolled = Unrolled(head, head_recipe(passes=3, own_features=0.0))
+    found = unrolled(embeddings, features, torch.zeros_like(features), torch.zeros(2, 12, dtype=torch.bool))
+    mixed = lambda out: getattr(out, "mixed", out)  # noqa: E731
+    read = features[:, : at + 1].clone()
+    for level in range(3):
+        if level:
+            answer = mixed(head(embeddings[:, : at - 2 + level], read[:, : at - 2 + level]))
+            read[:, at - 2 + level] = answer[:, -1]
+        last = mixed(head(embeddings[:, : at - 1 + level], read[:, : at - 1 + level]))[:, -1]
+        torch.testing.assert_close(found[level].mixed[:, at - 2 + level], last)
+
+
+def test_the_top_k_loss_and_diversity_change_the_loss_as_their_formulas_say(trained):
+    torch.manual_seed(0)
+    read = torch.nn.Linear(8, 40, bias=False)
+    out = HeadOutput(*torch.randn(2, 1, 4, 8), torch.randn(2, 1, 4, 8), torch.randn(1, 4, 4))
+    at = torch.tensor([0, 2])
+    soon, later = (Wanted.of(read, torch.randn(2, 8)) for _ in range(2))
+    plain, top, apart = (
+        loss_of(out, at, read, soon, later, Losses(**kw)) for kw in ({}, {"top_k": 0.7}, {"diversity": 0.3})
+    )
+    logp = read(out.mixed[0, at]).log_softmax(-1)
+    wanted = -sum(p * logp[i, t] for i in range(2) for p, t in zip(*soon.law[i].topk(TOP), strict=True))
+    torch.testing.assert_close(top - plain, 0.7 * wanted)
+    p = [read(expert[0, at]).softmax(-1) for expert in out.experts]
+    middle = (p[0] + p[1]) / 2
+    js = sum((one * (one / middle).log()).sum() for one in p) / 2
+    torch.testing.assert_close(plain - apart, 0.3 * js)
 
 
 def test_a_target_answers_its_prompts_and_goes_on_after_an_interrupt(trained, data, tmp_path):
@@ -265,7 +298,9 @@ def test_a_target_answers_its_prompts_and_goes_on_after_an_interrupt(trained, da
     how = Answers(new_tokens=9, batch=4, temperatures=(0.0, 1.0))
 
     def write(name, tokens):
-        return answers.write(model, draw(MIX[:1], data, tokenizer, 32, 0), how, tokens, 32, tmp_path / name, seed=0)
+        return answers.write(
+            workers.start(), model, draw(MIX[:1], data, tokenizer, 32, 0), how, tokens, 32, tmp_path / name, seed=0
+        )
 
     whole = write("whole", 400)
     write("parts", 150)
@@ -287,8 +322,9 @@ def test_a_target_answers_its_prompts_and_goes_on_after_an_interrupt(trained, da
 def test_heads_learn_on_the_targets_own_answers(trained, data, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(trained / "out")
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
-    how = head_recipe(answers=Answers(new_tokens=9, batch=4, temperatures=(0.0,)))
-    train_heads(["eagle2"], model, tokenizer, how, data, tmp_path, {"eagle2": tmp_path / "eagle2"}, compiled=False)
+    how = head_recipe(answers={"new_tokens": 9, "batch": 4, "temperatures": [0.0]})
+    out = {"eagle2": tmp_path / "eagle2"}
+    train_heads(["eagle2"], workers.start(), model, tokenizer, how, data, tmp_path, out, compiled=False)
     written = [json.loads(line)["answer"] for line in (tmp_path / "answers.jsonl").open()]
     rows = np.load(tmp_path / "rows.npz")
     assert sorted(rows["ids"][rows["said"]].tolist()) == sorted(token for answer in written for token in answer)
@@ -335,9 +371,9 @@ def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data
     questions.write_text('{"id": "chat/1", "turns": ["the cat sat"]}\n{"id": "chat/2", "turns": ["a red mat"]}\n')
     target, runs, recipes = tmp_path / "model", trained / "run", {}
     shutil.copytree(trained / "out", target)
-    for name, one in (("target", recipe()), ("heads", head_recipe())):
+    for name, one in (("target", asdict(recipe())), ("heads", head_given())):
         recipes[name] = tmp_path / f"{name}.json"
-        recipes[name].write_text(json.dumps(asdict(one)))
+        recipes[name].write_text(json.dumps(one))
     common = ["--target", target, "--data", data]
     heads = ["eagle2", "jakiro", *common, "--recipe", recipes["heads"], "--run-folder", tmp_path / "heads"]
     command("train", *heads, "--no-compile")
@@ -363,3 +399,89 @@ def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data
 
 def command(*arguments):
     assert main([str(argument) for argument in arguments]) == 0
+
+
+@pytest.mark.parametrize("form", ["messages", "conversations"])
+def test_a_jsonl_file_or_a_dataset_is_a_mix(tmp_path, form):
+    """One file by its name, and the same records as a dataset in a format that the hub has, by a local name."""
+    turns = [["hello there", "hi"], ["and you", "fine"]] * 60
+    if form == "messages":
+        records = [
+            {form: [{"role": "user", "content": f"{ask} {i}"}, {"role": "assistant", "content": say}]}
+            for i, (ask, say) in enumerate(turns)
+        ]
+    else:
+        records = [
+            {form: [{"from": "human", "value": f"{ask} {i}"}, {"from": "gpt", "value": say}]}
+            for i, (ask, say) in enumerate(turns)
+        ]
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    root, [source] = only_source(str(file))
+    found = list(read_chats(source, root))
+    assert len(found) + len(list(read_chats(source, root, validation=True))) == 120
+    assert found[0][1] == {"role": "assistant", "content": "hi"}
+    (tmp_path / "set").mkdir()
+    Dataset.from_list(records).to_parquet(tmp_path / "set" / "train.parquet")
+    assert list(read_chats(Source(f"hub:{tmp_path / 'set'}", 1.0), Path())) == found
+
+
+def test_data_that_is_nothing_is_refused_with_the_remedy(tmp_path):
+    assert only_source(str(tmp_path)) == (tmp_path, None)
+    assert only_source("someone/chats:test")[1] == [Source("hub:someone/chats:test", 1.0)]
+    with pytest.raises(FileNotFoundError, match="neither a folder, a JSONL file nor a dataset"):
+        only_source("no such thing")
+    file = tmp_path / "bad.jsonl"
+    for line, message in (
+        ("{", "line 1 is not JSON"),
+        ('{"text": "a"}', "neither messages nor conversations, but text"),
+    ):
+        file.write_text(line)
+        with pytest.raises(ValueError, match=message):
+            list(read_chats(Source("bad.jsonl", 1.0), tmp_path))
+    file.write_text('{"messages": [{"role": "user", "content": [{"type": "image"}]}]}')
+    assert list(read_chats(Source("bad.jsonl", 1.0), tmp_path)) == []
+
+
+def test_a_template_that_writes_earlier_turns_anew_is_cut_there(trained):
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    messages = [{"role": role, "content": "cat"} for role in ("user", "assistant") * 2]
+    whole, _ = encode_chat(tokenizer, messages)
+    turn = "{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}"
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if loop.last or m.role == 'user' %}" + turn + "{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    ids, said = encode_chat(tokenizer, messages)
+    assert ids == whole[: len(whole) // 2] and sum(said) == 2
+
+
+def test_ids_of_a_large_vocabulary_are_kept_whole():
+    rows, said = fill([([70_000, 5], [False, True]), ([3], [True])], 3, seed=0)
+    assert rows.dtype == np.uint32 and sorted(rows[rows > 0].tolist()) == [3, 5, 70_000]
+    assert said.sum() == 2
+
+
+def test_answers_are_written_by_themselves_and_heads_take_them(trained, data, tmp_path):
+    file, run = tmp_path / "heads.json", tmp_path / "run"
+    file.write_text(json.dumps(head_given(answers={"new_tokens": 9, "batch": 4, "temperatures": [0.0]})))
+    shared = ["--target", trained / "out", "--recipe", file, "--run-folder", run, "--data", data / "chat.jsonl"]
+    command("train", "answers", *shared)
+    written = (run / "answers.jsonl").read_text()
+    command("train", "eagle2", *shared, "--out", tmp_path / "heads", "--no-compile")
+    assert (run / "answers.jsonl").read_text() == written and written.count("\n") >= 12
+    assert (tmp_path / "heads/eagle2/recipe.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (["target", "eagle2"], "target stands alone"),
+        (["answers", "jakiro"], "answers stands alone"),
+        (["eagle3"], "no head"),
+    ],
+)
+def test_what_cannot_be_trained_is_said(trained, data, tmp_path, capsys, what, message):
+    line = ["train", *what, "--target", trained / "out", "--data", data, "--run-folder", tmp_path, "--out", tmp_path]
+    assert main([str(one) for one in line]) == 2
+    assert message in capsys.readouterr().err

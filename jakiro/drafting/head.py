@@ -20,7 +20,17 @@ from torch.nn import functional as F
 
 from .config import HeadConfig
 
-__all__ = ["EagleHead", "HeadConfig", "HeadOutput", "JakiroHead", "contrast_weights", "rope_tables", "rotate"]
+__all__ = [
+    "EagleHead",
+    "HeadConfig",
+    "HeadOutput",
+    "JakiroHead",
+    "Passes",
+    "contrast_weights",
+    "rope_tables",
+    "rotate",
+    "staircase",
+]
 
 
 class HeadOutput(NamedTuple):
@@ -61,6 +71,9 @@ def contrast_weights(gates: Tensor) -> Tensor:
     return torch.stack([sign * first, -sign * second], dim=-1)
 
 
+Passes = list[tuple[Tensor, Tensor]]  # keys and values [b, heads, s, head_dim] of passes over one text
+
+
 class Attention(nn.Module):
     """Causal self-attention with rotary positions 0..s-1."""
 
@@ -73,7 +86,8 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(hidden, narrow, bias=config.qkv_bias)
         self.o_proj = nn.Linear(hidden, hidden, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:  # [b, s, h] -> [b, s, h]
+    def forward(self, x: Tensor, passes: Passes | None = None) -> Tensor:
+        """[b, s, h] -> [b, s, h]. `passes` holds those before, over the same text, and gets this one (`staircase`)."""
         batch, length, hidden = x.shape
         query, key, value = (
             projection(x).view(batch, length, -1, self.config.head_dim).transpose(1, 2)
@@ -82,8 +96,26 @@ class Attention(nn.Module):
         cos, sin = rope_tables(self.config, torch.arange(length, device=x.device))
         query, key = (rotate(one, cos.to(one.dtype), sin.to(one.dtype)) for one in (query, key))
         shared = self.config.num_key_value_heads != self.config.num_attention_heads
-        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=shared)
+        mask = None
+        if passes is not None:
+            passes.append((key, value))
+            key, value = (torch.cat(parts, dim=2) for parts in zip(*passes, strict=True))
+            mask = staircase(len(passes), length, x.device)
+        mixed = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=mask is None, enable_gqa=shared
+        )
         return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, hidden))
+
+
+def staircase(passes: int, length: int, device: torch.device | None = None) -> Tensor:
+    """What the queries of the last pass see, bool [s, passes * s]: the chain of drafted positions that ends at each.
+
+    Pass n reads at position s what pass n - 1 answered at s - 1, as the n-th level of a draft does. Its query at s sees
+    of the first pass, whose features are the target's, the keys up to s - (n - 1), and of pass i that at s - (n - i).
+    """
+    back = torch.arange(length, device=device)[:, None] - torch.arange(length, device=device)  # s - t
+    seen = [back >= passes - 1, *(back == passes - one for one in range(2, passes + 1))]
+    return torch.cat(seen, dim=1)
 
 
 class SwiGLU(nn.Module):
@@ -137,10 +169,10 @@ class Head(nn.Module):
         self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=config.bias)
         self.layers = nn.ModuleList([Layer(config, name, feed_forward)])
 
-    def attend(self, embeddings: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+    def attend(self, embeddings: Tensor, features: Tensor, passes: Passes | None = None) -> tuple[Tensor, Tensor]:
         """u and z, each [b, s, h], from embeddings of x_{t+1} and features h_t, each [b, s, h]."""
         entry = self.fc(torch.cat([embeddings, features], dim=-1))
-        residual = entry + self.layers[0].self_attn(entry)
+        residual = entry + self.layers[0].self_attn(entry, passes)
         return residual, self.layers[0].post_attention_layernorm(residual)
 
 
@@ -151,9 +183,9 @@ class EagleHead(Head):
         config = replace(config, num_local_experts=0, expert_intermediate_size=0)
         super().__init__(config, "mlp", SwiGLU(config.hidden_size, config.intermediate_size))
 
-    def forward(self, embeddings: Tensor, features: Tensor) -> Tensor:
+    def forward(self, embeddings: Tensor, features: Tensor, passes: Passes | None = None) -> Tensor:
         """Predicted features of the next position, [b, s, h]."""
-        residual, normed = self.attend(embeddings, features)
+        residual, normed = self.attend(embeddings, features, passes)
         return residual + self.layers[0].mlp(normed)
 
 
@@ -164,9 +196,9 @@ class JakiroHead(Head):
         config = replace(config, num_local_experts=2)
         super().__init__(config, "mlp_moe", Experts(config.hidden_size, config.expert_intermediate_size))
 
-    def forward(self, embeddings: Tensor, features: Tensor) -> HeadOutput:
+    def forward(self, embeddings: Tensor, features: Tensor, passes: Passes | None = None) -> HeadOutput:
         """Mixed and contrastive features, the experts' own and the router logits."""
-        residual, normed = self.attend(embeddings, features)
+        residual, normed = self.attend(embeddings, features, passes)
         own, gates = self.layers[0].mlp_moe(normed)
         weights = gates[..., :2].softmax(dim=-1)
         mixed = residual + _weighted(weights, own)

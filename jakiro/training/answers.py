@@ -1,6 +1,7 @@
 """The target's own answers to the prompts of a mix: the text that its draft heads will have to draft.
 
-They are kept as token ids, not as text, since text that is encoded again may not give the same ids.
+They are kept as token ids, since text that is encoded again may not give the same ids. Several processes answer batches
+side by side, and the file is the same whatever their number.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from itertools import islice
 from pathlib import Path
 
 import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
 from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel
@@ -33,6 +36,7 @@ class Answers:
 
 
 def write(
+    accelerator: Accelerator,
     model: PreTrainedModel,
     documents: Iterator[Document],
     how: Answers,
@@ -47,23 +51,27 @@ def write(
     are appended to `file` as they are done, and those that it already holds are not made again.
     Raises ValueError where the documents have too few prompts.
     """
-    done = _read(file, how.batch)
+    if accelerator.is_main_process:
+        _cut(file, how.batch)
+    accelerator.wait_for_everyone()
+    done = _read(file)
+    accelerator.wait_for_everyone()  # nobody writes before all have read
     total = sum(len(ids) for ids, _ in done)
     batches = islice(_batches(_prompts(documents, longest - how.new_tokens), how.batch), len(done) // how.batch, None)
-    with file.open("a") as lines, tqdm(total=tokens, initial=total, desc="answers", unit="token") as bar:
+    bar = tqdm(total=tokens, initial=total, desc="answers", unit="token", disable=not accelerator.is_main_process)
+    with bar:
         while total < tokens:
-            number = len(done) // how.batch
-            torch.manual_seed(seed * 1_000_003 + number)
-            prompts = next(batches)
-            written, real = generate(model, prompts, how.new_tokens, how.temperatures[number % len(how.temperatures)])
-            start = max(map(len, prompts))
-            answers = [row[mask].tolist() for row, mask in zip(written[:, start:], real[:, start:], strict=True)]
-            records = [{"prompt": p, "answer": a} for p, a in zip(prompts, answers, strict=True)]
-            lines.writelines(json.dumps(record) + "\n" for record in records)
-            lines.flush()
-            done += [_document(**record) for record in records]
-            bar.update(sum(len(ids) for ids, _ in done) - total)
-            total = sum(len(ids) for ids, _ in done)
+            mine = next(islice(batches, accelerator.process_index, None))
+            number = len(done) // how.batch + accelerator.process_index
+            made = [_answered(model, mine, how, number, seed)]
+            for _ in range(accelerator.process_index + 1, accelerator.num_processes):
+                next(batches)  # is another's
+            for records in gather_object(made) if accelerator.num_processes > 1 else made:
+                if total < tokens:
+                    _append(file, records, accelerator.is_main_process)
+                    done += [_document(**record) for record in records]
+                    bar.update(sum(len(ids) for ids, _ in done) - total)
+                    total = sum(len(ids) for ids, _ in done)
     return done
 
 
@@ -78,14 +86,27 @@ def generate(
     width = max(map(len, prompts))
     ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
     asked = torch.arange(width, device=model.device) >= width - ids.new_tensor(list(map(len, prompts)))[:, None]
-    end = model.config.eos_token_id
+    ends = end_ids(model)
     sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
     written = model.generate(
-        ids, attention_mask=asked.long(), max_new_tokens=new_tokens, eos_token_id=end, pad_token_id=0, **sampling
+        ids,
+        attention_mask=asked.long(),
+        max_new_tokens=new_tokens,
+        eos_token_id=ends or None,
+        pad_token_id=0,
+        **sampling,
     )
-    ended = (written[:, width:] == end).cumsum(dim=1)
-    real = (ended == 0) | ((ended == 1) & (written[:, width:] == end))
+    end = torch.isin(written[:, width:], torch.tensor(ends, dtype=torch.long, device=model.device))
+    ended = end.cumsum(dim=1)
+    real = (ended == 0) | ((ended == 1) & end)
     return written, torch.cat([asked, real], dim=1)
+
+
+def end_ids(model: PreTrainedModel) -> list[int]:
+    """The ids at which the model's answers end; none where it names none."""
+    ends = model.generation_config.eos_token_id
+    ends = model.config.eos_token_id if ends is None else ends
+    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
 
 
 def _prompts(documents: Iterator[Document], longest: int) -> Iterator[list[int]]:
@@ -109,14 +130,32 @@ def _batches(prompts: Iterator[list[int]], size: int) -> Iterator[list[list[int]
             yield chunk[start : start + size]
 
 
-def _read(file: Path, batch: int) -> list[Document]:
-    """The whole batches of a file; what an interrupt left of another is cut off."""
-    if not file.exists():
-        return []
+def _answered(
+    model: PreTrainedModel, prompts: list[list[int]], how: Answers, number: int, seed: int
+) -> list[dict[str, list[int]]]:
+    """The records of one batch, whose number decides what is drawn and at which temperature."""
+    torch.manual_seed(seed * 1_000_003 + number)
+    written, real = generate(model, prompts, how.new_tokens, how.temperatures[number % len(how.temperatures)])
+    start = max(map(len, prompts))
+    answers = [row[mask].tolist() for row, mask in zip(written[:, start:], real[:, start:], strict=True)]
+    return [{"prompt": prompt, "answer": answer} for prompt, answer in zip(prompts, answers, strict=True)]
+
+
+def _append(file: Path, records: list[dict], main: bool) -> None:
+    if main:
+        with file.open("a") as lines:
+            lines.writelines(json.dumps(record) + "\n" for record in records)
+
+
+def _cut(file: Path, batch: int) -> None:
+    """Leave a file's whole batches; what an interrupt left of another goes."""
+    file.touch()
     lines = [line for line in file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-    whole = lines[: len(lines) // batch * batch]
-    os.truncate(file, sum(map(len, whole)))
-    return [_document(**json.loads(line)) for line in whole]
+    os.truncate(file, sum(map(len, lines[: len(lines) // batch * batch])))
+
+
+def _read(file: Path) -> list[Document]:
+    return [_document(**json.loads(line)) for line in file.read_text().splitlines()]
 
 
 def _document(prompt: list[int], answer: list[int]) -> Document:

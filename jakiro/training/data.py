@@ -1,7 +1,9 @@
 """From chat files and plain text to rows of token ids, in an order that a seed fixes.
 
 A recipe names sources with weights; documents are drawn source by source in those proportions and packed whole into
-rows, so that a row always starts where a document starts.
+rows, so that a row always starts where a document starts. A source is a file of the data folder or a dataset of the
+Hugging Face hub; a record has its conversation as `messages` (role, content) or, as ShareGPT has it, as `conversations`
+(from, value).
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from pathlib import Path
 import numpy as np
 
 from jakiro.training import stdlib
-from jakiro.training.tokenizer import ASSISTANT, END, USER
 
 DOC = "<|doc|>"  # separates the documents of a plain-text file
+HUB = "hub:"  # stands before the name of a dataset
 OPEN_ROWS = 64  # rows that wait for a document that fits
+ROLES = {"human": "user", "gpt": "assistant"}  # ShareGPT's words, and ours
 
 Document = tuple[list[int], list[bool]]  # token ids, and which of them the assistant says
 
@@ -30,12 +33,27 @@ Document = tuple[list[int], list[bool]]  # token ids, and which of them the assi
 class Source:
     """One line of a recipe: which documents, and how much of the mix they are."""
 
-    file: str  # under the data folder, or "stdlib"
+    file: str  # under the data folder; "stdlib"; or "hub:owner/name", and ":split" where it is not train
     weight: float  # share of the tokens, in any unit
     only: tuple[str, ...] = ()  # keep records whose `source` starts with one of these
     without: tuple[str, ...] = ()  # leave out records whose `source` starts with one of these
     longest: int = 0  # characters after which an answer is cut at the end of a sentence; 0 keeps it whole
     turns: int = 2  # user turns that are kept
+
+
+def only_source(data: str | Path) -> tuple[Path, list[Source] | None]:
+    """The folder of what --data names, and its one source where that is a file or a dataset, not a folder of sources.
+
+    Raises FileNotFoundError for what is neither.
+    """
+    path = Path(data)
+    if path.is_dir():
+        return path, None
+    if path.is_file():
+        return path.parent, [Source(path.name, 1.0)]
+    if re.fullmatch(r"[\w.-]+/[\w.-]+(:[\w.-]+)?", str(data)):
+        return Path(), [Source(f"{HUB}{data}", 1.0)]
+    raise FileNotFoundError(f"{data} is neither a folder, a JSONL file nor a dataset's name (owner/name)")
 
 
 def held_out(messages: list[dict]) -> bool:
@@ -44,17 +62,22 @@ def held_out(messages: list[dict]) -> bool:
 
 
 def read_chats(source: Source, root: Path, validation: bool = False) -> Iterator[list[dict]]:
-    """Conversations of one source, shortened as the recipe says. Raises FileNotFoundError for a missing file."""
-    for record in stdlib.functions() if source.file == "stdlib" else _records(root / source.file):
-        name = record["source"]
+    """Conversations of one source, shortened as the recipe says; those that are not all text are left out.
+
+    Raises FileNotFoundError for a missing file, ValueError for records that hold no conversation.
+    """
+    for record in _records(source, root):
+        name = record.get("source", "")
         if (source.only and not name.startswith(source.only)) or (source.without and name.startswith(source.without)):
             continue
-        messages = record["messages"][: 2 * source.turns]
+        messages = _messages(record, source.file)[: 2 * source.turns]
+        if not all(isinstance(message["content"], str) for message in messages):
+            continue
         if source.longest:
             messages = [
                 m if m["role"] == "user" else {**m, "content": shorten(m["content"], source.longest)} for m in messages
             ]
-        if messages[-1]["content"] and held_out(messages) == validation:
+        if messages and messages[-1]["content"] and held_out(messages) == validation:
             yield messages
 
 
@@ -70,15 +93,24 @@ def shorten(text: str, longest: int) -> str:
 
 
 def encode_chat(tokenizer, messages: list[dict]) -> Document:
-    """Token ids of a conversation, and which of them the assistant says (its end mark included)."""
-    user, assistant, end = tokenizer.convert_tokens_to_ids([USER, ASSISTANT, END])
-    ids, said = [], []
-    for message in messages:
-        mine = message["role"] == "assistant"
-        body = tokenizer.encode(message["content"], add_special_tokens=False)
-        ids += [assistant if mine else user, *body, end]
-        said += [False] + [mine] * (len(body) + 1)
+    """Token ids of a conversation in the tokenizer's chat template, and which of them the assistant says (its end mark
+    included). Where a template writes earlier turns anew as a conversation grows, it is cut before that."""
+    ids: list[int] = []
+    said: list[bool] = []
+    for end, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        asked = _templated(tokenizer, messages[:end], add_generation_prompt=True)
+        whole = _templated(tokenizer, messages[: end + 1])
+        if asked[: len(ids)] != ids or whole[: len(asked)] != asked:
+            break
+        said += [False] * (len(asked) - len(ids)) + [True] * (len(whole) - len(asked))
+        ids = whole
     return ids, said
+
+
+def _templated(tokenizer, messages: list[dict], **how) -> list[int]:
+    return tokenizer.apply_chat_template(messages, return_dict=True, **how)["input_ids"]
 
 
 class Documents:
@@ -95,7 +127,8 @@ class Documents:
         else:
             self.items = list(read_chats(source, root, validation))
         if not self.items:
-            raise ValueError(f"{source.file} has no documents for {source}; check `only` and `without` in the recipe")
+            what = "held-out documents (one in a hundred is)" if validation else "documents"
+            raise ValueError(f"{source.file} has no {what} for {source}; check `only` and `without` in the recipe")
         self.order: list[int] = []
 
     def draw(self) -> Document:
@@ -131,7 +164,7 @@ def draw(
 def pack(
     sources: list[Source], root: Path, tokenizer, tokens: int, row: int, seed: int, validation: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of `row` + 1 ids (uint16) and what the assistant says in them (bool), holding at least `tokens` tokens."""
+    """Rows of `row` + 1 ids (uint16 or 32) and what the assistant says in them, holding at least `tokens` tokens."""
     drawn, count = [], 0
     for document in draw(sources, root, tokenizer, row + 1, seed, validation):
         drawn.append(document)
@@ -142,7 +175,7 @@ def pack(
 
 
 def fill(documents: list[Document], row: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Documents whole in rows of `row` + 1 ids (uint16), and what the assistant says in them (bool), rows shuffled.
+    """Documents whole in rows of `row` + 1 ids (uint16 or uint32), and what the assistant says in them, shuffled.
 
     A document goes into the fullest open row that has room. What stays empty is padding (id 0), which is never said.
     """
@@ -162,18 +195,47 @@ def fill(documents: list[Document], row: int, seed: int) -> tuple[np.ndarray, np
             rows.append(waiting.pop())
     rows += waiting
     random.Random(seed).shuffle(rows)
-    packed = np.zeros((len(rows), width), np.uint16)
+    most = max(max(ids) for ids, _ in rows)
+    packed = np.zeros((len(rows), width), np.uint16 if most < 2**16 else np.uint32)
     answers = np.zeros((len(rows), width), bool)
     for i, (ids, said) in enumerate(rows):
         packed[i, : len(ids)], answers[i, : len(ids)] = ids, said
     return packed, answers
 
 
-def _records(path: Path) -> Iterator[dict]:
+def _records(source: Source, root: Path) -> Iterator[dict]:
+    if source.file == "stdlib":
+        return stdlib.functions()
+    if source.file.startswith(HUB):
+        return _dataset(source.file.removeprefix(HUB))
+    return _lines(root / source.file)
+
+
+def _dataset(name: str) -> Iterator[dict]:
+    from datasets import load_dataset
+
+    name, _, split = name.partition(":")
+    return iter(load_dataset(name, split=split or "train"))
+
+
+def _lines(path: Path) -> Iterator[dict]:
     opener = lzma.open if path.suffix == ".xz" else open
     with opener(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            yield json.loads(line)
+        for number, line in enumerate(lines, start=1):
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number} is not JSON ({error})") from error
+
+
+def _messages(record: dict, file: str) -> list[dict]:
+    if "messages" in record:
+        return record["messages"]
+    if "conversations" in record:
+        return [
+            {"role": ROLES.get(one["from"], one["from"]), "content": one["value"]} for one in record["conversations"]
+        ]
+    raise ValueError(f"{file}: a record has neither messages nor conversations, but {', '.join(record)}")
 
 
 def _plain(path: Path) -> list[str]:

@@ -15,6 +15,8 @@ from typing import Protocol
 import torch
 from tqdm import tqdm
 
+from jakiro.training import curves
+
 
 class Job(Protocol):
     """What the loop drives."""
@@ -30,26 +32,31 @@ class Job(Protocol):
         ...
 
 
-def run(job: Job, folder: Path, save_every: int = 100, stop_after: int | None = None) -> None:
-    """Do the steps that `folder` does not yet hold. Metrics go to metrics.csv, state to checkpoint.pt.
+def run(job: Job, folder: Path, main: bool = True, save_every: int = 100, stop_after: int | None = None) -> None:
+    """Do the steps that `folder` does not yet hold. Metrics go to metrics.csv and curves.html, state to checkpoint.pt.
 
-    `stop_after` ends the run after that many steps in all, as an interrupt would. An interrupt (Ctrl-C) loses what came
-    after the last checkpoint; the rows of metrics.csv past it are dropped on resume.
+    Of several processes all must call this, and the `main` one writes. `stop_after` ends the run after that many steps
+    in all, as an interrupt would. An interrupt (Ctrl-C) loses what came after the last checkpoint; the rows of
+    metrics.csv past it are dropped on resume.
     """
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint, metrics = folder / "checkpoint.pt", folder / "metrics.csv"
     done = _resume(job, checkpoint) if checkpoint.exists() else 0
     rows = _kept_rows(metrics, done)
     end = min(job.steps, stop_after or job.steps)
-    with tqdm(total=job.steps, initial=done, desc=folder.name, unit="step", dynamic_ncols=True) as bar:
+    what = {"total": job.steps, "initial": done, "desc": folder.name, "unit": "step", "dynamic_ncols": True}
+    with tqdm(**what, disable=not main) as bar:
         for index in range(done, end):
             row = job.step(index)
             rows.append({"step": index + 1, **{name: f"{value:.6g}" for name, value in row.items()}})
             bar.set_postfix({name: f"{value:.4g}" for name, value in row.items()})
             bar.update()
             if (index + 1) % save_every == 0 or index + 1 == end:
-                _save(job, checkpoint, index + 1)
-                _write_rows(metrics, rows)
+                states = {name: state.state_dict() for name, state in job.states().items()}  # by all processes
+                if main:
+                    _save(states | {"step": index + 1}, checkpoint)
+                    write_rows(metrics, rows)
+                    curves.draw(folder)
 
 
 def _resume(job: Job, checkpoint: Path) -> int:
@@ -59,9 +66,9 @@ def _resume(job: Job, checkpoint: Path) -> int:
     return saved["step"]
 
 
-def _save(job: Job, checkpoint: Path, step: int) -> None:
+def _save(states: dict, checkpoint: Path) -> None:
     temporary = checkpoint.with_suffix(".tmp")
-    torch.save({"step": step, **{name: state.state_dict() for name, state in job.states().items()}}, temporary)
+    torch.save(states, temporary)
     os.replace(temporary, checkpoint)
 
 
@@ -72,7 +79,8 @@ def _kept_rows(metrics: Path, done: int) -> list[dict[str, str]]:
         return [row for row in csv.DictReader(file) if int(row["step"]) <= done]
 
 
-def _write_rows(metrics: Path, rows: list[dict]) -> None:
+def write_rows(metrics: Path, rows: list[dict]) -> None:
+    """A CSV file of rows with the same names, whole or not at all."""
     temporary = metrics.with_suffix(".tmp")
     with temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))

@@ -51,8 +51,8 @@ def prompts(ids: np.ndarray, said: np.ndarray, count: int, seed: int) -> list[li
     return random.Random(seed).choice(groups) if groups else []
 
 
-def sequence_level(model: PreTrainedModel, prompts: list[list[int]], new_tokens: int) -> tuple[torch.Tensor, float]:
-    """Mean loss a token of the model's greedy answers of at most `new_tokens`, and the share that is repeated.
+def sequence_level(model: PreTrainedModel, prompts: list[list[int]], new_tokens: int) -> torch.Tensor:
+    """[3]: the summed loss of the model's greedy answers of at most `new_tokens`, their repeated tokens, their tokens.
 
     Section 5.2: a token is repeated if it is part of a GRAM-gram that the same answer had before. Gradients flow
     through the probabilities of the repeated tokens, not through the choice of the answer.
@@ -70,8 +70,7 @@ def sequence_level(model: PreTrainedModel, prompts: list[list[int]], new_tokens:
         logits = model.lm_head(features[:, width - 1 :])
     logprobs = logits.float().log_softmax(dim=-1).gather(-1, answer[..., None])[..., 0]
     doubt = torch.log1p(-logprobs.exp().clamp_max(CERTAIN))
-    total = real.sum()
-    return -(doubt * again).sum() / total, (again.sum() / total).item()
+    return torch.stack([-(doubt * again).sum(), again.sum().float(), real.sum().float()])
 
 
 def repeated(ids: torch.Tensor) -> torch.Tensor:

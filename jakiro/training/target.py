@@ -8,14 +8,15 @@ arXiv 2401.02415, section 3). Shallow stages see most of the tokens at a fractio
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from jakiro.training import loop, repeats
+from jakiro.training import loop, repeats, workers
 from jakiro.training.data import Source, pack, read_chats
 from jakiro.training.optim import Optimizer, warm_up
 from jakiro.training.tokenizer import END, PAD, train_tokenizer
@@ -64,37 +65,48 @@ class Recipe:
 
 
 def train(
+    accelerator: Accelerator,
     recipe: Recipe,
     data: Path,
     run: Path,
     out: Path,
-    device: str = "cpu",
     compiled: bool = True,
     like: Path | None = None,
+    shard: bool = False,
 ) -> None:
-    """Train all stages that `run` does not yet hold and write a Hugging Face folder to `out`.
+    """Train all stages that `run` does not yet hold and write a Hugging Face folder to `out`, with the recipe.
 
     With the tokenizer of the model `like`, or one of the run's own. Raises ValueError where `like` has another
     vocabulary than the recipe.
     """
     run.mkdir(parents=True, exist_ok=True)
-    tokenizer = _tokenizer_of(like, recipe) if like else _tokenizer(recipe, data, run)
+    with accelerator.main_process_first():
+        tokenizer = _tokenizer_of(like, recipe) if like else _tokenizer(recipe, data, run)
     model = None
     for number, stage in enumerate(recipe.stages):
         folder = run / f"stage{number}"
         model = grow(model, stage.layers) if model else build(recipe, tokenizer, stage.layers)
         weights = folder / "model.pt"
-        if weights.exists():
-            model.load_state_dict(torch.load(weights, weights_only=True))
-            continue
-        job = StageJob(model, stage, *_rows(recipe, stage, number, tokenizer, data, folder), device, compiled, recipe)
-        loop.run(job, folder)
-        model = model.to("cpu")
-        torch.save(model.state_dict(), weights)
+        done = weights.exists()
+        accelerator.wait_for_everyone()  # all have looked before one writes
+        if not done:
+            with accelerator.main_process_first():
+                rows = _rows(recipe, stage, number, tokenizer, data, folder)
+            job = StageJob(accelerator, model, stage, *rows, compiled, recipe, shard)
+            loop.run(job, folder, accelerator.is_main_process)
+            states = workers.parameters(job.trained)
+            if accelerator.is_main_process:
+                torch.save(states, weights)
+            accelerator.wait_for_everyone()
+            model = build(recipe, tokenizer, stage.layers)  # whole and bare, whatever it was prepared for
+        model.load_state_dict(torch.load(weights, weights_only=True))
+    if not accelerator.is_main_process:
+        return
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.save_pretrained(out, max_shard_size="9MB")
     tokenizer.save_pretrained(out)
+    (out / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")
 
 
 def build(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, layers: int) -> LlamaForCausalLM:
@@ -135,57 +147,76 @@ def grow(model: LlamaForCausalLM, layers: int) -> LlamaForCausalLM:
 class StageJob:
     """One stage as the loop wants it."""
 
-    def __init__(self, model, stage: Stage, ids, said, device: str, compiled: bool, recipe: Recipe) -> None:
-        self.model, self.stage, self.device, self.prompt_weight = (
-            model.to(device).train(),
-            stage,
-            device,
-            recipe.prompt_weight,
-        )
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        model: LlamaForCausalLM,
+        stage: Stage,
+        ids: np.ndarray,
+        said: np.ndarray,
+        compiled: bool,
+        recipe: Recipe,
+        shard: bool = False,
+    ) -> None:
+        if shard and stage.answers:
+            raise ValueError("a stage with own answers cannot be sharded: set its `answers` to 0, or do not shard")
+        self.accelerator, self.stage, self.prompt_weight = accelerator, stage, recipe.prompt_weight
+        self.trained = workers.prepare(accelerator, model, shard)
+        self.share = workers.share(accelerator, stage.rows)
         self.ids, self.said = ids, said
-        self.optimizer = Optimizer(self.model)
+        self.optimizer = Optimizer(workers.bare(self.trained))
         self.per_step = stage.rows * stage.passes
         self.steps = len(ids) // self.per_step
         self.loss = torch.compile(self._loss) if compiled else self._loss
 
     def states(self) -> dict[str, object]:
-        return {"model": self.model, "optimizer": self.optimizer}
+        return dict(zip(("model", "optimizer"), workers.states(self.trained, self.optimizer), strict=True))
 
     def step(self, index: int) -> dict[str, float]:
         chosen = slice(index * self.per_step, (index + 1) * self.per_step)
-        ids = torch.from_numpy(self.ids[chosen].astype(np.int64)).to(self.device)
-        said = torch.from_numpy(self.said[chosen]).to(self.device)[:, 1:]
+        ids = torch.from_numpy(self.ids[chosen].astype(np.int64)).to(self.accelerator.device)
+        said = torch.from_numpy(self.said[chosen]).to(self.accelerator.device)[:, 1:]
         real = ids[:, 1:] != 0
         weight = torch.where(said, 1.0, self.prompt_weight) * real
-        total, answer = weight.sum(), 0.0
-        for part in range(0, self.per_step, self.stage.rows):
-            rows = slice(part, part + self.stage.rows)
-            losses = self.loss(ids[rows], weight[rows])
-            (losses[0] / total).backward()
-            answer += losses[1].item()
-        metrics = {"loss": answer / int((said & real).sum()), "tokens": int(real.sum())}
-        if self.stage.answers:
-            metrics["repeated"] = self._answer(chosen, index)
+        scale, answer = self.accelerator.num_processes / weight.sum(), 0.0
+        metrics = {}
+        with workers.local(self.accelerator, self.trained):  # only the last pass exchanges gradients
+            if self.stage.answers:
+                metrics["repeated"] = self._answer(chosen, index)
+            for part in range(0, self.per_step - self.stage.rows, self.stage.rows):
+                answer += self._pass(ids, weight, part, scale)
+        answer += self._pass(ids, weight, self.per_step - self.stage.rows, scale)
+        [answer] = workers.total(self.accelerator, torch.tensor([answer], device=ids.device))
         start, end = self.stage.rate
         done = index / max(1, self.steps - 1)
         factor = (start + (end - start) * done) * warm_up(index, min(60, self.steps // 8))
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(self.trained.parameters(), 1.0)
         self.optimizer.step(factor)
-        return {**metrics, "rate": factor}
+        return {"loss": answer / int((said & real).sum()), "tokens": int(real.sum()), **metrics, "rate": factor}
+
+    def _pass(self, ids: torch.Tensor, weight: torch.Tensor, start: int, scale: torch.Tensor) -> float:
+        """Add the gradient of this process's rows of a pass; the sum of their cross-entropies."""
+        rows = slice(start + self.share.start, start + self.share.stop)
+        losses = self.loss(ids[rows], weight[rows])
+        (losses[0] * scale).backward()
+        return losses[1].item()
 
     def _answer(self, chosen: slice, index: int) -> float:
         """Add the gradient of the loss on own answers to this step's prompts; the share of them that is repeated."""
         prompts = repeats.prompts(self.ids[chosen], self.said[chosen], ANSWERED, index)
-        if not prompts:
-            return 0.0
-        loss, share = repeats.sequence_level(self.model, prompts, self.stage.answers)
-        loss.backward()
-        return share
+        mine = prompts[self.accelerator.process_index :: self.accelerator.num_processes]
+        sums = torch.zeros(3, device=self.accelerator.device)  # loss, repeated tokens, tokens
+        if mine:
+            sums = repeats.sequence_level(workers.bare(self.trained), mine, self.stage.answers)
+        _, again, tokens = workers.total(self.accelerator, sums)
+        if mine:
+            (sums[0] * (self.accelerator.num_processes / tokens)).backward()
+        return again / tokens if tokens else 0.0
 
     def _loss(self, ids: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """[2]: the weighted sum of the losses, and the plain sum of the cross-entropy of what the assistant says."""
         with torch.autocast(ids.device.type, dtype=torch.bfloat16):
-            logits = self.model(input_ids=ids[:, :-1], use_cache=False).logits
+            logits = self.trained(input_ids=ids[:, :-1], use_cache=False).logits
         logprobs = logits.float().log_softmax(dim=-1)
         entropy = -logprobs.gather(-1, ids[:, 1:, None])[..., 0]
         losses = entropy

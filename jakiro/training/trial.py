@@ -1,0 +1,110 @@
+"""Trials of heads in training: held-out prompts decoded by the engine, once for each way in which candidates come.
+
+A head's loss says little about how long its drafts are accepted. trials.csv has, after every `every` steps, tau (mean
+tokens a round, the bonus token included) and the share of rounds that reach each depth of the draft.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from jakiro.drafting.head import Head
+from jakiro.drafting.weights import save_head
+from jakiro.engine import Drafter, record
+from jakiro.methods import METHODS
+from jakiro.target import Target
+from jakiro.training.data import Source, draw
+from jakiro.training.loop import write_rows
+from jakiro.verify import Sampling
+
+LONGEST = 512  # tokens of a prompt that is decoded
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How heads are tried. The tree is a GPU's default."""
+
+    every: int  # steps
+    prompts: int = 12
+    new_tokens: int = 64
+    top_k: int = 10
+    depth: int = 6
+    total_tokens: int = 60
+
+
+class Trials:
+    """Decodes the same prompts again and again, with heads as they are."""
+
+    def __init__(self, target: Target, prompts: list[list[int]], how: Trial, file: Path) -> None:
+        self.target, self.prompts, self.how, self.file = target, prompts, how, file
+
+    @classmethod
+    def of(
+        cls,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        how: Trial,
+        mix: list[Source],
+        data: Path,
+        run: Path,
+        seed: int,
+    ) -> Trials:
+        """On prompts that the mix keeps for validation. Raises ValueError where it has none."""
+        longest = min(LONGEST, model.config.get_text_config().max_position_embeddings - how.new_tokens)
+        found: dict[tuple[int, ...], None] = {}
+        for ids, said in draw(mix, data, tokenizer, longest, seed, validation=True):
+            prompt = tuple(ids[: said.index(True)]) if True in said else ()
+            if prompt in found or len(found) == how.prompts:
+                break  # a small mix has few
+            if prompt:
+                found[prompt] = None
+        target = Target.wrap(model, tokenizer, graphs=False)
+        return cls(target, [list(prompt) for prompt in found], how, run / "trials.csv")
+
+    def due(self, step: int, last: int) -> bool:
+        """Whether heads are tried after this step."""
+        return step % self.how.every == 0 or step == last
+
+    def run(self, step: int, heads: dict[str, tuple[str, Head]]) -> None:
+        """Try all heads, name -> (method, head), and add a row to the file."""
+        row: dict[str, float] = {"step": step}
+        for name, (method, head) in heads.items():
+            for way, drafter in self._ways(method, head):
+                lengths = self._lengths(drafter)
+                row[f"{name}{way}_tau"] = round(1 + sum(lengths) / len(lengths), 4)
+                for depth in range(1, self.how.depth + 1):
+                    reached = sum(length >= depth for length in lengths) / len(lengths)
+                    row[f"{name}{way}_accepted{depth}"] = round(reached, 4)
+        write_rows(self.file, [*self._before(step), row])
+
+    def _ways(self, method: str, head: Head) -> Iterator[tuple[str, Drafter]]:
+        """A drafter for each way in which the method's candidates come, as a user would load it."""
+        with TemporaryDirectory() as folder:
+            save_head(folder, head)
+            self.target.heads[method] = Path(folder)
+            make = METHODS[method].load(self.target)
+        tree = {name: getattr(self.how, name) for name in ("top_k", "depth", "total_tokens")}
+        settings = METHODS[method].settings
+        ways = next((one.metadata["choices"] for one in fields(settings) if one.name == "candidates"), None)
+        for way in ways or [""]:
+            yield f"_{way}" if way else "", make(settings(**tree, **({"candidates": way} if way else {})))
+
+    def _lengths(self, drafter: Drafter) -> list[int]:
+        """Accepted tokens of every round."""
+        found = []
+        for ids in self.prompts:
+            run = record(self.target, drafter, ids, self.how.new_tokens, Sampling(), "", None, inspect=False)
+            found += [len(step.accepted) for step in run.steps]
+        return found or [0]
+
+    def _before(self, step: int) -> list[dict[str, str]]:
+        if not self.file.exists():
+            return []
+        with self.file.open(newline="") as lines:
+            return [row for row in csv.DictReader(lines) if int(row["step"]) < step]

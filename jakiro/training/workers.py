@@ -1,0 +1,114 @@
+"""The processes of a training run: one, or as many as `accelerate launch` or `torchrun` started.
+
+A step is one global batch, however many processes there are: each takes its part of the rows and scales its loss so
+that the mean of all processes' gradients, which DDP and FSDP take, is the gradient of the batch. What is drawn at
+random is drawn for the whole batch by every process. So the curve does not depend on their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedType
+from torch import Tensor, nn
+from torch.distributed.checkpoint import state_dict as whole
+from torch.distributed.fsdp import FSDPModule, fully_shard
+
+from jakiro.training.optim import Optimizer
+
+WHOLE = whole.StateDictOptions(full_state_dict=True, cpu_offload=True)
+
+
+def start(device: str = "cpu") -> Accelerator:
+    """This process's place among all. Raises ValueError for a device that is not here."""
+    kind = torch.device(device).type
+    accelerator = Accelerator(cpu=kind == "cpu")
+    if accelerator.device.type != kind:
+        raise ValueError(f"device is {device!r}, but here is only {accelerator.device.type}: change --device")
+    return accelerator
+
+
+def end(accelerator: Accelerator) -> None:
+    """Part with the other processes; none ends while another still wants something of it."""
+    accelerator.wait_for_everyone()
+    accelerator.end_training()
+
+
+def share(accelerator: Accelerator, rows: int) -> slice:
+    """This process's part of the rows of a pass. Raises ValueError where they cannot be shared evenly."""
+    count = accelerator.num_processes
+    if rows % count:
+        raise ValueError(
+            f"the {rows} rows of a pass cannot be shared by {count} processes: change `rows` in the recipe"
+        )
+    each = rows // count
+    return slice(accelerator.process_index * each, (accelerator.process_index + 1) * each)
+
+
+def total(accelerator: Accelerator, values: Tensor) -> list[float]:
+    """Sums over all processes of values [n], for what is reported."""
+    return accelerator.reduce(values.detach().float(), "sum").tolist()
+
+
+def prepare(accelerator: Accelerator, module: nn.Module, shard: bool = False) -> nn.Module:
+    """The module to call in training: averages gradients over the processes. With `shard`, or where accelerate is set
+    up for FSDP, each process holds but a part of parameters, gradients and what the optimizer remembers (FSDP2)."""
+    module = module.to(accelerator.device).train()
+    if shard or accelerator.distributed_type == DistributedType.FSDP:
+        return fully_shard(module)
+    return accelerator.prepare_model(module)
+
+
+@contextmanager
+def local(accelerator: Accelerator, module: nn.Module) -> Iterator[None]:
+    """Within it gradients add up in each process, and are not exchanged until the next pass outside."""
+    if isinstance(module, FSDPModule):
+        module.set_requires_gradient_sync(False)
+        yield
+        module.set_requires_gradient_sync(True)
+    else:
+        with accelerator.no_sync(module):
+            yield
+
+
+def states(module: nn.Module, optimizer: Optimizer) -> tuple[object, object]:
+    """What loop.py saves of a prepared module and its optimizer."""
+    if isinstance(module, FSDPModule):
+        return Whole(module), Whole(module, optimizer.parts)
+    return bare(module), optimizer
+
+
+def parameters(module: nn.Module) -> dict[str, Tensor]:
+    """A prepared module's own state dict, on the CPU. All processes must ask, the main one gets it."""
+    if isinstance(module, FSDPModule):
+        return Whole(module).state_dict()
+    return {name: value.detach().cpu() for name, value in bare(module).state_dict().items()}
+
+
+def bare(module: nn.Module) -> nn.Module:
+    """The module that was prepared."""
+    return getattr(module, "module", module)
+
+
+class Whole:
+    """The states of a sharded module, or of optimizers of it, as one process would have them.
+
+    Every process must ask for them.
+    """
+
+    def __init__(self, module: nn.Module, optimizers: list[torch.optim.Optimizer] | None = None) -> None:
+        self.module, self.optimizers = module, optimizers
+
+    def state_dict(self) -> dict:
+        if self.optimizers:
+            return whole.get_optimizer_state_dict(self.module, self.optimizers, options=WHOLE)
+        return whole.get_model_state_dict(self.module, options=WHOLE)
+
+    def load_state_dict(self, state: dict) -> None:
+        if self.optimizers:
+            whole.set_optimizer_state_dict(self.module, self.optimizers, state, options=WHOLE)
+        else:
+            whole.set_model_state_dict(self.module, state, options=WHOLE)

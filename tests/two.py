@@ -1,0 +1,55 @@
+"""What test_workers.py runs in one process and in two: every kind of training, at a tiny size, into a folder.
+
+`python -m torch.distributed.run --standalone --nproc-per-node 2 tests/two.py DATA FOLDER`
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from jakiro.training import workers
+from jakiro.training.heads import HeadRecipe, train_heads
+from jakiro.training.target import Recipe, Stage, train
+
+SHAPE = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
+HEADS = {
+    "steps": 12,
+    "row": 32,
+    "rows": 4,
+    "scored": 120,
+    "rate": 3.0,
+    "passes": 2,
+    "epochs": 2,
+    "answers": {"new_tokens": 9, "batch": 4, "temperatures": [0, 0.8]},
+    "heads": {"eagle2": {"num_key_value_heads": 2}, "jakiro": {"expert_intermediate_size": 16}},
+}
+
+
+def run(data: Path, folder: Path) -> None:
+    """A target in two stages; heads of it, data-parallel and averaged; the same heads, sharded where there are two."""
+    accelerator = workers.start()
+    mix = HeadRecipe.of(HEADS | {"mix": [{"file": "chat.jsonl", "weight": 1.0}]}).mix
+    stages = [
+        Stage(1, 3000, 32, 4, 2, "all", (1.0, 1.0)),
+        Stage(2, 2000, 32, 4, 2, "all", (1.0, 0.1), unlikelihood=0.1, answers=6),
+    ]
+    recipe = Recipe(300, SHAPE | {"max_position_embeddings": 128}, 0.3, {"all": mix}, stages)
+    train(accelerator, recipe, data, folder / "target", folder / "model", compiled=False)
+    accelerator.wait_for_everyone()
+    for name, more, shard in (
+        ("parallel", {"average": 0.5}, False),
+        ("sharded", {}, accelerator.num_processes > 1),
+    ):
+        model = AutoModelForCausalLM.from_pretrained(folder / "model")
+        tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+        how = HeadRecipe.of(HEADS | more | {"mix": [{"file": "chat.jsonl", "weight": 1.0}]})
+        out = {kind: folder / name / kind for kind in how.heads}
+        train_heads(list(out), accelerator, model, tokenizer, how, data, folder / f"{name}-run", out, False, shard)
+    workers.end(accelerator)
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -20,7 +20,7 @@ from jakiro.drafting.weights import load_head
 from jakiro.target import Target
 from jakiro.training import answers, loop, repeats, workers
 from jakiro.training.answers import Answers
-from jakiro.training.data import Source, draw, encode_chat, fill, only_source, pack, read_chats, shorten
+from jakiro.training.data import Source, draw, encode_chats, fill, only_source, pack, read_chats, shorten
 from jakiro.training.heads import KINDS, TOP, HeadRecipe, Losses, Unrolled, Wanted, loss_of, train_heads
 from jakiro.training.optim import Optimizer
 from jakiro.training.target import Recipe, Stage, grow, train
@@ -108,8 +108,8 @@ def test_prompts_come_from_everywhere_in_a_row_and_have_about_one_length():
 def test_only_what_an_answer_repeats_is_a_loss(trained):
     model = AutoModelForCausalLM.from_pretrained(trained / "out")
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
-    turn = encode_chat(tokenizer, [{"role": "user", "content": "the cat sat"}, {"role": "assistant", "content": "on"}])
-    ids, said = (np.array([row]) for row in turn)
+    messages = [{"role": "user", "content": "the cat sat"}, {"role": "assistant", "content": "on"}]
+    ids, said = (np.array([row]) for row in encode_chats(tokenizer, [messages])[0])
     prompts = repeats.prompts(ids, said, 8, seed=0)
     assert tokenizer.decode(prompts[0]) == "<|user|>the cat sat<|end|><|assistant|>"
     prompts.append(prompts[0][1:])  # of another length
@@ -343,10 +343,10 @@ def test_packing_keeps_documents_whole_and_marks_answers(trained, data):
         assert answer.sum() and row[answer][-1] == end
 
 
-def test_encode_chat_marks_the_end_of_an_answer_as_said(trained):
+def test_encoding_marks_the_end_of_an_answer_as_said(trained):
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     messages = [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "sat"}]
-    ids, said = encode_chat(tokenizer, messages)
+    ids, said = encode_chats(tokenizer, [messages])[0]
     assert ids == tokenizer.apply_chat_template(messages)["input_ids"]
     assert tokenizer.decode([token for token, mine in zip(ids, said, strict=True) if mine]) == "sat<|end|>"
 
@@ -446,13 +446,13 @@ def test_data_that_is_nothing_is_refused_with_the_remedy(tmp_path):
 def test_a_template_that_writes_earlier_turns_anew_is_cut_there(trained):
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     messages = [{"role": role, "content": "cat"} for role in ("user", "assistant") * 2]
-    whole, _ = encode_chat(tokenizer, messages)
+    whole, _ = encode_chats(tokenizer, [messages])[0]
     turn = "{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}"
     tokenizer.chat_template = (
         "{% for m in messages %}{% if loop.last or m.role == 'user' %}" + turn + "{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}<|assistant|>{% endif %}"
     )
-    ids, said = encode_chat(tokenizer, messages)
+    ids, said = encode_chats(tokenizer, [messages])[0]
     assert ids == whole[: len(whole) // 2] and sum(said) == 2
 
 

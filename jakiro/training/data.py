@@ -13,8 +13,11 @@ import lzma
 import random
 import re
 import zlib
+from bisect import bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +26,7 @@ from jakiro.training import stdlib
 
 DOC = "<|doc|>"  # separates the documents of a plain-text file
 HUB = "hub:"  # stands before the name of a dataset
+AHEAD = 1024  # documents that are encoded together
 OPEN_ROWS = 64  # rows that wait for a document that fits
 ROLES = {"human": "user", "gpt": "assistant"}  # ShareGPT's words, and ours
 
@@ -92,36 +96,44 @@ def shorten(text: str, longest: int) -> str:
     return head[: ends[-1]].rstrip() if ends else ""
 
 
-def encode_chat(tokenizer, messages: list[dict]) -> Document:
-    """Token ids of a conversation in the tokenizer's chat template, and which of them the assistant says (its end mark
+def encode_chats(tokenizer, conversations: list[list[dict]]) -> list[Document]:
+    """Token ids of conversations in the tokenizer's chat template, and which of them the assistant says (its end mark
     included). Where a template writes earlier turns anew as a conversation grows, it is cut before that."""
-    ids: list[int] = []
-    said: list[bool] = []
+    texts, spans = zip(*(_templated(tokenizer, messages) for messages in conversations), strict=True)
+    encoded = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)
+    return [
+        (ids, [any(start <= at < end for start, end in said) for at, _ in offsets])
+        for ids, offsets, said in zip(encoded["input_ids"], encoded["offset_mapping"], spans, strict=True)
+    ]
+
+
+def _templated(tokenizer, messages: list[dict]) -> tuple[str, list[tuple[int, int]]]:
+    """The text of a conversation up to its last answer, and where in it the assistant speaks."""
+    text, spans = "", []
     for end, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
-        asked = _templated(tokenizer, messages[:end], add_generation_prompt=True)
-        whole = _templated(tokenizer, messages[: end + 1])
-        if asked[: len(ids)] != ids or whole[: len(asked)] != asked:
+        asked = tokenizer.apply_chat_template(messages[:end], add_generation_prompt=True, tokenize=False)
+        whole = tokenizer.apply_chat_template(messages[: end + 1], tokenize=False)
+        if not asked.startswith(text) or not whole.startswith(asked):
             break
-        said += [False] * (len(asked) - len(ids)) + [True] * (len(whole) - len(asked))
-        ids = whole
-    return ids, said
-
-
-def _templated(tokenizer, messages: list[dict], **how) -> list[int]:
-    return tokenizer.apply_chat_template(messages, return_dict=True, **how)["input_ids"]
+        spans.append((len(asked), len(whole)))
+        text = whole
+    return text, spans
 
 
 class Documents:
-    """Endless documents of one source in shuffled order, as (ids, said) pairs of at most `longest` tokens."""
+    """Endless documents of one source in shuffled order, as (ids, said) pairs of at most `longest` tokens.
+
+    Conversations are given whole or cut at the end; of a long plain text, a window that starts at a line's end.
+    """
 
     def __init__(
         self, source: Source, root: Path, tokenizer, longest: int, seed: int, validation: bool = False
     ) -> None:
-        self.tokenizer, self.longest = tokenizer, longest
+        self.tokenizer, self.longest, self.plain = tokenizer, longest, source.file.startswith("plain/")
         self.random = random.Random(f"{seed} {source.file} {source.only}")
-        if source.file.startswith("plain/"):
+        if self.plain:
             texts = _plain(root / source.file)
             self.items = [text for i, text in enumerate(texts) if (i % 100 == 0) == validation]
         else:
@@ -130,20 +142,36 @@ class Documents:
             what = "held-out documents (one in a hundred is)" if validation else "documents"
             raise ValueError(f"{source.file} has no {what} for {source}; check `only` and `without` in the recipe")
         self.order: list[int] = []
+        self.known: dict[int, Document] = {}  # what was encoded stays, as it may be drawn many times
 
     def draw(self) -> Document:
         """The next document."""
         if not self.order:
             self.order = list(range(len(self.items)))
             self.random.shuffle(self.order)
-        item = self.items[self.order.pop()]
-        if isinstance(item, str):  # a window of a long text, starting at a paragraph
-            start = self.random.randrange(max(1, len(item) - 3 * self.longest))
-            start = item.find("\n", start) + 1
-            ids = self.tokenizer.encode(item[start : start + 6 * self.longest], add_special_tokens=False)
-            return ids[: self.longest], [True] * min(len(ids), self.longest)
-        ids, said = encode_chat(self.tokenizer, item)
-        return ids[: self.longest], said[: self.longest]
+        if self.order[-1] not in self.known:
+            self._encode([index for index in self.order[-AHEAD:] if index not in self.known])
+        ids, said = self.known[self.order.pop()]
+        if not self.plain:
+            return ids, said
+        start = self.random.randrange(max(1, len(ids) - self.longest))
+        start = next((at + 1 for at in range(start, len(ids) - 1) if "\n" in self.pieces[ids[at]]), 0)
+        window = ids[start : start + self.longest]
+        return window, [True] * len(window)
+
+    def _encode(self, which: list[int]) -> None:
+        """Many at once, which tokenizers do in parallel."""
+        items = [self.items[index] for index in which]
+        if self.plain:
+            found = [(ids, []) for ids in self.tokenizer(items, add_special_tokens=False)["input_ids"]]
+        else:
+            found = [(ids[: self.longest], said[: self.longest]) for ids, said in encode_chats(self.tokenizer, items)]
+        self.known.update(zip(which, found, strict=True))
+
+    @cached_property
+    def pieces(self) -> list[str]:
+        """The text of every token."""
+        return self.tokenizer.batch_decode([[id] for id in range(len(self.tokenizer))])
 
 
 def draw(
@@ -180,26 +208,26 @@ def fill(documents: list[Document], row: int, seed: int) -> tuple[np.ndarray, np
     A document goes into the fullest open row that has room. What stays empty is padding (id 0), which is never said.
     """
     width = row + 1
-    rows: list[Document] = []
-    waiting: list[Document] = []
-    for ids, said in documents:
-        fitting = [entry for entry in waiting if len(entry[0]) + len(ids) <= width]
-        if fitting:
-            entry = max(fitting, key=lambda entry: len(entry[0]))
-            entry[0].extend(ids)
-            entry[1].extend(said)
-        else:
-            waiting.append((list(ids), list(said)))
+    rows: list[list[Document]] = []
+    waiting: list[tuple[int, list[Document]]] = []  # tokens in a row, and its documents; the fullest row comes last
+    for document in documents:
+        length = len(document[0])
+        fits = bisect_right(waiting, width - length, key=itemgetter(0))
+        taken, row_ = waiting.pop(fits - 1) if fits else (0, [])
+        row_.append(document)
+        insort(waiting, (taken + length, row_), key=itemgetter(0))
         if len(waiting) > OPEN_ROWS:
-            waiting.sort(key=lambda entry: len(entry[0]))
-            rows.append(waiting.pop())
-    rows += waiting
+            rows.append(waiting.pop()[1])
+    rows += [row_ for _, row_ in waiting]
     random.Random(seed).shuffle(rows)
-    most = max(max(ids) for ids, _ in rows)
+    most = max(max(ids, default=0) for row_ in rows for ids, _ in row_)
     packed = np.zeros((len(rows), width), np.uint16 if most < 2**16 else np.uint32)
     answers = np.zeros((len(rows), width), bool)
-    for i, (ids, said) in enumerate(rows):
-        packed[i, : len(ids)], answers[i, : len(ids)] = ids, said
+    for i, row_ in enumerate(rows):
+        at = 0
+        for ids, said in row_:
+            packed[i, at : at + len(ids)], answers[i, at : at + len(ids)] = ids, said
+            at += len(ids)
     return packed, answers
 
 

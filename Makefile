@@ -2,7 +2,7 @@ PYTHON ?= python
 DATA ?= data
 EVAL = $(foreach set,mt_bench humaneval gsm8k alpaca qa sum,$(DATA)/eval/$(set).jsonl)
 
-.PHONY: run check test bench auto plots shapes long-text load scrub screenshots mutants
+.PHONY: run check test bench auto plots shapes long-text load scrub screenshots mutants gpu-target gpu-heads
 
 run:
 	$(PYTHON) app.py
@@ -46,3 +46,18 @@ screenshots:
 
 mutants:  ## plants one-line mistakes and shows that the suite catches each
 	$(PYTHON) -m scripts.mutants
+
+# The embedded models by the recipes for one GPU. Each command goes on where it was if it is interrupted.
+DEVICE ?= cuda
+RECIPES ?= jakiro/training/recipes
+GPU_RUN ?= runs/gpu
+GPU_OUT ?= assets/models/chat-27m
+GPU_TRAIN = $(PYTHON) -m jakiro train $(1) --device $(DEVICE) --recipe $(RECIPES)/$(2)-gpu.json --data $(DATA) --run-folder $(GPU_RUN)/$(2)
+GPU_BENCH = $(PYTHON) -m jakiro bench --target $(GPU_OUT) --device $(DEVICE) --methods vanilla,prompt_lookup,eagle2,jakiro --prompts $(EVAL) --limit 10
+
+gpu-target:  ## the target: half a billion tokens
+	$(call GPU_TRAIN,target,target) --out $(GPU_OUT)
+
+gpu-heads:  ## its own answers, both heads, and what they bring
+	$(call GPU_TRAIN,eagle2 jakiro,heads) --target $(GPU_OUT)
+	$(GPU_BENCH) --limits --out $(GPU_OUT)/bench.json

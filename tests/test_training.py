@@ -3,7 +3,10 @@
 import csv
 import json
 import math
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from texts import write_texts
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jakiro.__main__ import main
+from jakiro.arguments import RECIPES
 from jakiro.drafting.head import HeadConfig, HeadOutput
 from jakiro.drafting.weights import load_head
 from jakiro.target import Target
@@ -26,6 +30,7 @@ from jakiro.training.optim import Optimizer
 from jakiro.training.target import Recipe, Stage, grow, train
 
 pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
+ROOT = Path(__file__).parent.parent
 MIX = [Source("chat.jsonl", 3.0), Source("plain/text.txt.xz", 1.0)]
 
 
@@ -485,3 +490,36 @@ def test_what_cannot_be_trained_is_said(trained, data, tmp_path, capsys, what, m
     line = ["train", *what, "--target", trained / "out", "--data", data, "--run-folder", tmp_path, "--out", tmp_path]
     assert main([str(one) for one in line]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="there is no make")
+def test_the_two_commands_for_a_gpu_make_the_models_and_measure_them(data, tmp_path):
+    """`make gpu-target` and `make gpu-heads`, on the CPU at a tiny size."""
+    (tmp_path / "target-gpu.json").write_text(json.dumps(asdict(recipe(dtype="bfloat16"))))
+    answers_too = head_given(answers={"new_tokens": 9, "batch": 4, "temperatures": [0.0]}, passes=2)
+    (tmp_path / "heads-gpu.json").write_text(json.dumps(answers_too))
+    questions = tmp_path / "chat.jsonl"
+    questions.write_text('{"turns": ["the cat sat"]}\n')
+    given = {
+        "PYTHON": sys.executable,
+        "DEVICE": "cpu",
+        "DATA": data,
+        "EVAL": questions,
+        "RECIPES": tmp_path,
+        "GPU_RUN": tmp_path / "run",
+        "GPU_OUT": tmp_path / "model",
+    }
+    line = ["make", "gpu-target", "gpu-heads", *(f"{name}={value}" for name, value in given.items())]
+    environment = os.environ | {"TORCHDYNAMO_DISABLE": "1"}
+    done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert Target.load(tmp_path / "model").model.dtype == torch.float32
+    rows = json.loads((tmp_path / "model/bench.json").read_text())["rows"]
+    assert {row["method"]: row["identical"] for row in rows if row["task"] == "chat"} == dict.fromkeys(
+        ("vanilla", "prompt_lookup", "eagle2", "jakiro"), 1.0
+    )
+
+
+def test_every_recipe_that_ships_can_be_read():
+    for file in sorted(RECIPES.glob("*.json")):
+        assert (HeadRecipe if file.name.startswith("heads") else Recipe).read(file).seed == 0

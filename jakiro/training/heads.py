@@ -123,6 +123,8 @@ def train_heads(
     """
     if unknown := [name for name in names if name not in recipe.heads]:
         raise ValueError(f"the recipe has no head {unknown[0]!r}; it has {', '.join(recipe.heads)}")
+    if not recipe.mix:
+        raise ValueError("the recipe names no texts: give --data one JSONL file, or the name of a dataset")
     recipe = replace(recipe, heads={name: recipe.heads[name] for name in names})
     heads = {}
     for name, plan in recipe.heads.items():

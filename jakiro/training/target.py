@@ -51,6 +51,7 @@ class Recipe:
     mixes: dict[str, list[Source]]
     stages: list[Stage]
     seed: int = 0
+    dtype: str = "float32"  # of the weights as they are written
 
     @classmethod
     def read(cls, path: Path) -> Recipe:
@@ -104,7 +105,7 @@ def train(
         return
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
-    model.save_pretrained(out, max_shard_size="9MB")
+    model.to(getattr(torch, recipe.dtype)).save_pretrained(out, max_shard_size="9MB")
     tokenizer.save_pretrained(out)
     (out / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")
 

@@ -27,6 +27,14 @@ CONFIGS = {
         qkv_bias=True,
         expert_intermediate_size=24,
     ),
+    "many": HeadConfig(
+        hidden_size=32,
+        intermediate_size=48,
+        num_attention_heads=4,
+        vocab_size=300,
+        num_local_experts=4,
+        expert_intermediate_size=16,
+    ),
 }
 
 
@@ -45,8 +53,8 @@ class Answer:
 
     features: Tensor
     logprobs: Tensor
-    experts: Tensor | None = None  # [2, vocab]
-    gates: Tensor | None = None  # [4], raw
+    experts: Tensor | None = None  # [N, vocab]
+    gates: Tensor | None = None  # [2 N], raw
     ahead: Tensor | None = None  # [vocab], by R
 
 
@@ -75,7 +83,7 @@ class Oracle:
         experts = self._log(output.experts[:, 0, -1])
         logprobs = self._log(mixed)
         if self.decoupled:
-            logprobs = (gates[:2].softmax(0)[:, None] * experts.exp()).sum(0).log()
+            logprobs = (gates[: len(experts)].softmax(0)[:, None] * experts.exp()).sum(0).log()
         return Answer(mixed, logprobs, experts, gates, self._log(contrast))
 
     def _log(self, features: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from test_drafting import MODES, drafter_for, rounds
 from torch import Tensor
 
-from jakiro.drafting.columns import place
+from jakiro.drafting.columns import Rows, of_experts, place
 from jakiro.drafting.tree import TreeSettings
 from jakiro.engine import Context
 from jakiro.trace import DraftTree
@@ -118,6 +118,20 @@ def check_experts(columns: dict, node: int, answer: naive.Answer, token: int, se
     middle = (p0 + p1) / 2
     js = sum(float((p * (p / middle).log()).sum()) for p in (p0, p1)) / 2
     assert close(columns["js"][node], js) and 0 < js < math.log(2)
+
+
+def test_of_four_experts_only_how_far_they_are_apart_is_told() -> None:
+    torch.manual_seed(0)
+    experts = torch.randn(4, 1, 50).log_softmax(-1)
+    tree = DraftTree([7, 8, 9], [-1, 0, 0], [0.0, -1.0, -2.0])
+    columns = of_experts(tree, [8, 1, 1], Rows([None, 0, 0], [0, None, None]), experts, torch.full((1, 4), 0.25), 5)
+    assert columns.keys() == {"overlap", "js"}
+    tops = [set(one[0].topk(5).indices.tolist()) for one in experts]
+    shares = [len(a & b) / 5 for i, a in enumerate(tops) for b in tops[i + 1 :]]
+    p = experts[:, 0].exp()
+    js = float((p * (p / p.mean(0)).log()).sum()) / 4
+    assert columns["overlap"][0] is None and close(columns["overlap"][1], sum(shares) / 6)
+    assert close(columns["js"][2], js) and 0 < js < math.log(4)
 
 
 def test_ranks_count_larger_ones_and_give_ties_to_the_smaller_id() -> None:

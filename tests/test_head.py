@@ -143,7 +143,7 @@ def test_config_is_read_as_raw_json(tmp_path, raw: dict, expected: dict) -> None
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8}}, "llama3"),
         ({"num_hidden_layers": 2}, "num_hidden_layers"),
         ({"hidden_act": "gelu"}, "hidden_act"),
-        ({"num_local_experts": 8}, "num_local_experts"),
+        ({"num_local_experts": 1}, "num_local_experts"),
         ({"head_dim": 16}, "head_dim"),
         ({"hidden_size": "32"}, "config.json"),
         ({"num_attention_heads": 5}, "5 heads"),

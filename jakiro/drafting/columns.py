@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -36,8 +37,20 @@ def common(tree: DraftTree, picks: list[int], rows: Rows, logprobs: Tensor, cuto
     }
 
 
-def of_experts(tree: DraftTree, picks: list[int], rows: Rows, experts: Tensor, width: int) -> dict[str, list]:
-    """Columns of two experts' own log-probabilities [2, r, vocab]. An expert proposes its `width` likeliest tokens."""
+def of_experts(
+    tree: DraftTree, picks: list[int], rows: Rows, experts: Tensor, weights: Tensor, width: int
+) -> dict[str, list]:
+    """Columns of N experts: own log-probabilities [N, r, vocab] and the router's weights [r, N].
+
+    An expert proposes its `width` likeliest tokens. Who proposed a node is told of two experts only, as published
+    heads have them: views of a trace know no more.
+    """
+    apart = {
+        "overlap": spread(_overlap(experts, width).tolist(), rows.hung),
+        "js": spread(_divergence(experts).tolist(), rows.hung),
+    }
+    if len(experts) != 2:
+        return apart
     (rank0, logprob0), (rank1, logprob1) = (place(one, rows.hung, tree.tokens) for one in experts)
     (pick0, _), (pick1, _) = (place(one, rows.own, picks) for one in experts)
     return {
@@ -48,8 +61,9 @@ def of_experts(tree: DraftTree, picks: list[int], rows: Rows, experts: Tensor, w
         "source": [_source(pair, width) for pair in zip(rank0, rank1, strict=True)],
         "pick_expert0_rank": pick0,
         "pick_expert1_rank": pick1,
-        "overlap": spread(_overlap(experts, width).tolist(), rows.hung),
-        "js": spread(_divergence(experts).tolist(), rows.hung),
+        "gate0": spread(weights[:, 0].tolist(), rows.hung),
+        "gate1": spread(weights[:, 1].tolist(), rows.hung),
+        **apart,
     }
 
 
@@ -82,12 +96,13 @@ def _source(ranks: tuple[int | None, int | None], width: int) -> int | None:
 
 
 def _overlap(experts: Tensor, width: int) -> Tensor:
-    """Share of the `width` likeliest tokens that both experts have, [r]."""
-    first, second = experts.topk(width).indices  # [r, k]
-    return (first[:, :, None] == second[:, None, :]).any(-1).float().mean(-1)
+    """Share of the `width` likeliest tokens that two experts both have, [r]; of more, the mean over all pairs."""
+    pairs = combinations(experts.topk(width).indices, 2)  # each [r, k]
+    shares = [(first[:, :, None] == second[:, None, :]).any(-1).float().mean(-1) for first, second in pairs]
+    return torch.stack(shares).mean(0)
 
 
 def _divergence(experts: Tensor) -> Tensor:
-    """Jensen-Shannon divergence of the experts in nats, [r]: 0 if they agree, log 2 if they share nothing."""
-    middle = experts.logsumexp(0) - math.log(2.0)
+    """Jensen-Shannon divergence of N experts in nats, [r]: 0 if they agree, log N if they share nothing."""
+    middle = experts.logsumexp(0) - math.log(len(experts))
     return (experts.exp() * (experts - middle)).sum(-1).mean(0).clamp_min(0.0)

@@ -30,7 +30,7 @@ class HeadConfig:
     max_position_embeddings: int = 2048  # where dynamic rope scaling sets in
     bias: bool = True  # of fc
     qkv_bias: bool = False
-    num_local_experts: int = 0  # 0: one dense MLP (EAGLE), 2: Jakiro
+    num_local_experts: int = 0  # 0: one dense MLP (EAGLE), 2: Jakiro as published
     expert_intermediate_size: int = 0  # inner width of an expert; 0: hidden_size, as published
 
     def __post_init__(self) -> None:
@@ -47,8 +47,8 @@ class HeadConfig:
             raise ValueError(f"{self.num_attention_heads} heads cannot share {self.num_key_value_heads} key heads")
         if self.rope_type not in _ROPE_TYPES:
             raise ValueError(f"rope scaling {self.rope_type!r} is not known to heads; known: {', '.join(_ROPE_TYPES)}")
-        if self.num_local_experts not in (0, 2):
-            raise ValueError(f"num_local_experts is {self.num_local_experts}; a head has two experts or none")
+        if self.num_local_experts < 0 or self.num_local_experts == 1:
+            raise ValueError(f"num_local_experts is {self.num_local_experts}; a head has none, two or more")
 
     @property
     def head_dim(self) -> int:

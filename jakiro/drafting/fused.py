@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from .head import EagleHead, Head, JakiroHead, rotate
 
-_ROUTER_ROWS = 8  # 4 and as many zero rows: 16-byte aligned outputs in half precision
+_ROUTER_ROWS = 8  # or a multiple, the last ones zero: 16-byte aligned outputs in half precision
 
 
 class FusedHead:
@@ -72,29 +72,29 @@ class FusedEagle(FusedHead):
 
 
 class FusedJakiro(FusedHead):
-    """A Jakiro head: two experts and the router. Mixing scales the experts' inner rows, so a mixture is one product."""
+    """A Jakiro head: N experts and the router. Mixing scales the experts' inner rows, so a mixture is one product."""
 
     def __init__(self, head: JakiroHead) -> None:
         super().__init__(head)
         part = head.layers[0].mlp_moe
-        router = F.pad(part.gate.weight, (0, 0, 0, _ROUTER_ROWS - len(part.gate.weight)))
+        router = F.pad(part.gate.weight, (0, 0, 0, -len(part.gate.weight) % _ROUTER_ROWS))
         gates, ups = ([getattr(expert, name).weight for expert in part.experts] for name in ("gate_proj", "up_proj"))
-        self.inner = len(gates[0])
-        self.wide = torch.cat([*gates, *ups, router])  # [4 * inner + 8, h]
-        self.down = torch.stack([expert.down_proj.weight.T for expert in part.experts])  # [2, inner, h]
+        self.count, self.inner = len(gates), len(gates[0])
+        self.wide = torch.cat([*gates, *ups, router])  # [2 * N * inner + 8, h]
+        self.down = torch.stack([expert.down_proj.weight.T for expert in part.experts])  # [N, inner, h]
 
     def activate(self, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """Both experts' inner activations [n, 2, inner] and the router logits [n, 4] in fp32, from u [n, h]."""
+        """The experts' inner activations [n, N, inner] and the router logits [n, 2 N] in fp32, from u [n, h]."""
         wide = F.linear(self.norm(residual), self.wide)
-        both = 2 * self.inner
-        active = F.silu(wide[:, :both]) * wide[:, both : 2 * both]
-        return active.view(-1, 2, self.inner), wide[:, 2 * both : 2 * both + 4].float()
+        all_ = self.count * self.inner
+        active = F.silu(wide[:, :all_]) * wide[:, all_ : 2 * all_]
+        return active.view(-1, self.count, self.inner), wide[:, 2 * all_ : 2 * (all_ + self.count)].float()
 
     def mix(self, residual: Tensor, active: Tensor, weights: Tensor) -> Tensor:
-        """u + sum of weights [n, 2] times the experts, [n, h]: L or R, by the weights."""
+        """u + sum of weights [n, N] times the experts, [n, h]: L or R, by the weights."""
         scaled = active * weights.to(active.dtype)[..., None]
         return torch.addmm(residual, scaled.flatten(1), self.down.flatten(0, 1))
 
     def own(self, residual: Tensor, active: Tensor) -> Tensor:
-        """Each expert's own answer u + E_i(z), [2, n, h]."""
-        return torch.baddbmm(residual.expand(2, -1, -1), active.transpose(0, 1), self.down)
+        """Each expert's own answer u + E_i(z), [N, n, h]."""
+        return torch.baddbmm(residual.expand(self.count, -1, -1), active.transpose(0, 1), self.down)

@@ -5,8 +5,9 @@
     z  = RMSNorm(u)
 
 EAGLE (SafeAILab, EAGLE-1 and -2) answers with u + MLP(z); Jakiro (arXiv 2502.06282, released code) mixes two experts
-of z and adds a contrastive feature for the token after next. There is no final norm: the answer stands where the
-target's last hidden state would, and the target's lm_head reads it. Decoding uses `fused.py` on the same parameters.
+of z (here also more, all of which always run) and adds a contrastive feature for the token after next. There is no
+final norm: the answer stands where the target's last hidden state would, and the target's lm_head reads it. Decoding
+uses `fused.py` on the same parameters.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class HeadOutput(NamedTuple):
 
     mixed: Tensor  # [b, s, h], L: stands for h_{t+1}
     contrast: Tensor  # [b, s, h], R: stands for h_{t+2}
-    experts: Tensor  # [2, b, s, h], u + E_i(z): each expert's own answer
-    gates: Tensor  # [b, s, 4], router logits: rows 0 and 1 weigh L, rows 2 and 3 weigh R
+    experts: Tensor  # [N, b, s, h], u + E_i(z): each expert's own answer
+    gates: Tensor  # [b, s, 2 N], router logits: the first N rows weigh L, the others R
 
 
 def rope_tables(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,10 +66,11 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def contrast_weights(gates: Tensor) -> Tensor:
-    """Signed expert weights of R from router logits [..., 4]: the heavier expert minus the lighter one, [..., 2]."""
-    first, second = gates[..., 2:].softmax(dim=-1).unbind(dim=-1)
-    sign = 2 * (gates[..., 2] > gates[..., 3]).to(gates.dtype) - 1  # equal logits: -1, as released
-    return torch.stack([sign * first, -sign * second], dim=-1)
+    """Signed expert weights of R from router logits [..., 2 N]: the heaviest expert minus the others, [..., N]."""
+    logits = gates[..., gates.shape[-1] // 2 :]
+    heaviest = logits.sort(dim=-1, stable=True).indices[..., -1:]  # of equal logits the last, as released
+    weights = logits.softmax(dim=-1)
+    return (-weights).scatter(-1, heaviest, weights.gather(-1, heaviest))
 
 
 Passes = list[tuple[Tensor, Tensor]]  # keys and values [b, heads, s, head_dim] of passes over one text
@@ -132,14 +134,14 @@ class SwiGLU(nn.Module):
 
 
 class Experts(nn.Module):
-    """Two experts and their router; both always run (N = K = 2)."""
+    """N experts and their router; all always run (as published, N = K = 2)."""
 
-    def __init__(self, hidden: int, inner: int) -> None:
+    def __init__(self, hidden: int, inner: int, count: int) -> None:
         super().__init__()
-        self.gate = nn.Linear(hidden, 4, bias=False)
-        self.experts = nn.ModuleList([SwiGLU(hidden, inner) for _ in range(2)])
+        self.gate = nn.Linear(hidden, 2 * count, bias=False)
+        self.experts = nn.ModuleList([SwiGLU(hidden, inner) for _ in range(count)])
 
-    def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:  # [..., h] -> [2, ..., h], [..., 4]
+    def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:  # [..., h] -> [N, ..., h], [..., 2 N]
         return torch.stack([expert(z) for expert in self.experts]), self.gate(z)
 
 
@@ -190,21 +192,22 @@ class EagleHead(Head):
 
 
 class JakiroHead(Head):
-    """The Jakiro head of the released code: two experts, mixed for the next level and contrasted for the one after."""
+    """The Jakiro head of the released code: experts, mixed for the next level and contrasted for the one after."""
 
     def __init__(self, config: HeadConfig) -> None:
-        config = replace(config, num_local_experts=2)
-        super().__init__(config, "mlp_moe", Experts(config.hidden_size, config.expert_intermediate_size))
+        config = replace(config, num_local_experts=config.num_local_experts or 2)
+        experts = Experts(config.hidden_size, config.expert_intermediate_size, config.num_local_experts)
+        super().__init__(config, "mlp_moe", experts)
 
     def forward(self, embeddings: Tensor, features: Tensor, passes: Passes | None = None) -> HeadOutput:
         """Mixed and contrastive features, the experts' own and the router logits."""
         residual, normed = self.attend(embeddings, features, passes)
         own, gates = self.layers[0].mlp_moe(normed)
-        weights = gates[..., :2].softmax(dim=-1)
+        weights = gates[..., : len(own)].softmax(dim=-1)
         mixed = residual + _weighted(weights, own)
         contrast = residual + _weighted(contrast_weights(gates), own)
         return HeadOutput(mixed, contrast, residual + own, gates)
 
 
-def _weighted(weights: Tensor, own: Tensor) -> Tensor:  # [..., 2], [2, ..., h] -> [..., h]
-    return weights[..., :1] * own[0] + weights[..., 1:] * own[1]
+def _weighted(weights: Tensor, own: Tensor) -> Tensor:  # [..., N], [N, ..., h] -> [..., h]
+    return sum(weight[..., None] * one for weight, one in zip(weights.unbind(dim=-1), own, strict=True))

@@ -47,6 +47,8 @@ def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
     cls = _class_of(tensors, folder)
     if not issubclass(cls, kind):
         raise ValueError(f"{folder} holds a head of kind {_KINDS[cls]}; this method needs one of kind {_KINDS[kind]}")
+    if cls is JakiroHead:
+        config = replace(config, num_local_experts=len(tensors[_ROUTER]) // 2)
     if cls is JakiroHead and f"{_EXPERT}.gate_proj.weight" in tensors:
         config = replace(config, expert_intermediate_size=len(tensors[f"{_EXPERT}.gate_proj.weight"]))
     with torch.device("meta"):
@@ -107,8 +109,8 @@ def _class_of(tensors: dict[str, Tensor], folder: Path) -> type[Head]:
     rows = len(tensors[_ROUTER])
     if rows == 2:
         raise ValueError(f"{folder} holds a Jakiro* head (router of 2 rows), which is not supported; use a Jakiro head")
-    if rows != 4:
-        raise ValueError(f"{folder}: {_ROUTER} has {rows} rows; a Jakiro head of two experts has 4")
+    if rows % 2:
+        raise ValueError(f"{folder}: {_ROUTER} has {rows} rows; a Jakiro head has two for each expert")
     if f"{_EXPERT}.fc.weight" in tensors:
         raise ValueError(f"{folder} has GELU experts ({_EXPERT}.fc.weight), which are not supported; SwiGLU ones are")
     return JakiroHead

@@ -63,10 +63,11 @@ class JakiroDrafter(HeadDrafter):
 
     def propose(self, residual: Tensor, level: int) -> Step:
         active, gates = self.head.activate(residual)
-        weights = gates[:, :2].softmax(-1)
+        count = self.head.count
+        weights = gates[:, :count].softmax(-1)
         if self._decoupled:
             own = self.head.own(residual, active)
-            mixed = own[0].lerp(own[1], weights[:, 1:].to(own.dtype))  # the weights sum to one
+            mixed = (own * weights.T[..., None].to(own.dtype)).sum(0)  # the weights sum to one
             read = [*own]
         else:
             mixed = self.head.mix(residual, active, weights)
@@ -80,7 +81,7 @@ class JakiroDrafter(HeadDrafter):
         values, tokens = logprobs.topk(self.width)  # [features, n, k]
         ahead = None if contrast is None else Step(Children(tokens[-1], values[-1]), contrast, residual)
         if self._decoupled:
-            return Step(union(logprobs[:2], tokens[:2], weights), mixed, residual, ahead)
+            return Step(union(logprobs[:count], tokens[:count], weights), mixed, residual, ahead)
         return Step(Children(tokens[0], values[0]), mixed, residual, ahead)
 
     def follow(self, level: int, tokens: Tensor, rows: Tensor, before: Step) -> Step:
@@ -95,16 +96,14 @@ class JakiroDrafter(HeadDrafter):
         first = 1 + (self.settings.depth - 2) * self.width  # row of the last level, which a contrastive one fills
         contrast = (used >= first) if self.settings.contrastive else torch.zeros_like(used, dtype=torch.bool)
         active, gates = self.head.activate(residual)
-        weights = torch.where(contrast[:, None], gates[:, 2:], gates[:, :2]).softmax(-1)
+        weights = torch.where(contrast[:, None], *gates.chunk(2, dim=-1)[::-1]).softmax(-1)
         experts = self.target.logits(self.head.own(residual, active)).float().log_softmax(-1)
         logprobs = self.target.logits(features).float().log_softmax(-1)
         if self._decoupled:
             logprobs = torch.where(contrast[:, None], logprobs, blend(experts, weights))
         return {
             **common(tree, picks, rows, logprobs, min(last.kept.scores)),
-            **of_experts(tree, picks, rows, experts, self.width),
-            "gate0": spread(weights[:, 0].tolist(), rows.hung),
-            "gate1": spread(weights[:, 1].tolist(), rows.hung),
+            **of_experts(tree, picks, rows, experts, weights, self.width),
             "head": spread(contrast.int().tolist(), rows.hung),
         }
 
@@ -114,21 +113,20 @@ class JakiroDrafter(HeadDrafter):
 
 
 def blend(logprobs: Tensor, weights: Tensor) -> Tensor:
-    """log(w0 p0 + w1 p1) [n, m] from log-probabilities [2, n, m] and weights [n, 2]."""
-    first, second = logprobs + weights.log().T[..., None]
-    return torch.logaddexp(first, second).clamp_max(0.0)
+    """log(w0 p0 + w1 p1 + ...) [n, m] from log-probabilities [N, n, m] and weights [n, N]."""
+    return (logprobs + weights.log().T[..., None]).logsumexp(0).clamp_max(0.0)
 
 
 def union(logprobs: Tensor, tokens: Tensor, weights: Tensor) -> Children:
-    """The best k of what two experts propose, tokens [2, n, k], by their blend; each token once.
+    """The best k of what N experts propose, tokens [N, n, k], by their blend; each token once.
 
-    logprobs [2, n, vocab] are the experts' own, weights [n, 2] the gate's.
+    logprobs [N, n, vocab] are the experts' own, weights [n, N] the gate's.
     """
     width = tokens.shape[-1]
-    pool = torch.cat([tokens[0], tokens[1]], dim=-1)  # [n, 2k]
-    scores = blend(logprobs.gather(-1, pool.expand(2, -1, -1)), weights)
-    twice = (tokens[1][:, :, None] == tokens[0][:, None, :]).any(-1)
-    scores[:, width:].masked_fill_(twice, -torch.inf)
+    pool = torch.cat([*tokens], dim=-1)  # [n, N k]
+    scores = blend(logprobs.gather(-1, pool.expand(len(tokens), -1, -1)), weights)
+    again = (pool[:, :, None] == pool[:, None, :]).tril(-1).any(-1)
+    scores.masked_fill_(again, -torch.inf)
     scores, order = scores.sort(dim=-1, descending=True, stable=True)
     return Children(pool.gather(-1, order[:, :width]), scores[:, :width])
 

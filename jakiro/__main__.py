@@ -1,4 +1,4 @@
-"""The command line: `python -m jakiro trace | bench | tune | train | card`."""
+"""The command line: `python -m jakiro trace | bench | tune | train | experiment | card`."""
 
 from __future__ import annotations
 
@@ -161,6 +161,46 @@ def _train_heads(options: argparse.Namespace, accelerator) -> None:
     train_heads(*given, options.compile, options.shard)
 
 
+def experiment(options: argparse.Namespace) -> int:
+    """Train the heads of an experiment, decode with each variant, write the report and the page about it."""
+    import json
+
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from jakiro import bench as benchmark
+    from jakiro import experiment as experiments
+    from jakiro import hub
+    from jakiro.findings import as_page
+    from jakiro.target import Target
+    from jakiro.trace import write_text
+    from jakiro.training import workers
+    from jakiro.training.data import only_source
+    from jakiro.training.heads import train_heads
+
+    for file in filter(None, (options.out, options.page)):
+        check_writable(file)
+    named = RECIPES / f"{options.what}-cpu.json"
+    asked = experiments.Experiment.read(named if named.exists() else Path(options.what))
+    texts = (
+        benchmark.read_prompts(options.prompts, options.limit) if options.prompts else benchmark.examples(options.limit)
+    )
+    data, only = only_source(options.data)
+    recipe = replace(asked.training, mix=only) if only else asked.training
+    folder = hub.local(options.target)
+    hub.check(folder)
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    heads = {name: options.run_folder / "heads" / name for name in recipe.heads}
+    given = (list(heads), workers.start(options.device), model, tokenizer, recipe, data, options.run_folder, heads)
+    train_heads(*given, options.compile)
+    target = Target.load(options.target, options.device, options.dtype)
+    report = experiments.run(target, asked, heads, texts, options.repeats, options.out) | {"command": options.line}
+    write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")
+    if options.page:
+        write_text(options.page, as_page(report))
+    print(as_page(report))
+    return 0
+
+
 def card(options: argparse.Namespace) -> int:
     """Write the model card of a target and its heads."""
     from jakiro.training import card as cards
@@ -217,7 +257,7 @@ def _pairs(items: Sequence[str], flag: str) -> dict[str, str]:
     return dict(item.split("=", 1) for item in items)
 
 
-COMMANDS = {"trace": trace, "bench": bench, "tune": tune, "train": train, "card": card}
+COMMANDS = {"trace": trace, "bench": bench, "tune": tune, "train": train, "experiment": experiment, "card": card}
 
 if __name__ == "__main__":
     sys.exit(main())

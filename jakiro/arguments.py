@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jakiro.assets import TARGET
 
-DESCRIPTION = "Decode, measure and train: python -m jakiro trace | bench | tune | train | card"
+DESCRIPTION = "Decode, measure and train: python -m jakiro trace | bench | tune | train | experiment | card"
 RECIPES = Path(__file__).parent / "training" / "recipes"
 
 
@@ -64,6 +64,22 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument("--threads", type=int, help="CPU threads; default: torch's choice")
     learn.add_argument("--no-compile", dest="compile", action="store_false", help="without torch.compile")
     learn.add_argument("--shard", action="store_true", help="share parameters among the processes (FSDP)")
+
+    ask = commands.add_parser("experiment", help="train several heads alike, decode with each, compare")
+    ask.add_argument("what", help="decoupling, or a JSON file (jakiro/experiment.py)")
+    ask.add_argument("--data", required=True, help="as for train")
+    ask.add_argument("--target", type=Path, default=TARGET, help="folder or hub id")
+    ask.add_argument(
+        "--run-folder", type=Path, required=True, help="the heads and their training; resumes what is there"
+    )
+    ask.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
+    ask.add_argument("--limit", type=_positive, help="prompts of each file")
+    ask.add_argument("--repeats", type=_positive, default=1, help="speeds are medians over them")
+    ask.add_argument("--device", default="cpu")
+    ask.add_argument("--dtype", default="float32", help="in which is decoded; training is in bfloat16")
+    ask.add_argument("--no-compile", dest="compile", action="store_false", help="train without torch.compile")
+    ask.add_argument("--out", type=Path, required=True, help="report to write, as bench does")
+    ask.add_argument("--page", type=Path, help="Markdown file to write: tables, and what they allow one to say")
 
     about = commands.add_parser("card", help="write the model card of a trained target and its heads")
     about.add_argument("--target", type=Path, default=TARGET)

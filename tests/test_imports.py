@@ -40,10 +40,13 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "rehearsal": LOOP | {"assets"},
     "tuning": LOOP | {"drafting", "rehearsal"},
     "bench": LOOP | VIEWS | {"methods", "assets", "report", "journal", "tuning"},
+    "experiment": LOOP | VIEWS | {"methods", "training", "bench", "report", "drafting"},
+    "findings": {"report"},
     "arguments": {"assets"},
     "__main__": LOOP
     | VIEWS
-    | {"methods", "training", "arguments", "bench", "report", "limits", "peers", "tuning", "hub"},
+    | {"methods", "training", "arguments", "bench", "report", "limits", "peers", "tuning", "hub"}
+    | {"experiment", "findings"},
 }
 TENSORS = {"torch", "transformers", "safetensors", "tokenizers"}
 

@@ -461,6 +461,15 @@ def test_a_template_that_writes_earlier_turns_anew_is_cut_there(trained):
     assert ids == whole[: len(whole) // 2] and sum(said) == 2
 
 
+def test_a_template_without_answers_is_refused(trained, data):
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}>{% endif %}"
+    )
+    with pytest.raises(ValueError, match="does not show where an answer begins"):
+        pack(MIX[:1], data, tokenizer, 100, 32, seed=0)
+
+
 def test_ids_of_a_large_vocabulary_are_kept_whole():
     rows, said = fill([([70_000, 5], [False, True]), ([3], [True])], 3, seed=0)
     assert rows.dtype == np.uint32 and sorted(rows[rows > 0].tolist()) == [3, 5, 70_000]
@@ -521,5 +530,6 @@ def test_the_two_commands_for_a_gpu_make_the_models_and_measure_them(data, tmp_p
 
 
 def test_every_recipe_that_ships_can_be_read():
-    for file in sorted(RECIPES.glob("*.json")):
-        assert (HeadRecipe if file.name.startswith("heads") else Recipe).read(file).seed == 0
+    for kind, read in (("heads", HeadRecipe.read), ("target", Recipe.read), ("assistant", Recipe.read)):
+        for file in RECIPES.glob(f"{kind}-*.json"):
+            assert read(file).seed == 0

@@ -166,6 +166,10 @@ class Documents:
             found = [(ids, []) for ids in self.tokenizer(items, add_special_tokens=False)["input_ids"]]
         else:
             found = [(ids[: self.longest], said[: self.longest]) for ids, said in encode_chats(self.tokenizer, items)]
+            if not any(ids for ids, _ in found):
+                raise ValueError(
+                    "the tokenizer's chat template does not show where an answer begins: mend the template"
+                )
         self.known.update(zip(which, found, strict=True))
 
     @cached_property

@@ -1,0 +1,146 @@
+"""A page about an experiment, from its report: what was asked, the figures, and what they allow one to say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jakiro.report import means, method_totals
+
+NONE = "–"
+HEAD = [
+    "variant",
+    "tau",
+    "over the reference",
+    "draft ms a round",
+    "tokens/s",
+    "speed-up",
+    "accepted at depth 1, 2, ...",
+]
+EXPERTS = """\
+Overlap is the share of the likeliest tokens (as many as `top_k`) that two experts share, js the Jensen-Shannon
+divergence of their distributions in nats, rescued the share of rounds in which an accepted token was among the
+likeliest of one expert alone. Temperature 0."""
+
+
+def as_page(report: dict[str, Any]) -> str:
+    """Markdown."""
+    about = report["experiment"]
+    temperatures = sorted({row["temperature"] for row in about["intervals"]})
+    parts = [
+        f"# {about['question']}",
+        _how(report),
+        "## The answer",
+        "\n".join(f"- {line}" for temperature in temperatures for line in _verdicts(about, temperature)),
+        "## Heads",
+        _table(["variant", "head", "parameters", "loss weights", "settings"], _heads(about)),
+    ]
+    for temperature in temperatures:
+        parts += [f"## Temperature {temperature:g}", _table(HEAD, _rows(report, temperature))]
+    parts += [
+        "## The experts",
+        EXPERTS,
+        _table(["variant", "overlap", "js", "rescued"], _experts(about)),
+        "## Again",
+        f"```\n{report['command']}\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+HEAD = [
+    "variant",
+    "tau",
+    "over the reference",
+    "draft ms a round",
+    "tokens/s",
+    "speed-up",
+    "accepted at depth 1, 2, ...",
+]
+
+
+def _how(report: dict[str, Any]) -> str:
+    about, machine = report["experiment"], report["machine"]
+    tasks = ", ".join(dict.fromkeys(row["task"] for row in report["rows"]))
+    return " ".join(
+        [
+            f"Target {report['target']} in {report['dtype']} on {machine['device']}, {machine['threads']} threads.",
+            f"All heads: {about['steps']} steps of {about['tokens_a_step']:,} tokens, the same rows in one order.",
+            f"Measured on {report['rows'][0]['prompts']} prompts of each of {tasks}, at most",
+            f"{report['max_new_tokens']} new tokens. Tau is the mean of the tasks; intervals hold 95 % of a bootstrap",
+            f"over prompts. The reference is *{about['reference']}*. Every variant gave vanilla's tokens on",
+            f"{_identical(report)} of the runs.",
+        ]
+    )
+
+
+def _identical(report: dict[str, Any]) -> str:
+    shares = [row["identical"] for row in report["rows"]]
+    return f"{100 * sum(shares) / len(shares):.4g} %"
+
+
+def _verdicts(about: dict[str, Any], temperature: float) -> list[str]:
+    """One sentence a variant: better, worse, or not told apart from the reference."""
+    lines = []
+    for row in about["intervals"]:
+        if row["temperature"] != temperature or row["variant"] == about["reference"]:
+            continue
+        low, high = (100 * (edge - 1) for edge in row["over_reference_interval"])
+        change = 100 * (row["over_reference"] - 1)
+        verdict = "is better" if low > 0 else "is worse" if high < 0 else "cannot be told apart"
+        lines.append(
+            f"At temperature {temperature:g}, *{row['variant']}* {verdict}: "
+            f"tau {change:+.1f} % ({low:+.1f} to {high:+.1f})."
+        )
+    return lines
+
+
+def _heads(about: dict[str, Any]) -> list[list[str]]:
+    return [
+        [label, one["head"], f"{one['parameters']:,}", _named(one["losses"]), _named(one["set"])]
+        for label, one in about["variants"].items()
+    ]
+
+
+def _rows(report: dict[str, Any], temperature: float) -> list[list[str]]:
+    totals = {line["method"]: line for line in method_totals(report) if line["temperature"] == temperature}
+    speeds = means(report, temperature)
+    found = []
+    for row in report["experiment"]["intervals"]:
+        if row["temperature"] == temperature:
+            total, speed = totals[row["variant"]], speeds[row["variant"]]
+            found.append(
+                [
+                    row["variant"],
+                    f"{row['tau']:.2f} ({_interval(row['tau_interval'])})",
+                    f"{row['over_reference']:.3f} ({_interval(row['over_reference_interval'], 3)})",
+                    f"{1000 * total['round_s'] * total['shares'][0]:.2f}",
+                    f"{speed['tokens_per_s']:.1f}",
+                    f"{speed['speedup']:.2f}×",
+                    " ".join(f"{share:.2f}" for share in total["acceptance_rate_per_position"]),
+                ]
+            )
+    return found
+
+
+def _experts(about: dict[str, Any]) -> list[list[str]]:
+    return [
+        [
+            one["variant"],
+            f"{one['overlap']:.2f}",
+            f"{one['js']:.3f}",
+            NONE if one["rescued_rounds"] is None else f"{one['rescued_rounds']:.3f}",
+        ]
+        for one in about["experts"]
+    ]
+
+
+def _interval(edges: list[float], digits: int = 2) -> str:
+    return f"{edges[0]:.{digits}f} to {edges[1]:.{digits}f}"
+
+
+def _named(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items()) or NONE
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

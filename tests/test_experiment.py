@@ -1,0 +1,154 @@
+"""Experiments on heads: what is compared, how sure one may be of it, and the whole command at a tiny size."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from texts import write_texts
+from tiny import tiny_model, tiny_tokenizer
+
+from jakiro.__main__ import main
+from jakiro.arguments import RECIPES
+from jakiro.experiment import Experiment, intervals
+from jakiro.findings import as_page
+from jakiro.report import Sample
+
+needs_muon = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
+TINY = {
+    "question": "Do they?",
+    "reference": "dense",
+    "training": {
+        "steps": 4,
+        "row": 32,
+        "rows": 4,
+        "scored": 40,
+        "heads": {
+            "dense": {"kind": "eagle2"},
+            "two": {"kind": "jakiro", "expert_intermediate_size": 16, "losses": {"diversity": 0.1}},
+            "four": {"kind": "jakiro", "expert_intermediate_size": 8, "num_local_experts": 4},
+        },
+    },
+    "variants": [
+        {"label": "dense", "head": "dense"},
+        {"label": "together", "head": "two", "set": {"candidates": "mixture", "aligned": False}},
+        {"label": "apart", "head": "two", "set": {"candidates": "decoupled", "contrastive": False}},
+        {"label": "four", "head": "four", "set": {"candidates": "decoupled"}},
+    ],
+    "tree": {"top_k": 4, "depth": 3, "total_tokens": 12},
+    "temperatures": [0, 1],
+    "max_new_tokens": 8,
+}
+
+
+def sample(method, task, prompt, decoded, rounds, temperature=0.0):
+    return Sample(task, prompt, method, temperature, 0, decoded + 1, decoded, 0.1, 1.0, True, None, [rounds])
+
+
+def test_tau_is_the_mean_of_the_tasks_and_ratios_are_paired():
+    """The other drafts exactly half as long on every prompt: a paired ratio has no spread at all."""
+    counts = {("a", "1"): (30, 10), ("a", "2"): (60, 10), ("b", "1"): (20, 10)}
+    samples = [sample("one", *key, *count) for key, count in counts.items()]
+    samples += [sample("half", *key, tokens, 2 * rounds) for key, (tokens, rounds) in counts.items()]
+    one, half = intervals(samples, ["one", "half"], "one")
+    assert one["tau"] == pytest.approx((90 / 20 + 2.0) / 2)
+    assert one["tau_interval"] == pytest.approx([(3.0 + 2.0) / 2, (6.0 + 2.0) / 2])
+    assert half["over_reference"] == pytest.approx(0.5)
+    assert half["over_reference_interval"] == pytest.approx([0.5, 0.5])
+    assert one["over_reference_interval"] == [1.0, 1.0]
+
+
+def test_an_interval_covers_the_truth_as_often_as_it_says():
+    """80 experiments on prompts with known means: about 95 % of the intervals hold the true tau."""
+    generator, held = torch.Generator().manual_seed(0), 0
+    for _ in range(80):
+        tokens = torch.normal(30.0, 6.0, (40,), generator=generator).round().int().tolist()
+        [row] = intervals([sample("one", "a", str(i), n, 10) for i, n in enumerate(tokens)], ["one"], "one", draws=400)
+        held += row["tau_interval"][0] <= 3.0 <= row["tau_interval"][1]
+    assert 70 <= held <= 80
+
+
+@needs_muon
+def test_the_command_trains_decodes_and_compares(tmp_path, capsys):
+    model = tiny_model()
+    model.save_pretrained(tmp_path / "model")
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = (
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    tokenizer.save_pretrained(tmp_path / "model")
+    write_texts(tmp_path / "data")
+    (tmp_path / "ask.json").write_text(json.dumps(TINY))
+    (tmp_path / "chat.jsonl").write_text('{"id": 1, "turns": ["the cat"]}\n{"id": 2, "turns": ["a red mat"]}\n')
+    line = ["experiment", tmp_path / "ask.json", "--data", tmp_path / "data/chat.jsonl", "--target", tmp_path / "model"]
+    line += ["--run-folder", tmp_path / "run", "--prompts", tmp_path / "chat.jsonl", "--no-compile"]
+    line += ["--out", tmp_path / "out.json", "--page", tmp_path / "page.md"]
+    assert main([str(one) for one in line]) == 0
+    report = json.loads((tmp_path / "out.json").read_text())
+    assert report["schema"] == "jakiro-bench/1" and {row["identical"] for row in report["rows"]} == {1.0}
+    about = report["experiment"]
+    assert [(row["variant"], row["temperature"]) for row in about["intervals"]] == [
+        (one["label"], temperature) for temperature in (0, 1) for one in TINY["variants"]
+    ]
+    taus = {row["method"]: row["tau"] for row in report["rows"] if row["temperature"] == 0}
+    assert all(row["tau"] == pytest.approx(taus[row["variant"]]) for row in about["intervals"][:4])
+    assert {one["variant"]: one["rescued_rounds"] is None for one in about["experts"]} == {
+        "together": False,
+        "apart": False,
+        "four": True,
+    }
+    sizes = {label: one["parameters"] for label, one in about["variants"].items()}
+    assert sizes["four"] - sizes["apart"] == 4 * model.config.hidden_size  # the router's rows
+    page = (tmp_path / "page.md").read_text()
+    assert page == as_page(report) and page.startswith("# Do they?") and "*together*" in page
+    assert str(tmp_path / "ask.json") in page and capsys.readouterr().out.strip() == page.strip()
+
+
+def test_findings_say_better_worse_or_nothing():
+    row = {"temperature": 0, "tau": 2.0, "tau_interval": [1.9, 2.1]}
+    ratios = {"dense": (1, 1, 1), "up": (1.1, 1.02, 1.2), "down": (0.9, 0.8, 0.95), "same": (1.01, 0.9, 1.1)}
+    found = [
+        {**row, "variant": name, "over_reference": ratio, "over_reference_interval": [low, high]}
+        for name, (ratio, low, high) in ratios.items()
+    ]
+    report = {
+        "experiment": {"question": "Q", "reference": "dense", "intervals": found, "variants": {}, "experts": []}
+        | {"steps": 1, "tokens_a_step": 2},
+        "rows": [
+            {"method": name, "task": "a", "temperature": 0, "prompts": 2, "rounds": 5, "tau": 2.0, "tokens_per_s": 9.0}
+            | {"speedup": 1.0, "draft_s": 0.1, "verify_s": 0.2, "overhead_s": 0.0, "identical": 1.0}
+            | {"acceptance_rate_per_position": [0.5]}
+            for name in ratios
+        ],
+        "machine": {"device": "a chip", "threads": 2},
+        "target": "t",
+        "dtype": "float32",
+        "max_new_tokens": 8,
+        "command": "python -m jakiro experiment",
+    }
+    page = as_page(report)
+    assert "*up* is better: tau +10.0 % (+2.0 to +20.0)" in page
+    assert "*down* is worse: tau -10.0 %" in page and "*same* cannot be told apart: tau +1.0 %" in page
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"reference": "none"}, "the reference 'none' is none of the variants"),
+        ({"variants": [{"label": "x", "head": "gone"}]}, "names head 'gone', which `training` has not"),
+        ({"tee": 1}, "is not an experiment"),
+    ],
+)
+def test_an_experiment_that_makes_no_sense_is_refused(tmp_path, capsys, change, message):
+    (tmp_path / "ask.json").write_text(json.dumps(TINY | change))
+    line = ["experiment", tmp_path / "ask.json", "--data", tmp_path, "--run-folder", tmp_path, "--out", tmp_path / "o"]
+    assert main([str(one) for one in line]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_experiments_that_ship_can_be_read():
+    for file in RECIPES.glob("decoupling*.json"):
+        found = Experiment.read(Path(file))
+        kinds = {found.training.heads[one.head].kind for one in found.variants}
+        assert kinds == {"eagle2", "jakiro"} and found.tree["total_tokens"] == 60

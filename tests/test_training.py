@@ -286,7 +286,7 @@ def test_the_top_k_loss_and_diversity_change_the_loss_as_their_formulas_say(trai
     at = torch.tensor([0, 2])
     soon, later = (Wanted.of(read, torch.randn(2, 8)) for _ in range(2))
     plain, top, apart = (
-        loss_of(out, at, read, soon, later, Losses(**kw)) for kw in ({}, {"top_k": 0.7}, {"diversity": 0.3})
+        loss_of(out, at, read, soon, later, Losses(**kw))[0] for kw in ({}, {"top_k": 0.7}, {"diversity": 0.3})
     )
     logp = read(out.mixed[0, at]).log_softmax(-1)
     wanted = -sum(p * logp[i, t] for i in range(2) for p, t in zip(*soon.law[i].topk(TOP), strict=True))

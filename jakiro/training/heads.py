@@ -69,7 +69,8 @@ class HeadRecipe:
     heads: dict[str, Plan]  # name -> head; a name that is no kind needs `kind`
     scored: int  # positions of a step at which logits are compared, drawn among what the assistant says
     answers: Answers | None = None  # train on the target's own answers to the mix's prompts, instead of on its text
-    epochs: int = 1  # times that each row is seen; the target's pass over it is made once and remembered
+    epochs: int = 1  # times that each row is seen
+    remember: float = 8.0  # GiB of host memory for the target's features; rows beyond them are read anew every time
     passes: int = 1  # levels of a draft that are unrolled
     decay: float = 1.0  # weight of a pass's losses over those of the pass before
     noise: float = 0.1  # half-width of the uniform noise on input features
@@ -230,10 +231,7 @@ class HeadJob:
         at = self._positions(torch.from_numpy(self.said[chosen]))
         ids = torch.from_numpy(self.ids[chosen][self.share].astype(np.int64)).to(self.device)
         with torch.no_grad():
-            if batch not in self.known:
-                out = self.model.get_decoder()(input_ids=ids[:, :-1], use_cache=False)
-                self.known[batch] = out.last_hidden_state.cpu()
-            features = self.known[batch].to(self.device)
+            features = self._features(batch, ids[:, :-1])
             embeddings = self.model.get_input_embeddings()(ids[:, :-1])
         given = embeddings[:, 1:], features[:, :-1], *self._noise(features[:, :-1])
         factor = self.recipe.rate * warm_up(index, min(50, self.steps // 8)) * (1.0 - 0.95 * index / self.steps)
@@ -252,6 +250,15 @@ class HeadJob:
             if heads:
                 self.trials.run(index + 1, heads)
         return {**row, "rate": factor}
+
+    def _features(self, batch: int, ids: Tensor) -> Tensor:
+        """Of the target after each token, [b, s, h]. Computed on the fly, remembered if the rows come again."""
+        if batch in self.known:
+            return self.known[batch].to(self.device)
+        features = self.model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+        if self.recipe.epochs > 1 and len(self.known) * features.nbytes < self.recipe.remember * 2**30:
+            self.known[batch] = features.cpu()
+        return features
 
     def _average(self, module: nn.Module) -> AveragedModel:
         if isinstance(module, workers.FSDPModule):
@@ -280,12 +287,13 @@ class HeadJob:
         read, losses = self.model.get_output_embeddings(), self.recipe.heads[name].losses
         with torch.autocast(self.device.type, dtype=torch.bfloat16):
             found = self.modules[name](*given)
-            soon, later = (Wanted.of(read, one.flatten(0, 1)[at]) for one in (features[:, 1:-1], features[:, 2:]))
-            weights = [self.recipe.decay**level for level in range(len(found))]
+            soon = Wanted.of(read, features[:, 1:-1].flatten(0, 1)[at])
+            ahead = found[0].contrast is not None
+            later = Wanted.of(read, features[:, 2:].flatten(0, 1)[at]) if ahead else None
             parts = [loss_of(out, at, read, soon, later, losses) for out in found]
-            loss = sum(weight * part for weight, part in zip(weights, parts, strict=True)) / sum(weights)
-            agree = [(read(_take(out.mixed, at)).argmax(-1) == soon.best).sum() for out in (found[0], found[-1])]
-        return torch.stack([loss, *(one.float() for one in agree)])
+        weights = [self.recipe.decay**level for level in range(len(found))]
+        loss = sum(weight * part for weight, (part, _) in zip(weights, parts, strict=True)) / sum(weights)
+        return torch.stack([loss, parts[0][1].float(), parts[-1][1].float()])
 
 
 class Wanted(NamedTuple):
@@ -301,25 +309,28 @@ class Wanted(NamedTuple):
         return cls(features, law, law.argmax(dim=-1))
 
 
-def loss_of(out: HeadOutput, at: Tensor, read: nn.Module, soon: Wanted, later: Wanted, losses: Losses) -> Tensor:
-    """Of one pass, summed over the positions."""
+def loss_of(
+    out: HeadOutput, at: Tensor, read: nn.Module, soon: Wanted, later: Wanted | None, losses: Losses
+) -> tuple[Tensor, Tensor]:
+    """Of one pass, summed over the positions; and at how many of them the likeliest token is the target's."""
     mixed = _take(out.mixed, at)
     logprobs = _logprobs(read, mixed)
+    agree = (logprobs.argmax(dim=-1) == soon.best).sum()
     loss = losses.feature * _distance(mixed, soon) + losses.mixture * _entropy(logprobs, soon.law)
     if losses.top_k:
         likely, tokens = soon.law.topk(TOP)
         loss = loss - losses.top_k * (likely * logprobs.gather(-1, tokens)).sum()
-    if out.contrast is None:
-        return loss
+    if later is None:
+        return loss, agree
     contrast = _take(out.contrast, at)
     loss = loss + losses.contrast * (_distance(contrast, later) + _entropy(_logprobs(read, contrast), later.law))
-    own = torch.stack([_logprobs(read, _take(expert, at)) for expert in out.experts])  # [2, k, vocab]
-    gates = _take(out.gates, at).float()[:, : len(own)].log_softmax(dim=-1)
-    loss = loss + losses.decoupled * _entropy((own + gates.T[..., None]).logsumexp(dim=0), soon.law)
-    if losses.diversity:
+    if losses.decoupled or losses.diversity:
+        own = torch.stack([_logprobs(read, _take(expert, at)) for expert in out.experts])  # [N, k, vocab]
+        gates = _take(out.gates, at).float()[:, : len(own)].log_softmax(dim=-1)
+        loss = loss + losses.decoupled * _entropy((own + gates.T[..., None]).logsumexp(dim=0), soon.law)
         middle = own.logsumexp(dim=0) - math.log(len(own))
         loss = loss - losses.diversity * (own.exp() * (own - middle)).sum() / len(own)
-    return loss
+    return loss, agree
 
 
 def _logprobs(read: nn.Module, features: Tensor) -> Tensor:

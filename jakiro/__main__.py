@@ -140,7 +140,8 @@ def _train_heads(options: argparse.Namespace, accelerator) -> None:
 
     from jakiro import hub
     from jakiro.training.data import only_source
-    from jakiro.training.heads import HeadRecipe, answer, train_heads
+    from jakiro.training.head_recipe import HeadRecipe
+    from jakiro.training.heads import answer, train_heads
 
     if options.out is None and not options.target.is_dir():
         raise ValueError("--out is missing: name the folder for the heads of a target that is not a folder here")

@@ -32,7 +32,7 @@ from jakiro.report import Sample
 from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.text import encode
-from jakiro.training.heads import HeadRecipe
+from jakiro.training.head_recipe import HeadRecipe
 from jakiro.verify import Sampling
 
 DRAWS = 2000  # of the bootstrap

@@ -169,6 +169,41 @@ MUTANTS = [
         "            pass",
         "test_graphs.py",
     ),
+    Mutant(
+        "a draft's levels see the target's features of positions that they draft themselves",
+        "jakiro/drafting/head.py",
+        "seen = [back >= passes - 1, *(back == passes - one for one in range(2, passes + 1))]",
+        "seen = [back >= 0, *(back == passes - one for one in range(2, passes + 1))]",
+        "test_training.py",
+    ),
+    Mutant(
+        "all processes of a training run take the same rows",
+        "jakiro/training/workers.py",
+        "return slice(accelerator.process_index * each, (accelerator.process_index + 1) * each)",
+        "return slice(0, each)",
+        "test_workers.py",
+    ),
+    Mutant(
+        "sharded heads are trained without exchanging gradients",
+        "jakiro/training/workers.py",
+        "return fully_shard(module)",
+        "return module",
+        "test_workers.py",
+    ),
+    Mutant(
+        "the mark that asks for an answer counts as said",
+        "jakiro/training/data.py",
+        "spans.append((len(asked), len(whole)))",
+        "spans.append((len(asked) - 1, len(whole)))",
+        "test_training.py",
+    ),
+    Mutant(
+        "ratios of an experiment are not paired",
+        "jakiro/experiment.py",
+        '"over_reference_interval": _middle(drawn[index] / drawn[base]),',
+        '"over_reference_interval": _middle(drawn[index] / real[base]),',
+        "test_experiment.py",
+    ),
 ]
 
 

@@ -25,7 +25,10 @@ from jakiro.target import Target
 from jakiro.training import answers, loop, repeats, workers
 from jakiro.training.answers import Answers
 from jakiro.training.data import Source, draw, encode_chats, fill, only_source, pack, read_chats, shorten
-from jakiro.training.heads import KINDS, TOP, HeadRecipe, Losses, Unrolled, Wanted, loss_of, train_heads
+from jakiro.training.head_job import Unrolled
+from jakiro.training.head_recipe import KINDS, HeadRecipe
+from jakiro.training.heads import train_heads
+from jakiro.training.losses import TOP, Losses, Wanted, loss_of
 from jakiro.training.optim import Optimizer
 from jakiro.training.target import Recipe, Stage, grow, train
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jakiro.training import workers
-from jakiro.training.heads import HeadRecipe, train_heads
+from jakiro.training.head_recipe import HeadRecipe
+from jakiro.training.heads import train_heads
 from jakiro.training.target import Recipe, Stage, train
 
 SHAPE = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}

@@ -19,7 +19,7 @@ from jakiro.report import as_markdown
 from jakiro.target import Target
 from jakiro.text import decode, encode
 from jakiro.training.data import pack
-from jakiro.training.heads import HeadRecipe
+from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.target import Recipe
 from jakiro.verify import Sampling
 

@@ -1,0 +1,72 @@
+"""What a run of head training is made of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from jakiro.drafting.head import EagleHead, Head, JakiroHead
+from jakiro.training.answers import Answers
+from jakiro.training.data import Source
+from jakiro.training.losses import Losses
+from jakiro.training.trial import Trial
+
+KINDS: dict[str, type[Head]] = {"eagle2": EagleHead, "jakiro": JakiroHead}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One head of a recipe."""
+
+    kind: str
+    shape: dict  # fields of HeadConfig that differ from the target's
+    losses: Losses
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRecipe:
+    """Everything a run of head training is made of, read from JSON."""
+
+    steps: int
+    row: int  # tokens in a row
+    rows: int  # rows in a step
+    mix: list[Source]
+    heads: dict[str, Plan]  # name -> head; a name that is no kind needs `kind`
+    scored: int  # positions of a step at which logits are compared, drawn among what the assistant says
+    answers: Answers | None = None  # train on the target's own answers to the mix's prompts, instead of on its text
+    epochs: int = 1  # times that each row is seen
+    remember: float = 8.0  # GiB of host memory for the target's features; rows beyond them are read anew every time
+    passes: int = 1  # levels of a draft that are unrolled
+    decay: float = 1.0  # weight of a pass's losses over those of the pass before
+    noise: float = 0.1  # half-width of the uniform noise on input features
+    own_features: float = 0.0  # share of the first pass's input features that are the head's own predictions
+    average: float = 0.0  # decay of the moving average of the weights that is kept; 0 keeps the last ones
+    rate: float = 0.5  # of the optimizer's base learning rates
+    trial: Trial | None = None  # decode held-out prompts now and then
+    seed: int = 0
+
+    @classmethod
+    def read(cls, path: Path) -> HeadRecipe:
+        """Raises OSError, or TypeError naming the field that is unknown or missing."""
+        return cls.of(json.loads(path.read_text()))
+
+    @classmethod
+    def of(cls, data: dict) -> HeadRecipe:
+        """From JSON's types. `losses` of the recipe hold for every head, and a head's own come on top."""
+        data = dict(data)
+        mix = [Source(**{k: tuple(v) if isinstance(v, list) else v for k, v in s.items()}) for s in data.pop("mix", [])]
+        common = data.pop("losses", {})
+        heads = {name: _plan(name, dict(one), common) for name, one in data.pop("heads").items()}
+        if how := data.pop("answers", None):
+            data["answers"] = Answers(**{**how, "temperatures": tuple(how["temperatures"])})
+        if how := data.pop("trial", None):
+            data["trial"] = Trial(**how)
+        return cls(mix=mix, heads=heads, **data)
+
+
+def _plan(name: str, one: dict, common: dict) -> Plan:
+    kind, losses = one.pop("kind", name), Losses(**{**common, **one.pop("losses", {})})
+    if kind not in KINDS:
+        raise ValueError(f"head {name!r} of the recipe is of kind {kind!r}; known: {', '.join(KINDS)}")
+    return Plan(kind, one, losses)

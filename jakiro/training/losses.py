@@ -1,0 +1,83 @@
+"""What a head is trained on: losses at positions of a text, against what the target says there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from jakiro.drafting.head import HeadOutput
+
+TOP = 10  # tokens of the top_k loss, as published
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Weights of what a head is trained on; entropies are against the target's distribution."""
+
+    feature: float = 1.0  # smooth L1 between predicted and true features
+    mixture: float = 1.0  # cross-entropy of what the predicted feature says; Jakiro: the experts' weighted sum L
+    decoupled: float = (
+        0.5  # Jakiro: cross-entropy of w0 p0 + w1 p1, the experts' own distributions as the gate mixes them
+    )
+    contrast: float = 0.5  # Jakiro: feature and cross-entropy of R, half as in the released code, jakiro/train/main.py
+    diversity: float = 0.0  # Jakiro: minus the Jensen-Shannon divergence of the experts' distributions
+    top_k: float = 0.0  # cross-entropy over the target's TOP likeliest tokens alone (HASS, section 3.1)
+
+
+class Wanted(NamedTuple):
+    """What a head should say at k positions."""
+
+    features: Tensor  # [k, h]
+    law: Tensor  # [k, vocab], the target's distribution
+    best: Tensor  # [k], its likeliest token
+
+    @classmethod
+    def of(cls, read: nn.Module, features: Tensor) -> Wanted:
+        law = read(features).float().softmax(dim=-1)
+        return cls(features, law, law.argmax(dim=-1))
+
+
+def loss_of(
+    out: HeadOutput, at: Tensor, read: nn.Module, soon: Wanted, later: Wanted | None, losses: Losses
+) -> tuple[Tensor, Tensor]:
+    """Of one pass, summed over the positions; and at how many of them the likeliest token is the target's."""
+    mixed = _take(out.mixed, at)
+    logprobs = _logprobs(read, mixed)
+    agree = (logprobs.argmax(dim=-1) == soon.best).sum()
+    loss = losses.feature * _distance(mixed, soon) + losses.mixture * _entropy(logprobs, soon.law)
+    if losses.top_k:
+        likely, tokens = soon.law.topk(TOP)
+        loss = loss - losses.top_k * (likely * logprobs.gather(-1, tokens)).sum()
+    if later is None:
+        return loss, agree
+    contrast = _take(out.contrast, at)
+    loss = loss + losses.contrast * (_distance(contrast, later) + _entropy(_logprobs(read, contrast), later.law))
+    if losses.decoupled or losses.diversity:
+        own = torch.stack([_logprobs(read, _take(expert, at)) for expert in out.experts])  # [N, k, vocab]
+        gates = _take(out.gates, at).float()[:, : len(own)].log_softmax(dim=-1)
+        loss = loss + losses.decoupled * _entropy((own + gates.T[..., None]).logsumexp(dim=0), soon.law)
+        middle = own.logsumexp(dim=0) - math.log(len(own))
+        loss = loss - losses.diversity * (own.exp() * (own - middle)).sum() / len(own)
+    return loss, agree
+
+
+def _logprobs(read: nn.Module, features: Tensor) -> Tensor:
+    return read(features).float().log_softmax(dim=-1)
+
+
+def _distance(predicted: Tensor, wanted: Wanted) -> Tensor:
+    return F.smooth_l1_loss(predicted.float(), wanted.features.float(), reduction="none").mean(dim=-1).sum()
+
+
+def _entropy(logprobs: Tensor, law: Tensor) -> Tensor:
+    return -(law * logprobs).sum()
+
+
+def _take(answers: Tensor, at: Tensor) -> Tensor:
+    """Answers [b, s, h] of a head at flat indices into [b, s - 1]: [k, h]. The last one has nothing to be held to."""
+    return answers[:, :-1].flatten(0, 1)[at]

@@ -249,6 +249,12 @@ def test_head_training_resumes_to_the_same_curve(trained, data, tmp_path, monkey
     assert losses(tmp_path / "whole/trials.csv", "step") == [2, 4, 6]
 
 
+def test_a_run_is_not_gone_on_with_by_another_recipe(trained, data, tmp_path):
+    train_both(trained, data, tmp_path / "run", tmp_path, steps=2)
+    with pytest.raises(ValueError, match="choose another --run-folder"):
+        train_both(trained, data, tmp_path / "run", tmp_path, steps=3)
+
+
 def test_a_run_leaves_its_recipe_its_trials_and_its_curves(trained, data, tmp_path):
     trial = {"every": 3, "prompts": 3, "new_tokens": 12, "depth": 3}
     folders = train_both(trained, data, tmp_path / "run", tmp_path, trial=trial)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.drafting.head import HeadConfig
 from jakiro.drafting.weights import save_head
+from jakiro.trace import write_text
 from jakiro.training import answers, loop
 from jakiro.training.data import Document, draw, fill, pack
 from jakiro.training.head_job import HeadJob
@@ -34,13 +36,16 @@ def train_heads(
 ) -> None:
     """Train the heads named in `names` on `model` (the target) and write one head folder for each into `out`.
 
-    The recipe is written beside the weights. Raises ValueError where the recipe has no such head.
+    The recipe is written beside the weights. Raises ValueError where the recipe has no such head, or where `run` is
+    one of another recipe.
     """
     if unknown := [name for name in names if name not in recipe.heads]:
         raise ValueError(f"the recipe has no head {unknown[0]!r}; it has {', '.join(recipe.heads)}")
     if not recipe.mix:
         raise ValueError("the recipe names no texts: give --data one JSONL file, or the name of a dataset")
     recipe = replace(recipe, heads={name: recipe.heads[name] for name in names})
+    with accelerator.main_process_first():
+        _claim(run, recipe)
     heads = {}
     for name, plan in recipe.heads.items():
         torch.manual_seed(recipe.seed)
@@ -52,7 +57,16 @@ def train_heads(
     loop.run(job, run, accelerator.is_main_process)
     for name, head in job.heads().items():
         save_head(out[name], head)
-        (out[name] / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")
+        shutil.copy(run / "recipe.json", out[name])
+
+
+def _claim(run: Path, recipe: HeadRecipe) -> None:
+    """A run folder is of one recipe: what it holds cannot be gone on with by another."""
+    run.mkdir(parents=True, exist_ok=True)
+    kept, own = run / "recipe.json", json.loads(json.dumps(asdict(recipe)))
+    if kept.exists() and json.loads(kept.read_text()) != own:
+        raise ValueError(f"{run} holds a run of another recipe or of other heads; choose another --run-folder")
+    write_text(kept, json.dumps(own, indent=1) + "\n")
 
 
 def _shape(model: PreTrainedModel, changes: dict) -> HeadConfig:
@@ -68,7 +82,6 @@ def rows_of(
     accelerator: Accelerator, recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path, run: Path
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rows to train on, made where `run` does not hold them yet: the mix's text, or the target's own answers."""
-    run.mkdir(parents=True, exist_ok=True)
     cached, seed = run / "rows.npz", recipe.seed + 77
     missing = not cached.exists()
     accelerator.wait_for_everyone()  # all have looked before one writes

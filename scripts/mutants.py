@@ -123,8 +123,8 @@ MUTANTS = [
     Mutant(
         "the contrast subtracts the heavier expert",
         "jakiro/drafting/head.py",
-        "sign = 2 * (gates[..., 2] > gates[..., 3]).to(gates.dtype) - 1",
-        "sign = 1 - 2 * (gates[..., 2] > gates[..., 3]).to(gates.dtype)",
+        "heaviest = logits.sort(dim=-1, stable=True).indices[..., -1:]",
+        "heaviest = logits.sort(dim=-1, stable=True).indices[..., :1]",
         "test_drafting.py test_head.py",
     ),
     Mutant(
@@ -137,8 +137,8 @@ MUTANTS = [
     Mutant(
         "the experts are merged without the gate",
         "jakiro/methods/jakiro.py",
-        "first, second = logprobs + weights.log().T[..., None]",
-        "first, second = logprobs - 0.6931",
+        "return (logprobs + weights.log().T[..., None]).logsumexp(0).clamp_max(0.0)",
+        "return (logprobs - 0.6931).logsumexp(0).clamp_max(0.0)",
         "test_head.py test_drafting.py",
     ),
     Mutant(

@@ -140,3 +140,24 @@ def test_the_committed_reports_can_be_shown():
 
 def test_without_a_folder_there_are_no_reports(tmp_path):
     assert json.loads(payload(tmp_path / "none"))["reports"] == []
+
+
+def test_an_experiment_is_shown_by_its_intervals(tmp_path, data):
+    found = [
+        {"variant": name, "temperature": heat, "tau": 2.0, "over_reference": middle + 0.1 * heat}
+        | {"tau_interval": [1.9, 2.1], "over_reference_interval": [0.8, 1.3]}
+        for heat in (0, 1)
+        for name, middle in (("dense", 1.0), ("first", 1.1), ("second", 0.9))
+    ]
+    about = {"question": "Do they?", "reference": "dense", "intervals": found, "steps": 5, "tokens_a_step": 4096}
+    (tmp_path / "a.json").write_text(json.dumps(data | {"experiment": about}))
+    [shown] = json.loads(payload(tmp_path))["reports"]
+    assert ["heads", "5 steps of 4,096 tokens each, on the same rows"] in shown["facts"]
+    [figure] = shown["figures"]
+    assert figure["title"] == "Do they?" and figure["layout"]["yaxis"]["ticktext"] == ["second", "first"]
+    cold, hot = figure["data"]
+    assert cold["x"] == [1.1, 0.9] and hot["x"] == pytest.approx([1.2, 1.0])
+    assert [round(y) for y in cold["y"]] == [1, 0] and cold["y"] != hot["y"]
+    assert cold["error_x"]["array"] == pytest.approx([0.2, 0.4])
+    assert cold["error_x"]["arrayminus"] == pytest.approx([0.3, 0.1])
+    go.Figure(paint({"data": figure["data"], "layout": figure["layout"]}, "light"))

@@ -14,6 +14,7 @@ from typing import Any
 
 from jakiro.report import means, method_totals, temperatures
 from jakiro.ui.figures import benchmark
+from jakiro.ui.figures.experiment import intervals_figure
 from jakiro.ui.figures.theme import CONFIG, THEMES
 from jakiro.ui.figures.tuning import tuning_figure
 
@@ -42,7 +43,11 @@ def _bench(name: str, data: dict[str, Any]) -> dict[str, Any]:
         ["trees", "; ".join(f"{method}: {_settings(own)}" for method, own in data["settings"].items() if own)],
     ]
     table = {"head": HEAD, "rows": _rows(data)}
-    return {"name": name, "title": name, "facts": facts, "figures": benchmark.figures(data), "table": table}
+    figures = benchmark.figures(data)
+    if about := data.get("experiment"):
+        facts.append(["heads", f"{about['steps']} steps of {about['tokens_a_step']:,} tokens each, on the same rows"])
+        figures = [intervals_figure(about)]
+    return {"name": name, "title": name, "facts": facts, "figures": figures, "table": table}
 
 
 def _tuning(name: str, data: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,56 @@
+"""An experiment's intervals as a figure: how far each variant's tau is from the reference's, and how sure that is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jakiro.ui.figures.layout import axis, layout
+
+LOOKS = (("@expert0", "circle"), ("@expert1", "diamond"), ("@both", "square"), ("@bonus", "triangle-up"))
+ROW, TALL = 40, 90  # px of a line of the figure, and of what is around them
+
+
+def intervals_figure(about: dict[str, Any]) -> dict:
+    """One line a variant, one mark a temperature, with its interval; the reference is the dotted line."""
+    others = [row for row in about["intervals"] if row["variant"] != about["reference"]]
+    names = list(dict.fromkeys(row["variant"] for row in others))
+    heats = sorted({row["temperature"] for row in others})
+    data = []
+    for number, heat in enumerate(heats):
+        rows = {row["variant"]: row for row in others if row["temperature"] == heat}
+        color, symbol = LOOKS[number % len(LOOKS)]
+        middle = [rows[name]["over_reference"] for name in names]
+        edges = [rows[name]["over_reference_interval"] for name in names]
+        shift = 0.24 * (number - (len(heats) - 1) / 2)  # of a line, so that temperatures do not cover each other
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": f"temperature {heat:g}",
+                "x": middle,
+                "y": [len(names) - 1 - at - shift for at in range(len(names))],
+                "marker": {"color": color, "symbol": symbol, "size": 10},
+                "error_x": {
+                    "type": "data",
+                    "symmetric": False,
+                    "array": [high - x for x, (_, high) in zip(middle, edges, strict=True)],
+                    "arrayminus": [x - low for x, (low, _) in zip(middle, edges, strict=True)],
+                    "color": color,
+                    "thickness": 1.4,
+                    "width": 4,
+                },
+                "customdata": [[name, f"{rows[name]['tau']:.2f}"] for name in names],
+                "hovertemplate": "%{customdata[0]}<br>tau %{customdata[1]}, %{x:.3f} of the reference<extra></extra>",
+            }
+        )
+    axes = {
+        "xaxis": axis((0, 1), "y", f"tau over that of “{about['reference']}”, 95 % interval", ticksuffix="×"),
+        "yaxis": axis(
+            (0, 1), "x", tickvals=list(range(len(names))), ticktext=names[::-1], range=[-0.6, len(names) - 0.4]
+        ),
+    }
+    even = {"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
+    shapes = [even | {"line": {"color": "@muted", "width": 1, "dash": "dot"}}]
+    margin = {"l": 10 + 7 * max(map(len, names)), "r": 12, "t": 46, "b": 44}
+    look = layout(TALL + ROW * len(names), axes, margin=margin, shapes=shapes)
+    return {"title": about["question"], "data": data, "layout": look, "min_width": 640}

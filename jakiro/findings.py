@@ -46,17 +46,6 @@ def as_page(report: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-HEAD = [
-    "variant",
-    "tau",
-    "over the reference",
-    "draft ms a round",
-    "tokens/s",
-    "speed-up",
-    "accepted at depth 1, 2, ...",
-]
-
-
 def _how(report: dict[str, Any]) -> str:
     about, machine = report["experiment"], report["machine"]
     tasks = ", ".join(dict.fromkeys(row["task"] for row in report["rows"]))

@@ -86,9 +86,8 @@ def test_rows_that_cannot_be_shared_are_refused():
         workers.share(Three(), 4)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_device_that_is_not_here_is_refused(capsys, tmp_path):
-    if torch.cuda.is_available():
-        pytest.skip("there is a CUDA device")
     line = ["train", "eagle2", "--device", "cuda", "--data", str(tmp_path), "--run-folder", str(tmp_path)]
     assert main(line) == 2
     assert "change --device" in capsys.readouterr().err

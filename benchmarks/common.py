@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from jakiro.__main__ import check_writable
+from jakiro.arguments import check_writable
 from jakiro.engine import Drafter, decode
 from jakiro.machine import machine, versions
 from jakiro.target import DTYPES, Target

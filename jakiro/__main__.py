@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 
-from jakiro.arguments import RECIPES, parser
+from jakiro.arguments import check_writable, parser
+from jakiro.learning import experiment, train
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -105,103 +103,6 @@ def tune(options: argparse.Namespace) -> int:
     return 0
 
 
-def train(options: argparse.Namespace) -> int:
-    """Train a target, write its answers, or train heads of it."""
-    from jakiro.training import workers
-
-    for alone in ("target", "answers"):
-        if alone in options.what and len(options.what) > 1:
-            raise ValueError(f"{alone} stands alone: first the target, then answers, then the heads")
-    if options.threads:
-        import torch
-
-        torch.set_num_threads(options.threads)
-    accelerator = workers.start(options.device)
-    (_train_target if options.what == ["target"] else _train_heads)(options, accelerator)
-    workers.end(accelerator)
-    return 0
-
-
-def _train_target(options: argparse.Namespace, accelerator) -> None:
-    from jakiro.training.data import only_source
-    from jakiro.training.target import Recipe, train
-
-    if options.out is None:
-        raise ValueError("--out is missing: name the folder for the trained target")
-    recipe = Recipe.read(options.recipe or RECIPES / "target-cpu.json")
-    data, only = only_source(options.data)
-    if only:
-        recipe = replace(recipe, mixes=dict.fromkeys(recipe.mixes, only))
-    train(accelerator, recipe, data, options.run_folder, options.out, options.compile, options.like, options.shard)
-
-
-def _train_heads(options: argparse.Namespace, accelerator) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from jakiro import hub
-    from jakiro.training.data import only_source
-    from jakiro.training.head_recipe import HeadRecipe
-    from jakiro.training.heads import answer, train_heads
-
-    if options.out is None and not options.target.is_dir():
-        raise ValueError("--out is missing: name the folder for the heads of a target that is not a folder here")
-    recipe = HeadRecipe.read(options.recipe or RECIPES / "heads-cpu.json")
-    data, only = only_source(options.data)
-    if only:
-        recipe = replace(recipe, mix=only)
-    folder = hub.local(options.target)
-    hub.check(folder)
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    if options.what == ["answers"]:
-        options.run_folder.mkdir(parents=True, exist_ok=True)
-        file = options.out or options.run_folder / "answers.jsonl"
-        answer(accelerator, recipe, model, tokenizer, data, file)
-        return
-    out = {name: (options.out or options.target) / name for name in options.what}
-    given = (options.what, accelerator, model, tokenizer, recipe, data, options.run_folder, out)
-    train_heads(*given, options.compile, options.shard)
-
-
-def experiment(options: argparse.Namespace) -> int:
-    """Train the heads of an experiment, decode with each variant, write the report and the page about it."""
-    import json
-
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from jakiro import bench as benchmark
-    from jakiro import experiment as experiments
-    from jakiro import hub
-    from jakiro.findings import as_page
-    from jakiro.target import Target
-    from jakiro.trace import write_text
-    from jakiro.training import workers
-    from jakiro.training.data import only_source
-    from jakiro.training.heads import train_heads
-
-    for file in filter(None, (options.out, options.page)):
-        check_writable(file)
-    named = RECIPES / f"{options.what}-cpu.json"
-    asked = experiments.Experiment.read(named if named.exists() else Path(options.what))
-    texts = (
-        benchmark.read_prompts(options.prompts, options.limit) if options.prompts else benchmark.examples(options.limit)
-    )
-    data, only = only_source(options.data)
-    recipe = replace(asked.training, mix=only) if only else asked.training
-    folder = hub.local(options.target)
-    hub.check(folder)
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    heads = {name: options.run_folder / "heads" / name for name in recipe.heads}
-    given = (list(heads), workers.start(options.device), model, tokenizer, recipe, data, options.run_folder, heads)
-    train_heads(*given, options.compile)
-    target = Target.load(options.target, options.device, options.dtype)
-    report = experiments.run(target, asked, heads, texts, options.repeats, options.out) | {"command": options.line}
-    write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")
-    if options.page:
-        write_text(options.page, as_page(report))
-    print(as_page(report))
-    return 0
-
-
 def card(options: argparse.Namespace) -> int:
     """Write the model card of a target and its heads."""
     from jakiro.training import card as cards
@@ -212,16 +113,6 @@ def card(options: argparse.Namespace) -> int:
     reports = {"default": cards.read_report(options.default), "wide": cards.read_report(options.wide)}
     cards.write(target, runs, recipes, reports, options.data)
     return 0
-
-
-def check_writable(path: Path) -> None:
-    """Raise OSError before any work is done if the file cannot be written."""
-    if path.is_dir():
-        raise IsADirectoryError(f"cannot write {path}: it is a folder; name a file in it")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise PermissionError(f"cannot write {path}: the folder {path.parent} is read-only; choose another")
 
 
 def _target(options: argparse.Namespace):

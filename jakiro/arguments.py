@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from jakiro.assets import TARGET
@@ -98,3 +99,13 @@ def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def check_writable(path: Path) -> None:
+    """Raise OSError before any work is done if the file cannot be written."""
+    if path.is_dir():
+        raise IsADirectoryError(f"cannot write {path}: it is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"cannot write {path}: the folder {path.parent} is read-only; choose another")

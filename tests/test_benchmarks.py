@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
+import torch
 from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
 
-from benchmarks import browsing, common, load, long_text, operations, scrub, shapes
+from benchmarks import browsing, common, head_training, load, long_text, operations, scrub, shapes
 from benchmarks.published import LLAMA_3_8B, VICUNA_7B
+from jakiro.arguments import RECIPES
+from jakiro.training.head_recipe import HeadRecipe
 
 PHASES = ("draft_s", "verify_s", "overhead_s", "round_s")
 METHODS = ["vanilla", "eagle2", "jakiro"]
@@ -160,3 +164,17 @@ def test_scrub(run, monkeypatch):
 def test_a_table_has_a_cell_for_every_column():
     table = common.markdown([{"a": "1", "b": common.cell(0.0125, 1, 1000)}, {"a": "2", "b": common.cell(None)}])
     assert table == "| a | b |\n| --- | --: |\n| 1 | 12.5 |\n| 2 |  |"
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
+def test_head_training_counts_what_its_formulas_say():
+    recipe = HeadRecipe.read(RECIPES / "heads-cpu.json")
+    found = head_training.measure(replace(recipe, row=96, rows=2, scored=96), repeats=1)
+    assert [(row["head"], row["passes"]) for row in found] == [
+        (name, passes) for passes in (1, 3) for name in ("eagle2", "jakiro")
+    ]
+    for row in found:
+        assert row["target_flops_a_token"] == pytest.approx(row["target_formula"], rel=0.05)
+        assert row["formula"] < row["flops_a_token"] < 1.2 * row["formula"]  # attention is not in it
+    [small, large] = head_training.extrapolated(HeadRecipe.read(RECIPES / "heads-chat.json"))
+    assert small["flops"] == pytest.approx(small["flops_a_token"] * 20_000 * 16_384) and large["hours"] > small["hours"]

@@ -42,11 +42,12 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "bench": LOOP | VIEWS | {"methods", "assets", "report", "journal", "tuning"},
     "experiment": LOOP | VIEWS | {"methods", "training", "bench", "report", "drafting"},
     "findings": {"report"},
+    "learning": LOOP | {"arguments", "hub", "bench", "training", "experiment", "findings"},
     "arguments": {"assets"},
     "__main__": LOOP
     | VIEWS
     | {"methods", "training", "arguments", "bench", "report", "limits", "peers", "tuning", "hub"}
-    | {"experiment", "findings"},
+    | {"learning"},
 }
 TENSORS = {"torch", "transformers", "safetensors", "tokenizers"}
 

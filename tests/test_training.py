@@ -24,13 +24,16 @@ from jakiro.drafting.weights import load_head
 from jakiro.target import Target
 from jakiro.training import answers, loop, repeats, workers
 from jakiro.training.answers import Answers
-from jakiro.training.data import Source, draw, encode_chats, fill, only_source, pack, read_chats, shorten
+from jakiro.training.data import draw, encode_chats, fill, pack
+from jakiro.training.growth import grow
 from jakiro.training.head_job import Unrolled
 from jakiro.training.head_recipe import KINDS, HeadRecipe
 from jakiro.training.heads import train_heads
 from jakiro.training.losses import TOP, Losses, Wanted, loss_of
 from jakiro.training.optim import Optimizer
-from jakiro.training.target import Recipe, Stage, grow, train
+from jakiro.training.sources import Source, only_source, read_chats, shorten
+from jakiro.training.target import train
+from jakiro.training.target_recipe import Recipe, Stage
 
 pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
 ROOT = Path(__file__).parent.parent

@@ -13,7 +13,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from jakiro.training import workers
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.heads import train_heads
-from jakiro.training.target import Recipe, Stage, train
+from jakiro.training.target import train
+from jakiro.training.target_recipe import Recipe, Stage
 
 SHAPE = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
 HEADS = {

@@ -20,7 +20,7 @@ from jakiro.target import Target
 from jakiro.text import decode, encode
 from jakiro.training.data import pack
 from jakiro.training.head_recipe import HeadRecipe
-from jakiro.training.target import Recipe
+from jakiro.training.target_recipe import Recipe
 from jakiro.verify import Sampling
 
 LICENCES = """\

@@ -1,99 +1,26 @@
-"""From chat files and plain text to rows of token ids, in an order that a seed fixes.
+"""From conversations and plain text to rows of token ids, in an order that a seed fixes.
 
 A recipe names sources with weights; documents are drawn source by source in those proportions and packed whole into
-rows, so that a row always starts where a document starts. A source is a file of the data folder or a dataset of the
-Hugging Face hub; a record has its conversation as `messages` (role, content) or, as ShareGPT has it, as `conversations`
-(from, value).
+rows, so that a row always starts where a document starts.
 """
 
 from __future__ import annotations
 
-import json
-import lzma
 import random
-import re
-import zlib
 from bisect import bisect_right, insort
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 
-from jakiro.training import stdlib
+from jakiro.training.sources import Source, read_chats, read_plain
 
-DOC = "<|doc|>"  # separates the documents of a plain-text file
-HUB = "hub:"  # stands before the name of a dataset
 AHEAD = 1024  # documents that are encoded together
 OPEN_ROWS = 64  # rows that wait for a document that fits
-ROLES = {"human": "user", "gpt": "assistant"}  # ShareGPT's words, and ours
 
 Document = tuple[list[int], list[bool]]  # token ids, and which of them the assistant says
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One line of a recipe: which documents, and how much of the mix they are."""
-
-    file: str  # under the data folder; "stdlib"; or "hub:owner/name", and ":split" where it is not train
-    weight: float  # share of the tokens, in any unit
-    only: tuple[str, ...] = ()  # keep records whose `source` starts with one of these
-    without: tuple[str, ...] = ()  # leave out records whose `source` starts with one of these
-    longest: int = 0  # characters after which an answer is cut at the end of a sentence; 0 keeps it whole
-    turns: int = 2  # user turns that are kept
-
-
-def only_source(data: str | Path) -> tuple[Path, list[Source] | None]:
-    """The folder of what --data names, and its one source where that is a file or a dataset, not a folder of sources.
-
-    Raises FileNotFoundError for what is neither.
-    """
-    path = Path(data)
-    if path.is_dir():
-        return path, None
-    if path.is_file():
-        return path.parent, [Source(path.name, 1.0)]
-    if re.fullmatch(r"[\w.-]+/[\w.-]+(:[\w.-]+)?", str(data)):
-        return Path(), [Source(f"{HUB}{data}", 1.0)]
-    raise FileNotFoundError(f"{data} is neither a folder, a JSONL file nor a dataset's name (owner/name)")
-
-
-def held_out(messages: list[dict]) -> bool:
-    """One prompt in a hundred is kept for validation, with all of its answers."""
-    return zlib.crc32(messages[0]["content"].encode()) % 100 == 0
-
-
-def read_chats(source: Source, root: Path, validation: bool = False) -> Iterator[list[dict]]:
-    """Conversations of one source, shortened as the recipe says; those that are not all text are left out.
-
-    Raises FileNotFoundError for a missing file, ValueError for records that hold no conversation.
-    """
-    for record in _records(source, root):
-        name = record.get("source", "")
-        if (source.only and not name.startswith(source.only)) or (source.without and name.startswith(source.without)):
-            continue
-        messages = _messages(record, source.file)[: 2 * source.turns]
-        if not all(isinstance(message["content"], str) for message in messages):
-            continue
-        if source.longest:
-            messages = [
-                m if m["role"] == "user" else {**m, "content": shorten(m["content"], source.longest)} for m in messages
-            ]
-        if messages and messages[-1]["content"] and held_out(messages) == validation:
-            yield messages
-
-
-def shorten(text: str, longest: int) -> str:
-    """Cut at the last end of a paragraph, or else of a sentence, within `longest` characters; "" if none."""
-    if len(text) <= longest:
-        return text
-    head = text[:longest]
-    if head.count("```") % 2:
-        head = head[: head.rindex("```")]
-    ends = [match.end() for match in re.finditer(r"\n\n|[.!?](?=\s)", head)]
-    return head[: ends[-1]].rstrip() if ends else ""
 
 
 def encode_chats(tokenizer, conversations: list[list[dict]]) -> list[Document]:
@@ -134,7 +61,7 @@ class Documents:
         self.tokenizer, self.longest, self.plain = tokenizer, longest, source.file.startswith("plain/")
         self.random = random.Random(f"{seed} {source.file} {source.only}")
         if self.plain:
-            texts = _plain(root / source.file)
+            texts = read_plain(root / source.file)
             self.items = [text for i, text in enumerate(texts) if (i % 100 == 0) == validation]
         else:
             self.items = list(read_chats(source, root, validation))
@@ -233,43 +160,3 @@ def fill(documents: list[Document], row: int, seed: int) -> tuple[np.ndarray, np
             packed[i, at : at + len(ids)], answers[i, at : at + len(ids)] = ids, said
             at += len(ids)
     return packed, answers
-
-
-def _records(source: Source, root: Path) -> Iterator[dict]:
-    if source.file == "stdlib":
-        return stdlib.functions()
-    if source.file.startswith(HUB):
-        return _dataset(source.file.removeprefix(HUB))
-    return _lines(root / source.file)
-
-
-def _dataset(name: str) -> Iterator[dict]:
-    from datasets import load_dataset
-
-    name, _, split = name.partition(":")
-    return iter(load_dataset(name, split=split or "train"))
-
-
-def _lines(path: Path) -> Iterator[dict]:
-    opener = lzma.open if path.suffix == ".xz" else open
-    with opener(path, "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                yield json.loads(line)
-            except ValueError as error:
-                raise ValueError(f"{path}, line {number} is not JSON ({error})") from error
-
-
-def _messages(record: dict, file: str) -> list[dict]:
-    if "messages" in record:
-        return record["messages"]
-    if "conversations" in record:
-        return [
-            {"role": ROLES.get(one["from"], one["from"]), "content": one["value"]} for one in record["conversations"]
-        ]
-    raise ValueError(f"{file}: a record has neither messages nor conversations, but {', '.join(record)}")
-
-
-def _plain(path: Path) -> list[str]:
-    with lzma.open(path, "rt", encoding="utf-8") as file:
-        return [text.strip() for text in file.read().split(DOC) if len(text) > 200]

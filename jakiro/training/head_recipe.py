@@ -8,8 +8,8 @@ from pathlib import Path
 
 from jakiro.drafting.head import EagleHead, Head, JakiroHead
 from jakiro.training.answers import Answers
-from jakiro.training.data import Source
 from jakiro.training.losses import Losses
+from jakiro.training.sources import Source
 from jakiro.training.trial import Trial
 
 KINDS: dict[str, type[Head]] = {"eagle2": EagleHead, "jakiro": JakiroHead}

@@ -49,7 +49,7 @@ def train_heads(
     heads = {}
     for name, plan in recipe.heads.items():
         torch.manual_seed(recipe.seed)
-        heads[name] = KINDS[plan.kind](_shape(model, plan.shape))
+        heads[name] = KINDS[plan.kind](head_config(model, plan.shape))
     rows = rows_of(accelerator, recipe, model, tokenizer, data, run)
     model = model.to(accelerator.device, torch.bfloat16).eval().requires_grad_(False)
     trials = Trials.of(model, tokenizer, recipe.trial, recipe.mix, data, run, recipe.seed) if recipe.trial else None
@@ -69,7 +69,7 @@ def _claim(run: Path, recipe: HeadRecipe) -> None:
     write_text(kept, json.dumps(own, indent=1) + "\n")
 
 
-def _shape(model: PreTrainedModel, changes: dict) -> HeadConfig:
+def head_config(model: PreTrainedModel, changes: dict) -> HeadConfig:
     """The shape of one of the target's own layers where the recipe names no other; rope scaling is left out."""
     target = model.config.get_text_config().to_dict()
     names = {one.name for one in fields(HeadConfig)} - {"num_local_experts", "bias"}

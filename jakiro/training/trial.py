@@ -19,8 +19,9 @@ from jakiro.drafting.weights import save_head
 from jakiro.engine import Drafter, record
 from jakiro.methods import METHODS
 from jakiro.target import Target
-from jakiro.training.data import Source, draw
+from jakiro.training.data import draw
 from jakiro.training.loop import write_rows
+from jakiro.training.sources import Source
 from jakiro.verify import Sampling
 
 LONGEST = 512  # tokens of a prompt that is decoded

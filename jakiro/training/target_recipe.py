@@ -1,0 +1,49 @@
+"""What a run of target training is made of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from jakiro.training.sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stretch of a run at fixed depth, row length and mix."""
+
+    layers: int
+    tokens: int  # tokens seen in this stage
+    row: int  # tokens in a row
+    rows: int  # rows in one forward pass
+    passes: int  # forward passes in one optimizer step
+    mix: str  # name of a list of sources in the recipe
+    rate: tuple[float, float]  # learning-rate factor at its start and end, linear between
+    unlikelihood: float = 0.0  # weight of the loss on repeating recent tokens
+    answers: int = 0  # tokens of the model's own answers in which repetition is a loss too; 0 for none
+    note: str = ""  # for the model card
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything a run is made of, read from JSON."""
+
+    vocab_size: int
+    model: dict  # LlamaConfig fields
+    prompt_weight: float  # weight of the loss on what the user says
+    mixes: dict[str, list[Source]]
+    stages: list[Stage]
+    seed: int = 0
+    dtype: str = "float32"  # of the weights as they are written
+
+    @classmethod
+    def read(cls, path: Path) -> Recipe:
+        """Raises OSError, or TypeError/KeyError naming the field that is unknown or missing."""
+        data = json.loads(path.read_text())
+        mixes = {
+            name: [Source(**{k: tuple(v) if isinstance(v, list) else v for k, v in s.items()}) for s in sources]
+            for name, sources in data.pop("mixes").items()
+        }
+        stages = [Stage(**{**stage, "rate": tuple(stage["rate"])}) for stage in data.pop("stages")]
+        return cls(mixes=mixes, stages=stages, **data)

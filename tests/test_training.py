@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from jakiro.drafting.weights import load_head
 from jakiro.target import Target
 from jakiro.training import answers, loop, repeats, workers
 from jakiro.training.answers import Answers
-from jakiro.training.data import draw, encode_chats, fill, pack
+from jakiro.training.data import draw, encode_chats, fill, pack, take
 from jakiro.training.growth import grow
 from jakiro.training.head_job import Unrolled
 from jakiro.training.head_recipe import KINDS, HeadRecipe
@@ -33,6 +33,7 @@ from jakiro.training.losses import TOP, Losses, Wanted, loss_of
 from jakiro.training.optim import Optimizer
 from jakiro.training.sources import Source, only_source, read_chats, shorten
 from jakiro.training.target import train
+from jakiro.training.target_job import passes
 from jakiro.training.target_recipe import Recipe, Stage
 
 pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
@@ -49,7 +50,7 @@ def recipe(**changes):
     shape = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
     stages = [
         Stage(1, 6000, 32, 4, 2, "all", (1.0, 1.0)),
-        Stage(2, 4000, 32, 4, 2, "all", (1.0, 0.1), unlikelihood=0.1, answers=6),
+        Stage(2, 4000, 64, 2, 2, "all", (1.0, 0.1), unlikelihood=0.1, answers=6, short=(32,)),
     ]
     return Recipe(300, shape | {"max_position_embeddings": 128}, 0.3, {"all": MIX}, stages, **changes)
 
@@ -93,7 +94,7 @@ def test_unlikelihood_counts_recent_tokens_but_the_next_one_once_each():
     ids = torch.tensor([[5, 7, 5, 5, 9]])
     law = torch.full((1, 4, 10), 0.04)
     law[..., 5], law[..., 7], law[..., 0] = 0.3, 0.2, 0.5
-    loss = repeats.token_level(law.log(), ids)
+    loss = repeats.token_level(law.log() + 2.0, torch.full((1, 4), 2.0), ids)
     five, seven = -math.log(1 - 0.3), -math.log(1 - 0.2)
     # after 5 comes 7: 5 is recent · after 7 comes 5: 7 is · after 5 comes 5: 7 is · after 5 comes 9: both are
     torch.testing.assert_close(loss, torch.tensor([[five, seven, seven, five + seven]]))
@@ -358,6 +359,25 @@ def test_packing_keeps_documents_whole_and_marks_answers(trained, data):
     assert not said[ids == 0].any() and not said[ids == user].any()
     for row, answer in zip(ids, said, strict=True):
         assert answer.sum() and row[answer][-1] == end
+
+
+def test_short_documents_go_into_short_rows_that_are_spread_over_a_stage(trained, data):
+    stage = recipe().stages[1]
+    assert stage.widths == [32, 64]
+    with np.load(trained / "run" / "stage1" / "rows.npz") as kept:
+        rows = [(kept[f"ids {width}"], kept[f"said {width}"]) for width in stage.widths]
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    documents = take(MIX, data, tokenizer, stage.tokens, stage.row + 1, seed=1)
+    for (ids, _), width, fits in zip(rows, stage.widths, (lambda n: n <= 33, lambda n: n > 33), strict=True):
+        wanted = sorted(token for one, _ in documents if fits(len(one)) for token in one)
+        assert ids.shape[1] == width + 1 and sorted(ids[ids > 0].tolist()) == wanted
+    found = passes(rows, 128)
+    assert {ids.shape for ids, _ in found} == {(4, 33), (2, 65)}
+    narrow = [ids.shape[1] == 33 for ids, _ in found]
+    for end in range(1, len(found)):
+        assert abs(sum(narrow[:end]) - end * sum(narrow) / len(narrow)) <= 1
+    with pytest.raises(ValueError, match="12 tokens do not divide rows of 64"):
+        replace(stage, short=(32, 12))
 
 
 def test_encoding_marks_the_end_of_an_answer_as_said(trained):

@@ -24,12 +24,13 @@ def folders(tmp_path_factory):
     """What one process left, and what two did."""
     base = tmp_path_factory.mktemp("two")
     write_texts(base / "data")
-    run(base / "data", base / "one")
+    target = base / "one" / "model"
+    run(base / "data", base / "one", target)
     line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     script = str(ROOT / "tests" / "two.py")
     done = subprocess.run(
-        [*line, script, base / "data", base / "both"], env=environment, capture_output=True, text=True, timeout=300
+        [*line, script, base / "data", base / "both", target], env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return base / "one", base / "both"
@@ -58,9 +59,9 @@ def test_two_processes_have_the_curve_of_one(folders, where, name):
 
 
 def test_two_processes_find_the_repetitions_of_one(folders):
-    one, two = (column(folder / "target/stage1/metrics.csv", "repeated") for folder in folders)
-    assert max(one) > 0
-    assert two[:4] == pytest.approx(one[:4], abs=0.05)  # after that another greedy answer may win by a rounding
+    one, two = (column(folder / "target/stage0/metrics.csv", "repeated")[0] for folder in folders)
+    assert 0 < one < 1  # of the same weights; later another greedy answer may win by a rounding
+    assert two == one
 
 
 @pytest.mark.parametrize("file", ["parallel/eagle2", "parallel/jakiro", "sharded/eagle2", "sharded/jakiro"])

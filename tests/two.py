@@ -1,6 +1,6 @@
 """What test_workers.py runs in one process and in two: every kind of training, at a tiny size, into a folder.
 
-`python -m torch.distributed.run --standalone --nproc-per-node 2 tests/two.py DATA FOLDER`
+`python -m torch.distributed.run --standalone --nproc-per-node 2 tests/two.py DATA FOLDER TARGET`
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ HEADS = {
 }
 
 
-def run(data: Path, folder: Path) -> None:
-    """A target in two stages; heads of it, data-parallel and averaged; the same heads, sharded where there are two."""
+def run(data: Path, folder: Path, target: Path) -> None:
+    """A target in two stages; heads of `target`, data-parallel and averaged, and sharded where there are two."""
     accelerator = workers.start()
     mix = HeadRecipe.of(HEADS | {"mix": [{"file": "chat.jsonl", "weight": 1.0}]}).mix
     stages = [
-        Stage(1, 3000, 32, 4, 2, "all", (1.0, 1.0)),
-        Stage(2, 2000, 32, 4, 2, "all", (1.0, 0.1), unlikelihood=0.1, answers=6),
+        Stage(1, 3000, 32, 4, 2, "all", (1.0, 1.0), answers=40),
+        Stage(2, 2000, 64, 2, 2, "all", (1.0, 0.1), unlikelihood=0.1, answers=6, short=(32,)),
     ]
     recipe = Recipe(300, SHAPE | {"max_position_embeddings": 128}, 0.3, {"all": mix}, stages)
     train(accelerator, recipe, data, folder / "target", folder / "model", compiled=False)
@@ -45,8 +45,8 @@ def run(data: Path, folder: Path) -> None:
         ("parallel", {"average": 0.5}, False),
         ("sharded", {}, accelerator.num_processes > 1),
     ):
-        model = AutoModelForCausalLM.from_pretrained(folder / "model")
-        tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+        model = AutoModelForCausalLM.from_pretrained(target)
+        tokenizer = AutoTokenizer.from_pretrained(target)
         how = HeadRecipe.of(HEADS | more | {"mix": [{"file": "chat.jsonl", "weight": 1.0}]})
         out = {kind: folder / name / kind for kind in how.heads}
         train_heads(list(out), accelerator, model, tokenizer, how, data, folder / f"{name}-run", out, False, shard)
@@ -54,4 +54,4 @@ def run(data: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), Path(sys.argv[2]))
+    run(*map(Path, sys.argv[1:]))

@@ -124,12 +124,19 @@ def pack(
     sources: list[Source], root: Path, tokenizer, tokens: int, row: int, seed: int, validation: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows of `row` + 1 ids (uint16 or 32) and what the assistant says in them, holding at least `tokens` tokens."""
-    drawn, count = [], 0
-    for document in draw(sources, root, tokenizer, row + 1, seed, validation):
-        drawn.append(document)
+    return fill(take(sources, root, tokenizer, tokens, row + 1, seed, validation), row, seed)
+
+
+def take(
+    sources: list[Source], root: Path, tokenizer, tokens: int, longest: int, seed: int, validation: bool = False
+) -> list[Document]:
+    """Documents of at most `longest` tokens, at least `tokens` in all."""
+    taken, count = [], 0
+    for document in draw(sources, root, tokenizer, longest, seed, validation):
+        taken.append(document)
         count += len(document[0])
         if count >= tokens:
-            return fill(drawn, row, seed)
+            return taken
     raise AssertionError("documents are drawn without end")
 
 
@@ -151,7 +158,7 @@ def fill(documents: list[Document], row: int, seed: int) -> tuple[np.ndarray, np
             rows.append(waiting.pop()[1])
     rows += [row_ for _, row_ in waiting]
     random.Random(seed).shuffle(rows)
-    most = max(max(ids, default=0) for row_ in rows for ids, _ in row_)
+    most = max((max(ids, default=0) for row_ in rows for ids, _ in row_), default=0)
     packed = np.zeros((len(rows), width), np.uint16 if most < 2**16 else np.uint32)
     answers = np.zeros((len(rows), width), bool)
     for i, row_ in enumerate(rows):

@@ -8,6 +8,7 @@ the loops that the model really falls into.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -22,21 +23,23 @@ LONGEST = 768  # tokens of a prompt that is answered
 CERTAIN = 1 - 1e-5  # probabilities above it count as this much
 
 
-def token_level(logprobs: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+def token_level(logits: torch.Tensor, total: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     """Loss [b, s] on probability given to recent tokens that do not come next.
 
-    logprobs [b, s, vocab] after ids[:, :-1]; ids [b, s + 1]. Section 5.1, over the last RECENT tokens instead of all.
+    logits [b, s, vocab] after ids[:, :-1], their logsumexp `total` [b, s]; ids [b, s + 1]. Section 5.1, over the last
+    RECENT tokens instead of all, each counted once; only their probabilities are computed.
     """
-    padded = F.pad(ids[:, :-1], (RECENT - 1, 0))
-    recent = padded.unfold(1, RECENT, 1)  # [b, s, RECENT]
-    seen = torch.zeros_like(logprobs, dtype=torch.bool).scatter(-1, recent, True)
-    seen = seen.scatter(-1, ids[:, 1:, None], False)
-    seen[..., 0] = False  # padding
-    doubt = torch.log1p(-logprobs.exp().clamp_max(CERTAIN))
-    return -(doubt * seen).sum(dim=-1)
+    read = ids[:, :-1]
+    again = F.pad(read, (0, RECENT - 1)).unfold(1, RECENT, 1)[..., 1:] == read[..., None]
+    gap = torch.where(again.any(dim=-1), again.int().argmax(dim=-1) + 1, RECENT)  # to where the token comes next
+    recent, gaps = (F.pad(one, (RECENT - 1, 0)).unfold(1, RECENT, 1) for one in (read, gap))  # [b, s, RECENT]
+    back = torch.arange(RECENT - 1, -1, -1, device=ids.device)
+    counted = (gaps > back) & (recent != ids[:, 1:, None]) & (recent != 0)  # 0 is padding
+    likely = (logits.gather(-1, recent) - total[..., None]).exp()
+    return -(torch.log1p(-likely.clamp_max(CERTAIN)) * counted).sum(dim=-1)
 
 
-def prompts(ids: np.ndarray, said: np.ndarray, count: int, seed: int) -> list[list[int]]:
+def prompts(ids: Sequence[np.ndarray], said: Sequence[np.ndarray], count: int, seed: int) -> list[list[int]]:
     """Up to `count` user turns of about one length from packed rows, each with its assistant mark, drawn by `seed`.
 
     They come from everywhere in a row: where rows are filled up with short conversations, long ones come first.

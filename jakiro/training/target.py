@@ -16,7 +16,7 @@ from accelerate import Accelerator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from jakiro.training import loop, workers
-from jakiro.training.data import pack
+from jakiro.training.data import fill, take
 from jakiro.training.growth import grow, silence
 from jakiro.training.sources import read_chats
 from jakiro.training.target_job import StageJob
@@ -54,7 +54,7 @@ def train(
         if not done:
             with accelerator.main_process_first():
                 rows = _rows(recipe, stage, number, tokenizer, data, folder)
-            job = StageJob(accelerator, model, stage, *rows, compiled, recipe, shard)
+            job = StageJob(accelerator, model, stage, rows, compiled, recipe, shard)
             loop.run(job, folder, accelerator.is_main_process)
             states = workers.parameters(job.trained)
             if accelerator.is_main_process:
@@ -117,12 +117,17 @@ def _tokenizer(recipe: Recipe, data: Path, run: Path) -> PreTrainedTokenizerFast
 
 def _rows(
     recipe: Recipe, stage: Stage, number: int, tokenizer, data: Path, folder: Path
-) -> tuple[np.ndarray, np.ndarray]:
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Ids and what the assistant says, of every width of the stage's rows; each document where it just fits."""
     cached = folder / "rows.npz"
     if not cached.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        seed = recipe.seed * 1000 + number
-        ids, said = pack(recipe.mixes[stage.mix], data, tokenizer, stage.tokens, stage.row, seed)
-        np.savez(cached, ids=ids, said=said)
+        seed, least, found = recipe.seed * 1000 + number, 0, {}
+        documents = take(recipe.mixes[stage.mix], data, tokenizer, stage.tokens, stage.row + 1, seed)
+        for width in stage.widths:
+            fitting = [document for document in documents if least < len(document[0]) <= width + 1]
+            found[f"ids {width}"], found[f"said {width}"] = fill(fitting, width, seed)
+            least = width + 1
+        np.savez(cached, **found)
     loaded = np.load(cached)
-    return loaded["ids"], loaded["said"]
+    return [(loaded[f"ids {width}"], loaded[f"said {width}"]) for width in stage.widths]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from accelerate import Accelerator
@@ -12,6 +15,33 @@ from jakiro.training.optim import Optimizer, warm_up
 from jakiro.training.target_recipe import Recipe, Stage
 
 ANSWERED = 24  # prompts of a step that the model answers itself, where a stage asks for answers
+Rows = tuple[np.ndarray, np.ndarray]  # ids [b, s + 1], and which of them the assistant says
+
+
+class Batch(NamedTuple):
+    """The rows of a forward pass."""
+
+    ids: torch.Tensor  # [b, s + 1]
+    weight: torch.Tensor  # [b, s], of the losses after each of the first s
+    masks: tuple[torch.Tensor, torch.Tensor]  # where the token after it is the assistant's, and where there is one
+
+    @classmethod
+    def of(cls, ids: np.ndarray, said: np.ndarray, prompt_weight: float, device: torch.device) -> Batch:
+        tokens = torch.from_numpy(ids.astype(np.int64)).to(device)
+        real = tokens[:, 1:] != 0
+        answer = torch.from_numpy(said[:, 1:]).to(device) & real
+        return cls(tokens, torch.where(answer, 1.0, prompt_weight) * real, (answer, real))
+
+
+def passes(rows: list[Rows], tokens: int) -> list[Rows]:
+    """Rows of several widths as passes of `tokens` tokens of one width each, the widths spread evenly over them."""
+    found = []
+    for ids, said in rows:
+        each = tokens // (ids.shape[1] - 1)
+        count = len(ids) // each
+        chunks = [slice(index * each, (index + 1) * each) for index in range(count)]
+        found += [((index + 0.5) / count, (ids[chunk], said[chunk])) for index, chunk in enumerate(chunks)]
+    return [one for _, one in sorted(found, key=itemgetter(0))]
 
 
 class StageJob:
@@ -22,8 +52,7 @@ class StageJob:
         accelerator: Accelerator,
         model: LlamaForCausalLM,
         stage: Stage,
-        ids: np.ndarray,
-        said: np.ndarray,
+        rows: list[Rows],
         compiled: bool,
         recipe: Recipe,
         shard: bool = False,
@@ -32,48 +61,48 @@ class StageJob:
             raise ValueError("a stage with own answers cannot be sharded: set its `answers` to 0, or do not shard")
         self.accelerator, self.stage, self.prompt_weight = accelerator, stage, recipe.prompt_weight
         self.trained = workers.prepare(accelerator, model, shard)
-        self.share = workers.share(accelerator, stage.rows)
-        self.ids, self.said = ids, said
+        workers.share(accelerator, stage.rows)  # refuses what cannot be shared; narrower rows are a multiple of them
+        self.passes = passes(rows, stage.rows * stage.row)
         self.optimizer = Optimizer(workers.bare(self.trained))
-        self.per_step = stage.rows * stage.passes
-        self.steps = len(ids) // self.per_step
-        self.loss = torch.compile(self._loss) if compiled else self._loss
+        self.steps = len(self.passes) // stage.passes
+        self.loss = torch.compile(self._loss, dynamic=False) if compiled else self._loss
 
     def states(self) -> dict[str, object]:
         return dict(zip(("model", "optimizer"), workers.states(self.trained, self.optimizer), strict=True))
 
     def step(self, index: int) -> dict[str, float]:
-        chosen = slice(index * self.per_step, (index + 1) * self.per_step)
-        ids = torch.from_numpy(self.ids[chosen].astype(np.int64)).to(self.accelerator.device)
-        said = torch.from_numpy(self.said[chosen]).to(self.accelerator.device)[:, 1:]
-        real = ids[:, 1:] != 0
-        weight = torch.where(said, 1.0, self.prompt_weight) * real
-        scale, answer = self.accelerator.num_processes / weight.sum(), 0.0
+        chosen = self.passes[index * self.stage.passes : (index + 1) * self.stage.passes]
+        batches = [Batch.of(*one, self.prompt_weight, self.accelerator.device) for one in chosen]
+        scale, answer = self.accelerator.num_processes / sum(one.weight.sum() for one in batches), 0.0
         metrics = {}
         with workers.local(self.accelerator, self.trained):  # only the last pass exchanges gradients
             if self.stage.answers:
                 metrics["repeated"] = self._answer(chosen, index)
-            for part in range(0, self.per_step - self.stage.rows, self.stage.rows):
-                answer += self._pass(ids, weight, part, scale)
-        answer += self._pass(ids, weight, self.per_step - self.stage.rows, scale)
-        [answer] = workers.total(self.accelerator, torch.tensor([answer], device=ids.device))
+            for batch in batches[:-1]:
+                answer += self._pass(batch, scale)
+        answer += self._pass(batches[-1], scale)
+        [answer] = workers.total(self.accelerator, torch.tensor([answer], device=self.accelerator.device))
         start, end = self.stage.rate
         done = index / max(1, self.steps - 1)
         factor = (start + (end - start) * done) * warm_up(index, min(60, self.steps // 8))
         torch.nn.utils.clip_grad_norm_(self.trained.parameters(), 1.0)
         self.optimizer.step(factor)
-        return {"loss": answer / int((said & real).sum()), "tokens": int(real.sum()), **metrics, "rate": factor}
+        said, real = (
+            int(sum(mask.sum() for mask in masks)) for masks in zip(*(one.masks for one in batches), strict=True)
+        )
+        return {"loss": answer / said, "tokens": real, **metrics, "rate": factor}
 
-    def _pass(self, ids: torch.Tensor, weight: torch.Tensor, start: int, scale: torch.Tensor) -> float:
+    def _pass(self, batch: Batch, scale: torch.Tensor) -> float:
         """Add the gradient of this process's rows of a pass; the sum of their cross-entropies."""
-        rows = slice(start + self.share.start, start + self.share.stop)
-        losses = self.loss(ids[rows], weight[rows])
+        mine = workers.share(self.accelerator, len(batch.ids))
+        losses = self.loss(batch.ids[mine], batch.weight[mine])
         (losses[0] * scale).backward()
         return losses[1].item()
 
-    def _answer(self, chosen: slice, index: int) -> float:
+    def _answer(self, chosen: list[Rows], index: int) -> float:
         """Add the gradient of the loss on own answers to this step's prompts; the share of them that is repeated."""
-        prompts = repeats.prompts(self.ids[chosen], self.said[chosen], ANSWERED, index)
+        ids, said = ([row for one in chosen for row in one[part]] for part in (0, 1))
+        prompts = repeats.prompts(ids, said, ANSWERED, index)
         mine = prompts[self.accelerator.process_index :: self.accelerator.num_processes]
         sums = torch.zeros(3, device=self.accelerator.device)  # loss, repeated tokens, tokens
         if mine:
@@ -87,9 +116,10 @@ class StageJob:
         """[2]: the weighted sum of the losses, and the plain sum of the cross-entropy of what the assistant says."""
         with torch.autocast(ids.device.type, dtype=torch.bfloat16):
             logits = self.trained(input_ids=ids[:, :-1], use_cache=False).logits
-        logprobs = logits.float().log_softmax(dim=-1)
-        entropy = -logprobs.gather(-1, ids[:, 1:, None])[..., 0]
+        logits = logits.float()
+        total = logits.logsumexp(dim=-1)
+        entropy = total - logits.gather(-1, ids[:, 1:, None])[..., 0]
         losses = entropy
         if self.stage.unlikelihood:
-            losses = entropy + self.stage.unlikelihood * repeats.token_level(logprobs, ids)
+            losses = entropy + self.stage.unlikelihood * repeats.token_level(logits, total, ids)
         return torch.stack([(losses * weight).sum(), (entropy * (weight == 1.0)).sum()])

@@ -22,7 +22,17 @@ class Stage:
     rate: tuple[float, float]  # learning-rate factor at its start and end, linear between
     unlikelihood: float = 0.0  # weight of the loss on repeating recent tokens
     answers: int = 0  # tokens of the model's own answers in which repetition is a loss too; 0 for none
+    short: tuple[int, ...] = ()  # narrower rows, for documents that fit in them: attention costs less there
     note: str = ""  # for the model card
+
+    def __post_init__(self) -> None:
+        if wrong := [width for width in self.short if not 0 < width < self.row or self.row % width]:
+            raise ValueError(f"short rows of {wrong[0]} tokens do not divide rows of {self.row}; change `short`")
+
+    @property
+    def widths(self) -> list[int]:
+        """Of its rows, the narrowest first."""
+        return [*sorted(self.short), self.row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +49,14 @@ class Recipe:
 
     @classmethod
     def read(cls, path: Path) -> Recipe:
-        """Raises OSError, or TypeError/KeyError naming the field that is unknown or missing."""
+        """Raises OSError, ValueError, or TypeError/KeyError naming the field that is unknown or missing."""
         data = json.loads(path.read_text())
         mixes = {
             name: [Source(**{k: tuple(v) if isinstance(v, list) else v for k, v in s.items()}) for s in sources]
             for name, sources in data.pop("mixes").items()
         }
-        stages = [Stage(**{**stage, "rate": tuple(stage["rate"])}) for stage in data.pop("stages")]
+        stages = [
+            Stage(**{**stage, "rate": tuple(stage["rate"]), "short": tuple(stage.get("short", ()))})
+            for stage in data.pop("stages")
+        ]
         return cls(mixes=mixes, stages=stages, **data)

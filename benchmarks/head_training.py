@@ -62,7 +62,9 @@ def measure(recipe: HeadRecipe, repeats: int) -> list[dict[str, Any]]:
         for name, plan in recipe.heads.items():
             how = replace(recipe, heads={name: plan}, passes=passes, own_features=0.0, trial=None)
             head = KINDS[plan.kind](head_config(model, plan.shape))
-            job = HeadJob(workers.start(), model, {name: head}, how, (rows, np.ones(rows.shape, bool)), compiled=False)
+            job = HeadJob(
+                workers.start(), model, {name: head}, how, [(rows, np.ones(rows.shape, bool))], compiled=False
+            )
             first, again = (_counted(job, index) for index in (0, 2))  # the second time features are remembered
             size = sum(one.numel() for one in head.parameters())
             found.append(

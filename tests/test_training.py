@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -24,16 +24,16 @@ from jakiro.drafting.weights import load_head
 from jakiro.target import Target
 from jakiro.training import answers, loop, repeats, workers
 from jakiro.training.answers import Answers
-from jakiro.training.data import draw, encode_chats, fill, pack, take
+from jakiro.training.data import draw, encode_chats, take
 from jakiro.training.growth import grow
 from jakiro.training.head_job import Unrolled
 from jakiro.training.head_recipe import KINDS, HeadRecipe
 from jakiro.training.heads import train_heads
 from jakiro.training.losses import TOP, Losses, Wanted, loss_of
 from jakiro.training.optim import Optimizer
+from jakiro.training.packing import batches, fill, load_rows, pack, row_widths
 from jakiro.training.sources import Source, only_source, read_chats, shorten
 from jakiro.training.target import train
-from jakiro.training.target_job import passes
 from jakiro.training.target_recipe import Recipe, Stage
 
 pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
@@ -344,8 +344,8 @@ def test_heads_learn_on_the_targets_own_answers(trained, data, tmp_path):
     out = {"eagle2": tmp_path / "eagle2"}
     train_heads(["eagle2"], workers.start(), model, tokenizer, how, data, tmp_path, out, compiled=False)
     written = [json.loads(line)["answer"] for line in (tmp_path / "answers.jsonl").open()]
-    rows = np.load(tmp_path / "rows.npz")
-    assert sorted(rows["ids"][rows["said"]].tolist()) == sorted(token for answer in written for token in answer)
+    said = [token for ids, said in load_rows(tmp_path / "rows.npz", [32]) for token in ids[said].tolist()]
+    assert sorted(said) == sorted(token for answer in written for token in answer)
     load_head(tmp_path / "eagle2", Target.load(trained / "out"))
 
 
@@ -363,21 +363,20 @@ def test_packing_keeps_documents_whole_and_marks_answers(trained, data):
 
 def test_short_documents_go_into_short_rows_that_are_spread_over_a_stage(trained, data):
     stage = recipe().stages[1]
-    assert stage.widths == [32, 64]
-    with np.load(trained / "run" / "stage1" / "rows.npz") as kept:
-        rows = [(kept[f"ids {width}"], kept[f"said {width}"]) for width in stage.widths]
+    widths = row_widths(stage.row, stage.short)
+    rows = load_rows(trained / "run" / "stage1" / "rows.npz", widths)
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     documents = take(MIX, data, tokenizer, stage.tokens, stage.row + 1, seed=1)
-    for (ids, _), width, fits in zip(rows, stage.widths, (lambda n: n <= 33, lambda n: n > 33), strict=True):
+    for (ids, _), width, fits in zip(rows, widths, (lambda n: n <= 33, lambda n: n > 33), strict=True):
         wanted = sorted(token for one, _ in documents if fits(len(one)) for token in one)
         assert ids.shape[1] == width + 1 and sorted(ids[ids > 0].tolist()) == wanted
-    found = passes(rows, 128)
+    found = batches(rows, 128)
     assert {ids.shape for ids, _ in found} == {(4, 33), (2, 65)}
     narrow = [ids.shape[1] == 33 for ids, _ in found]
     for end in range(1, len(found)):
         assert abs(sum(narrow[:end]) - end * sum(narrow) / len(narrow)) <= 1
     with pytest.raises(ValueError, match="12 tokens do not divide rows of 64"):
-        replace(stage, short=(32, 12))
+        row_widths(64, (32, 12))
 
 
 def test_encoding_marks_the_end_of_an_answer_as_said(trained):

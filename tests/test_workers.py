@@ -30,7 +30,11 @@ def folders(tmp_path_factory):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     script = str(ROOT / "tests" / "two.py")
     done = subprocess.run(
-        [*line, script, base / "data", base / "both", target], env=environment, capture_output=True, text=True, timeout=300
+        [*line, script, base / "data", base / "both", target],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return base / "one", base / "both"

@@ -18,8 +18,8 @@ from jakiro.peers import ASSISTANT
 from jakiro.report import as_markdown
 from jakiro.target import Target
 from jakiro.text import decode, encode
-from jakiro.training.data import pack
 from jakiro.training.head_recipe import HeadRecipe
+from jakiro.training.packing import pack
 from jakiro.training.target_recipe import Recipe
 from jakiro.verify import Sampling
 

@@ -1,24 +1,18 @@
-"""From conversations and plain text to rows of token ids, in an order that a seed fixes.
+"""From conversations and plain text to documents of token ids, in an order that a seed fixes.
 
-A recipe names sources with weights; documents are drawn source by source in those proportions and packed whole into
-rows, so that a row always starts where a document starts.
+A recipe names sources with weights; documents are drawn source by source in those proportions.
 """
 
 from __future__ import annotations
 
 import random
-from bisect import bisect_right, insort
 from collections.abc import Iterator
 from functools import cached_property
-from operator import itemgetter
 from pathlib import Path
-
-import numpy as np
 
 from jakiro.training.sources import Source, read_chats, read_plain
 
 AHEAD = 1024  # documents that are encoded together
-OPEN_ROWS = 64  # rows that wait for a document that fits
 
 Document = tuple[list[int], list[bool]]  # token ids, and which of them the assistant says
 
@@ -120,13 +114,6 @@ def draw(
         yield document
 
 
-def pack(
-    sources: list[Source], root: Path, tokenizer, tokens: int, row: int, seed: int, validation: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of `row` + 1 ids (uint16 or 32) and what the assistant says in them, holding at least `tokens` tokens."""
-    return fill(take(sources, root, tokenizer, tokens, row + 1, seed, validation), row, seed)
-
-
 def take(
     sources: list[Source], root: Path, tokenizer, tokens: int, longest: int, seed: int, validation: bool = False
 ) -> list[Document]:
@@ -138,32 +125,3 @@ def take(
         if count >= tokens:
             return taken
     raise AssertionError("documents are drawn without end")
-
-
-def fill(documents: list[Document], row: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Documents whole in rows of `row` + 1 ids (uint16 or uint32), and what the assistant says in them, shuffled.
-
-    A document goes into the fullest open row that has room. What stays empty is padding (id 0), which is never said.
-    """
-    width = row + 1
-    rows: list[list[Document]] = []
-    waiting: list[tuple[int, list[Document]]] = []  # tokens in a row, and its documents; the fullest row comes last
-    for document in documents:
-        length = len(document[0])
-        fits = bisect_right(waiting, width - length, key=itemgetter(0))
-        taken, row_ = waiting.pop(fits - 1) if fits else (0, [])
-        row_.append(document)
-        insort(waiting, (taken + length, row_), key=itemgetter(0))
-        if len(waiting) > OPEN_ROWS:
-            rows.append(waiting.pop()[1])
-    rows += [row_ for _, row_ in waiting]
-    random.Random(seed).shuffle(rows)
-    most = max((max(ids, default=0) for row_ in rows for ids, _ in row_), default=0)
-    packed = np.zeros((len(rows), width), np.uint16 if most < 2**16 else np.uint32)
-    answers = np.zeros((len(rows), width), bool)
-    for i, row_ in enumerate(rows):
-        at = 0
-        for ids, said in row_:
-            packed[i, at : at + len(ids)], answers[i, at : at + len(ids)] = ids, said
-            at += len(ids)
-    return packed, answers

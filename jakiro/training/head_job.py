@@ -21,6 +21,7 @@ from jakiro.training import workers
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.losses import Wanted, loss_of
 from jakiro.training.optim import Optimizer, warm_up
+from jakiro.training.packing import Rows, batches
 from jakiro.training.trial import Trials
 
 
@@ -62,22 +63,21 @@ class HeadJob:
         model: PreTrainedModel,
         heads: dict[str, Head],
         recipe: HeadRecipe,
-        rows: tuple[np.ndarray, np.ndarray],
+        rows: list[Rows],
         compiled: bool = True,
         shard: bool = False,
         trials: Trials | None = None,
     ) -> None:
         self.accelerator, self.recipe, self.device, self.trials = accelerator, recipe, accelerator.device, trials
-        self.share = workers.share(accelerator, recipe.rows)
-        self.ids, self.said = rows
+        workers.share(accelerator, recipe.rows)  # refuses what cannot be shared; narrower rows are a multiple of them
+        self.batches = batches(rows, recipe.rows * recipe.row)
         self.steps = recipe.steps
-        self.batches = len(self.ids) // recipe.rows
         self.known: dict[int, Tensor] = {}  # batch -> features of its rows, in host memory
         self.model = model
         self.modules = {name: workers.prepare(accelerator, Unrolled(one, recipe), shard) for name, one in heads.items()}
         self.optimizers = {name: Optimizer(workers.bare(module)) for name, module in self.modules.items()}
         self.averages = {name: self._average(module) for name, module in self.modules.items() if recipe.average}
-        self.loss = torch.compile(self._loss) if compiled else self._loss
+        self.loss = torch.compile(self._loss, dynamic=False) if compiled else self._loss
 
     def states(self) -> dict[str, object]:
         found: dict[str, object] = {f"{name} average": average for name, average in self.averages.items()}
@@ -99,15 +99,16 @@ class HeadJob:
         return found
 
     def step(self, index: int) -> dict[str, float]:
-        batch = index % self.batches
-        chosen = slice(batch * self.recipe.rows, (batch + 1) * self.recipe.rows)
+        batch = index % len(self.batches)
+        ids, said = self.batches[batch]
+        mine = workers.share(self.accelerator, len(ids))
         torch.manual_seed(self.recipe.seed * 1_000_003 + index)
-        at = self._positions(torch.from_numpy(self.said[chosen]))
-        ids = torch.from_numpy(self.ids[chosen][self.share].astype(np.int64)).to(self.device)
+        at = self._positions(torch.from_numpy(said), mine)
+        ids = torch.from_numpy(ids[mine].astype(np.int64)).to(self.device)
         with torch.no_grad():
             features = self._features(batch, ids[:, :-1])
             embeddings = self.model.get_input_embeddings()(ids[:, :-1])
-        given = embeddings[:, 1:], features[:, :-1], *self._noise(features[:, :-1])
+        given = embeddings[:, 1:], features[:, :-1], *self._noise(features[:, :-1], len(said), mine)
         factor = self.recipe.rate * warm_up(index, min(50, self.steps // 8)) * (1.0 - 0.95 * index / self.steps)
         row = {}
         for name, module in self.modules.items():
@@ -139,21 +140,21 @@ class HeadJob:
             raise ValueError("a moving average of sharded heads is not kept: set `average` to 0, or do not shard")
         return AveragedModel(workers.bare(module), multi_avg_fn=get_ema_multi_avg_fn(self.recipe.average))
 
-    def _positions(self, said: Tensor) -> Tensor:
-        """Flat indices t into this process's [rows, row - 2] where token t + 2 is the assistant's.
+    def _positions(self, said: Tensor, mine: slice) -> Tensor:
+        """Flat indices t into this process's [rows, width - 2] where token t + 2 is the assistant's.
 
         `scored` of them are drawn with replacement from all processes' rows.
         """
         at = said[:, 2:-1].float().flatten().multinomial(self.recipe.scored, replacement=True)
         width = said.shape[1] - 3
-        mine = (at >= self.share.start * width) & (at < self.share.stop * width)
-        return (at[mine] - self.share.start * width).to(self.device)
+        here = (at >= mine.start * width) & (at < mine.stop * width)
+        return (at[here] - mine.start * width).to(self.device)
 
-    def _noise(self, features: Tensor) -> tuple[Tensor, Tensor]:
+    def _noise(self, features: Tensor, rows: int, mine: slice) -> tuple[Tensor, Tensor]:
         """Noise [b, s, h] for this process's features, and where it reads own ones, [b, s]; drawn for all rows."""
-        shape = (self.recipe.rows, *features.shape[1:])
-        noise = (torch.rand(shape, device=self.device)[self.share] - 0.5) * (2 * self.recipe.noise)
-        own = torch.rand(shape[:2], device=self.device)[self.share] < self.recipe.own_features
+        shape = (rows, *features.shape[1:])
+        noise = (torch.rand(shape, device=self.device)[mine] - 0.5) * (2 * self.recipe.noise)
+        own = torch.rand(shape[:2], device=self.device)[mine] < self.recipe.own_features
         return noise.to(features.dtype), own
 
     def _loss(self, name: str, given: tuple[Tensor, ...], features: Tensor, at: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ class HeadRecipe:
     mix: list[Source]
     heads: dict[str, Plan]  # name -> head; a name that is no kind needs `kind`
     scored: int  # positions of a step at which logits are compared, drawn among what the assistant says
+    short: tuple[int, ...] = ()  # narrower rows, for documents that fit in them: attention costs less there
     answers: Answers | None = None  # train on the target's own answers to the mix's prompts, instead of on its text
     epochs: int = 1  # times that each row is seen
     remember: float = 8.0  # GiB of host memory for the target's features; rows beyond them are read anew every time
@@ -62,7 +63,7 @@ class HeadRecipe:
             data["answers"] = Answers(**{**how, "temperatures": tuple(how["temperatures"])})
         if how := data.pop("trial", None):
             data["trial"] = Trial(**how)
-        return cls(mix=mix, heads=heads, **data)
+        return cls(mix=mix, heads=heads, short=tuple(data.pop("short", ())), **data)
 
 
 def _plan(name: str, one: dict, common: dict) -> Plan:

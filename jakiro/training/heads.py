@@ -7,7 +7,6 @@ import shutil
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -16,9 +15,10 @@ from jakiro.drafting.head import HeadConfig
 from jakiro.drafting.weights import save_head
 from jakiro.trace import write_text
 from jakiro.training import answers, loop
-from jakiro.training.data import Document, draw, fill, pack
+from jakiro.training.data import Document, draw, take
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
+from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
 from jakiro.training.trial import Trials
 
 
@@ -80,23 +80,19 @@ def head_config(model: PreTrainedModel, changes: dict) -> HeadConfig:
 
 def rows_of(
     accelerator: Accelerator, recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path, run: Path
-) -> tuple[np.ndarray, np.ndarray]:
-    """The rows to train on, made where `run` does not hold them yet: the mix's text, or the target's own answers."""
-    cached, seed = run / "rows.npz", recipe.seed + 77
+) -> list[Rows]:
+    """The rows to train on, of each width: the mix's text, or the target's own answers. `run` keeps them."""
+    cached, seed, widths = run / "rows.npz", recipe.seed + 77, row_widths(recipe.row, recipe.short)
     missing = not cached.exists()
     accelerator.wait_for_everyone()  # all have looked before one writes
     if missing and recipe.answers:
         own = answer(accelerator, recipe, model, tokenizer, data, run / "answers.jsonl")
     if missing and accelerator.is_main_process:
-        ids, said = (
-            fill(own, recipe.row, seed)
-            if recipe.answers
-            else pack(recipe.mix, data, tokenizer, _needed(recipe), recipe.row, seed)
-        )
-        np.savez(cached, ids=ids, said=said)
+        if not recipe.answers:
+            own = take(recipe.mix, data, tokenizer, _needed(recipe), recipe.row + 1, seed)
+        save_rows(cached, own, widths, seed)
     accelerator.wait_for_everyone()
-    loaded = np.load(cached)
-    return loaded["ids"], loaded["said"]
+    return load_rows(cached, widths)
 
 
 def answer(

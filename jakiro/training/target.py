@@ -10,14 +10,14 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from jakiro.training import loop, workers
-from jakiro.training.data import fill, take
+from jakiro.training.data import take
 from jakiro.training.growth import grow, silence
+from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
 from jakiro.training.sources import read_chats
 from jakiro.training.target_job import StageJob
 from jakiro.training.target_recipe import Recipe, Stage
@@ -115,19 +115,11 @@ def _tokenizer(recipe: Recipe, data: Path, run: Path) -> PreTrainedTokenizerFast
     return tokenizer
 
 
-def _rows(
-    recipe: Recipe, stage: Stage, number: int, tokenizer, data: Path, folder: Path
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Ids and what the assistant says, of every width of the stage's rows; each document where it just fits."""
-    cached = folder / "rows.npz"
+def _rows(recipe: Recipe, stage: Stage, number: int, tokenizer, data: Path, folder: Path) -> list[Rows]:
+    cached, widths = folder / "rows.npz", row_widths(stage.row, stage.short)
     if not cached.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        seed, least, found = recipe.seed * 1000 + number, 0, {}
+        seed = recipe.seed * 1000 + number
         documents = take(recipe.mixes[stage.mix], data, tokenizer, stage.tokens, stage.row + 1, seed)
-        for width in stage.widths:
-            fitting = [document for document in documents if least < len(document[0]) <= width + 1]
-            found[f"ids {width}"], found[f"said {width}"] = fill(fitting, width, seed)
-            least = width + 1
-        np.savez(cached, **found)
-    loaded = np.load(cached)
-    return [(loaded[f"ids {width}"], loaded[f"said {width}"]) for width in stage.widths]
+        save_rows(cached, documents, widths, seed)
+    return load_rows(cached, widths)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +11,10 @@ from transformers import LlamaForCausalLM
 
 from jakiro.training import repeats, workers
 from jakiro.training.optim import Optimizer, warm_up
+from jakiro.training.packing import Rows, batches
 from jakiro.training.target_recipe import Recipe, Stage
 
 ANSWERED = 24  # prompts of a step that the model answers itself, where a stage asks for answers
-Rows = tuple[np.ndarray, np.ndarray]  # ids [b, s + 1], and which of them the assistant says
 
 
 class Batch(NamedTuple):
@@ -31,17 +30,6 @@ class Batch(NamedTuple):
         real = tokens[:, 1:] != 0
         answer = torch.from_numpy(said[:, 1:]).to(device) & real
         return cls(tokens, torch.where(answer, 1.0, prompt_weight) * real, (answer, real))
-
-
-def passes(rows: list[Rows], tokens: int) -> list[Rows]:
-    """Rows of several widths as passes of `tokens` tokens of one width each, the widths spread evenly over them."""
-    found = []
-    for ids, said in rows:
-        each = tokens // (ids.shape[1] - 1)
-        count = len(ids) // each
-        chunks = [slice(index * each, (index + 1) * each) for index in range(count)]
-        found += [((index + 0.5) / count, (ids[chunk], said[chunk])) for index, chunk in enumerate(chunks)]
-    return [one for _, one in sorted(found, key=itemgetter(0))]
 
 
 class StageJob:
@@ -62,7 +50,7 @@ class StageJob:
         self.accelerator, self.stage, self.prompt_weight = accelerator, stage, recipe.prompt_weight
         self.trained = workers.prepare(accelerator, model, shard)
         workers.share(accelerator, stage.rows)  # refuses what cannot be shared; narrower rows are a multiple of them
-        self.passes = passes(rows, stage.rows * stage.row)
+        self.passes = batches(rows, stage.rows * stage.row)
         self.optimizer = Optimizer(workers.bare(self.trained))
         self.steps = len(self.passes) // stage.passes
         self.loss = torch.compile(self._loss, dynamic=False) if compiled else self._loss
@@ -72,15 +60,15 @@ class StageJob:
 
     def step(self, index: int) -> dict[str, float]:
         chosen = self.passes[index * self.stage.passes : (index + 1) * self.stage.passes]
-        batches = [Batch.of(*one, self.prompt_weight, self.accelerator.device) for one in chosen]
-        scale, answer = self.accelerator.num_processes / sum(one.weight.sum() for one in batches), 0.0
+        parts = [Batch.of(*one, self.prompt_weight, self.accelerator.device) for one in chosen]
+        scale, answer = self.accelerator.num_processes / sum(one.weight.sum() for one in parts), 0.0
         metrics = {}
         with workers.local(self.accelerator, self.trained):  # only the last pass exchanges gradients
             if self.stage.answers:
                 metrics["repeated"] = self._answer(chosen, index)
-            for batch in batches[:-1]:
+            for batch in parts[:-1]:
                 answer += self._pass(batch, scale)
-        answer += self._pass(batches[-1], scale)
+        answer += self._pass(parts[-1], scale)
         [answer] = workers.total(self.accelerator, torch.tensor([answer], device=self.accelerator.device))
         start, end = self.stage.rate
         done = index / max(1, self.steps - 1)
@@ -88,7 +76,7 @@ class StageJob:
         torch.nn.utils.clip_grad_norm_(self.trained.parameters(), 1.0)
         self.optimizer.step(factor)
         said, real = (
-            int(sum(mask.sum() for mask in masks)) for masks in zip(*(one.masks for one in batches), strict=True)
+            int(sum(mask.sum() for mask in masks)) for masks in zip(*(one.masks for one in parts), strict=True)
         )
         return {"loss": answer / said, "tokens": real, **metrics, "rate": factor}
 

@@ -25,15 +25,6 @@ class Stage:
     short: tuple[int, ...] = ()  # narrower rows, for documents that fit in them: attention costs less there
     note: str = ""  # for the model card
 
-    def __post_init__(self) -> None:
-        if wrong := [width for width in self.short if not 0 < width < self.row or self.row % width]:
-            raise ValueError(f"short rows of {wrong[0]} tokens do not divide rows of {self.row}; change `short`")
-
-    @property
-    def widths(self) -> list[int]:
-        """Of its rows, the narrowest first."""
-        return [*sorted(self.short), self.row]
-
 
 @dataclass(frozen=True, slots=True)
 class Recipe:

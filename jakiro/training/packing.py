@@ -1,0 +1,90 @@
+"""From documents to rows of token ids: packed whole, so that a row always starts where a document starts.
+
+Rows may be of several widths, each document in the narrowest that holds it: attention costs less there.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right, insort
+from operator import itemgetter
+from pathlib import Path
+
+import numpy as np
+
+from jakiro.training.data import Document, take
+from jakiro.training.sources import Source
+
+OPEN_ROWS = 64  # rows that wait for a document that fits
+
+Rows = tuple[np.ndarray, np.ndarray]  # ids [n, width + 1], uint16 or uint32, and which of them the assistant says
+
+
+def pack(
+    sources: list[Source], root: Path, tokenizer, tokens: int, row: int, seed: int, validation: bool = False
+) -> Rows:
+    """Rows of `row` + 1 ids, holding at least `tokens` tokens."""
+    return fill(take(sources, root, tokenizer, tokens, row + 1, seed, validation), row, seed)
+
+
+def fill(documents: list[Document], row: int, seed: int) -> Rows:
+    """Documents whole in rows of `row` + 1 ids, shuffled.
+
+    A document goes into the fullest open row that has room. What stays empty is padding (id 0), which is never said.
+    """
+    width = row + 1
+    rows: list[list[Document]] = []
+    waiting: list[tuple[int, list[Document]]] = []  # tokens in a row, and its documents; the fullest row comes last
+    for document in documents:
+        length = len(document[0])
+        fits = bisect_right(waiting, width - length, key=itemgetter(0))
+        taken, row_ = waiting.pop(fits - 1) if fits else (0, [])
+        row_.append(document)
+        insort(waiting, (taken + length, row_), key=itemgetter(0))
+        if len(waiting) > OPEN_ROWS:
+            rows.append(waiting.pop()[1])
+    rows += [row_ for _, row_ in waiting]
+    random.Random(seed).shuffle(rows)
+    most = max((max(ids, default=0) for row_ in rows for ids, _ in row_), default=0)
+    packed = np.zeros((len(rows), width), np.uint16 if most < 2**16 else np.uint32)
+    answers = np.zeros((len(rows), width), bool)
+    for i, row_ in enumerate(rows):
+        at = 0
+        for ids, said in row_:
+            packed[i, at : at + len(ids)], answers[i, at : at + len(ids)] = ids, said
+            at += len(ids)
+    return packed, answers
+
+
+def save_rows(file: Path, documents: list[Document], widths: list[int], seed: int) -> None:
+    """Rows of several widths, each document in the narrowest that holds it; `load_rows` reads them."""
+    found, least = {}, 0
+    for width in widths:
+        fitting = [document for document in documents if least < len(document[0]) <= width + 1]
+        found[f"ids {width}"], found[f"said {width}"] = fill(fitting, width, seed)
+        least = width + 1
+    np.savez(file, **found)
+
+
+def load_rows(file: Path, widths: list[int]) -> list[Rows]:
+    """What `save_rows` wrote."""
+    with np.load(file) as kept:
+        return [(kept[f"ids {width}"], kept[f"said {width}"]) for width in widths]
+
+
+def batches(rows: list[Rows], tokens: int) -> list[Rows]:
+    """Rows of several widths in batches of `tokens` tokens of one width each, the widths spread evenly over them."""
+    found = []
+    for ids, said in rows:
+        each = tokens // (ids.shape[1] - 1)
+        count = len(ids) // each
+        chunks = [slice(index * each, (index + 1) * each) for index in range(count)]
+        found += [((index + 0.5) / count, (ids[chunk], said[chunk])) for index, chunk in enumerate(chunks)]
+    return [one for _, one in sorted(found, key=itemgetter(0))]
+
+
+def row_widths(row: int, short: tuple[int, ...]) -> list[int]:
+    """The narrowest first. Raises ValueError where a batch of rows cannot be as many tokens of narrower ones."""
+    if wrong := [width for width in short if not 0 < width < row or row % width]:
+        raise ValueError(f"short rows of {wrong[0]} tokens do not divide rows of {row}; change `short`")
+    return [*sorted(short), row]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
 from jakiro.report import means, method_totals
 
 NONE = "–"
+NO_PICTURES: Mapping[str, str] = MappingProxyType({})
+BETTER, WORSE, SAME = "is better", "is worse", "cannot be told apart"
 HEAD = [
     "variant",
     "tau",
@@ -22,14 +27,16 @@ divergence of their distributions in nats, rescued the share of rounds in which 
 likeliest of one expert alone. Temperature 0."""
 
 
-def as_page(report: dict[str, Any]) -> str:
-    """Markdown."""
+def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -> str:
+    """Markdown, with pictures by title: addresses as seen from the page."""
     about = report["experiment"]
     temperatures = sorted({row["temperature"] for row in about["intervals"]})
     parts = [
         f"# {about['question']}",
         _how(report),
         "## The answer",
+        " ".join(summary(about)),
+        *(f"![{title}]({address})" for title, address in pictures.items()),
         "\n".join(f"- {line}" for temperature in temperatures for line in _verdicts(about, temperature)),
         "## Heads",
         _table(["variant", "head", "parameters", "loss weights", "settings"], _heads(about)),
@@ -66,20 +73,43 @@ def _identical(report: dict[str, Any]) -> str:
     return f"{100 * sum(shares) / len(shares):.4g} %"
 
 
-def _verdicts(about: dict[str, Any], temperature: float) -> list[str]:
-    """One sentence a variant: better, worse, or not told apart from the reference."""
+def summary(about: dict[str, Any]) -> list[str]:
+    """One sentence a temperature: how many variants draft better than the reference, how many worse, and the most."""
     lines = []
-    for row in about["intervals"]:
-        if row["temperature"] != temperature or row["variant"] == about["reference"]:
-            continue
-        low, high = (100 * (edge - 1) for edge in row["over_reference_interval"])
-        change = 100 * (row["over_reference"] - 1)
-        verdict = "is better" if low > 0 else "is worse" if high < 0 else "cannot be told apart"
+    for temperature in sorted({row["temperature"] for row in about["intervals"]}):
+        rows = _others(about, temperature)
+        found = [_verdict(row) for row in rows]
+        most = max(rows, key=itemgetter("over_reference"))
         lines.append(
-            f"At temperature {temperature:g}, *{row['variant']}* {verdict}: "
-            f"tau {change:+.1f} % ({low:+.1f} to {high:+.1f})."
+            f"At temperature {temperature:g}, {found.count(BETTER)} of {len(rows)} variants draft better than "
+            f"“{about['reference']}”, {found.count(WORSE)} worse, and {found.count(SAME)} cannot be told apart; "
+            f"the most is “{most['variant']}” with tau {_change(most)}."
         )
     return lines
+
+
+def _others(about: dict[str, Any], temperature: float) -> list[dict[str, Any]]:
+    rows = [row for row in about["intervals"] if row["variant"] != about["reference"]]
+    return [row for row in rows if row["temperature"] == temperature]
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    low, high = row["over_reference_interval"]
+    return BETTER if low > 1 else WORSE if high < 1 else SAME
+
+
+def _change(row: dict[str, Any]) -> str:
+    """ "+2.0 % (-0.5 to +4.1)"."""
+    low, high = (100 * (edge - 1) for edge in row["over_reference_interval"])
+    return f"{100 * (row['over_reference'] - 1):+.1f} % ({low:+.1f} to {high:+.1f})"
+
+
+def _verdicts(about: dict[str, Any], temperature: float) -> list[str]:
+    """One sentence a variant: better, worse, or not told apart from the reference."""
+    return [
+        f"At temperature {temperature:g}, *{row['variant']}* {_verdict(row)}: tau {_change(row)}."
+        for row in _others(about, temperature)
+    ]
 
 
 def _heads(about: dict[str, Any]) -> list[list[str]]:

@@ -1,12 +1,15 @@
 """Pictures of every figure of the page's benchmark view: `python scripts/plots.py [--out benchmarks/plots]`.
 
-One SVG a figure, on white, named after its report and its title. Needs Chromium.
+One SVG a figure, on white, named after its report and its title. Pages about experiments (docs/decoupling.md from
+decoupling-cpu.json) are written anew with them. Needs Chromium.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
+import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -18,7 +21,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "browser")]
 from served import browser, open_page, served  # noqa: E402
 
 from jakiro.assets import BENCHMARKS, TRACES  # noqa: E402
+from jakiro.findings import as_page  # noqa: E402
+from jakiro.trace import write_text  # noqa: E402
 
+DOCS = ROOT / "docs"
 WIDTH = 900  # px
 PICTURES = """
 async (width) => {
@@ -38,6 +44,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=BENCHMARKS / "plots")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    found: dict[str, dict[str, str]] = {}
     with served(TRACES) as address, browser() as chromium:
         tab, trouble = open_page(chromium, address, "?bench=first", color_scheme="light")
         tab.wait_for_selector("[data-part=benchmarks][data-drawn]")
@@ -47,7 +54,13 @@ def main() -> None:
             for title, picture in tab.evaluate(PICTURES, WIDTH):
                 name = re.sub(r"[^a-z0-9]+", "-", f"{report} {title}".lower()).strip("-")
                 (options.out / f"{name}.svg").write_bytes(_decoded(picture))
+                found.setdefault(report, {})[title] = f"{name}.svg"
                 print(name, *trouble)
+    for report, pictures in found.items():
+        data = json.loads((BENCHMARKS / f"{report}.json").read_text(encoding="utf-8"))
+        if "experiment" in data:
+            beside = {title: os.path.relpath(options.out / name, DOCS) for title, name in pictures.items()}
+            write_text(DOCS / f"{report.partition('-')[0]}.md", as_page(data, beside))
 
 
 def _decoded(address: str) -> bytes:

@@ -150,14 +150,24 @@ def test_an_experiment_is_shown_by_its_intervals(tmp_path, data):
         for name, middle in (("dense", 1.0), ("first", 1.1), ("second", 0.9))
     ]
     about = {"question": "Do they?", "reference": "dense", "intervals": found, "steps": 5, "tokens_a_step": 4096}
-    (tmp_path / "a.json").write_text(json.dumps(data | {"experiment": about}))
+    about["variants"] = {"dense": {}, "first": {}, "second": {}}
+    row = next(row for row in data["rows"] if row["method"] == "jakiro")
+    rows = [
+        row | {"method": name, "temperature": heat, "acceptance_rate_per_position": [0.5, 0.25 - 0.1 * heat][:depth]}
+        for heat in (0, 1)
+        for depth, name in ((2, "dense"), (2, "first"), (1, "second"))
+    ]
+    (tmp_path / "a.json").write_text(json.dumps(data | {"experiment": about, "rows": rows}))
     [shown] = json.loads(payload(tmp_path))["reports"]
     assert ["heads", "5 steps of 4,096 tokens each, on the same rows"] in shown["facts"]
-    [figure] = shown["figures"]
+    figure, *deep = shown["figures"]
     assert figure["title"] == "Do they?" and figure["layout"]["yaxis"]["ticktext"] == ["second", "first"]
     cold, hot = figure["data"]
     assert cold["x"] == [1.1, 0.9] and hot["x"] == pytest.approx([1.2, 1.0])
     assert [round(y) for y in cold["y"]] == [1, 0] and cold["y"] != hot["y"]
     assert cold["error_x"]["array"] == pytest.approx([0.2, 0.4])
     assert cold["error_x"]["arrayminus"] == pytest.approx([0.3, 0.1])
-    go.Figure(paint({"data": figure["data"], "layout": figure["layout"]}, "light"))
+    assert [one["title"][-13:] for one in deep] == ["temperature 0", "temperature 1"]
+    assert deep[1]["data"][0]["z"] == [[0.5, 0.15], [0.5, 0.15], [0.5, None]]
+    for figure in shown["figures"]:
+        go.Figure(paint({"data": figure["data"], "layout": figure["layout"]}, "light"))

@@ -11,7 +11,7 @@ from tiny import tiny_model, tiny_tokenizer
 from jakiro.__main__ import main
 from jakiro.arguments import RECIPES
 from jakiro.experiment import Experiment, intervals
-from jakiro.findings import as_page
+from jakiro.findings import as_page, summary
 from jakiro.report import Sample
 
 needs_muon = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
@@ -127,7 +127,12 @@ def test_findings_say_better_worse_or_nothing():
         "max_new_tokens": 8,
         "command": "python -m jakiro experiment",
     }
-    page = as_page(report)
+    assert summary(report["experiment"]) == [
+        "At temperature 0, 1 of 3 variants draft better than “dense”, 1 worse, and 1 cannot be told apart; "
+        "the most is “up” with tau +10.0 % (+2.0 to +20.0)."
+    ]
+    page = as_page(report, {"A plot": "plot.svg"})
+    assert summary(report["experiment"])[0] in page and "![A plot](plot.svg)" in page
     assert "*up* is better: tau +10.0 % (+2.0 to +20.0)" in page
     assert "*down* is worse: tau -10.0 %" in page and "*same* cannot be told apart: tau +1.0 %" in page
 

@@ -31,7 +31,7 @@ from jakiro.training.head_recipe import KINDS, HeadRecipe
 from jakiro.training.heads import train_heads
 from jakiro.training.losses import TOP, Losses, Wanted, loss_of
 from jakiro.training.optim import Optimizer
-from jakiro.training.packing import batches, fill, load_rows, pack, row_widths
+from jakiro.training.packing import batches, by_width, fill, load_rows, pack, row_widths
 from jakiro.training.sources import Source, only_source, read_chats, shorten
 from jakiro.training.target import train
 from jakiro.training.target_recipe import Recipe, Stage
@@ -367,9 +367,13 @@ def test_short_documents_go_into_short_rows_that_are_spread_over_a_stage(trained
     rows = load_rows(trained / "run" / "stage1" / "rows.npz", widths)
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     documents = take(MIX, data, tokenizer, stage.tokens, stage.row + 1, seed=1)
-    for (ids, _), width, fits in zip(rows, widths, (lambda n: n <= 33, lambda n: n > 33), strict=True):
-        wanted = sorted(token for one, _ in documents if fits(len(one)) for token in one)
-        assert ids.shape[1] == width + 1 and sorted(ids[ids > 0].tolist()) == wanted
+    narrow, wide = (sorted(ids[ids > 0].tolist()) for ids, _ in rows)
+    assert sorted(narrow + wide) == sorted(token for ids, _ in documents for token in ids)
+    short, mixed = by_width(documents, widths)
+    long = [document for document in documents if len(document[0]) > 33]
+    assert [document for document in mixed if len(document[0]) > 33] == long
+    assert len(mixed) > len(long)  # short ones fill rows up
+    assert all(len(ids) <= 33 for ids, _ in short)
     found = batches(rows, 128)
     assert {ids.shape for ids, _ in found} == {(4, 33), (2, 65)}
     narrow = [ids.shape[1] == 33 for ids, _ in found]

@@ -49,10 +49,10 @@ const KEYS = [
   ['1 2 3 …', 'choose the lane'], ['?', 'this help'],
 ];
 
-/** The help dialog. */
-export function fillHelp(dialog) {
+/** The help dialog's text. */
+export function fillHelp(box) {
   const rows = (list) => h('dl', {}, ...list.flatMap(([term, text]) => [h('dt', {}, term), h('dd', {}, text)]));
-  dialog.replaceChildren(
+  box.replaceChildren(
     h('form', {method: 'dialog', class: 'head'}, h('h2', {}, 'What this page shows'), h('button', {'aria-label': 'Close'}, 'Close')),
     h('p', {}, 'Each lane decodes the same prompt with the same target. A method drafts a tree of tokens, the target scores '
       + 'it in one pass and walks down as long as its own choice is among the children; the last token of a round, the bonus, '

@@ -1,6 +1,6 @@
 // What was measured: reports of benchmarks/, fetched when the view is first opened.
 
-import {h} from './dom.js';
+import {h, show as reveal} from './dom.js';
 import {draw, whole} from './figures.js';
 
 /** The view of reports. `go({bench})` names the one that is open, '' when none is. */
@@ -10,15 +10,28 @@ export function benchmarksView(part, go, say) {
 
   box.addEventListener('toggle', () => { if (box.open !== (box.dataset.shows !== undefined)) go({bench: box.open ? 'first' : ''}); });
   choice.addEventListener('change', () => go({bench: choice.value}));
-  return {at};
+  return {at, experiments};
 
   /** Show a report in a theme, or none; what no report is called is the first one. */
   function at(name, theme, Plotly) {
     if (name) box.dataset.shows = name; else delete box.dataset.shows;
     box.open = Boolean(name);
     if (!name || !Plotly) return;
-    asked ??= fetch('benchmarks.json').then((answer) => answer.json());
-    asked.then((all) => fill(all, name, theme, Plotly), (error) => say(`the benchmarks could not be read: ${error.message}`));
+    all().then((found) => fill(found, name, theme, Plotly), (error) => say(`the benchmarks could not be read: ${error.message}`));
+  }
+
+  function all() {
+    return asked ??= fetch('benchmarks.json').then((answer) => answer.json());
+  }
+
+  /** What experiments found: an element for each, with a button that opens its report. For a dialog, which it closes. */
+  async function experiments() {
+    const {reports} = await all();
+    return reports.filter((report) => report.summary.length).map((report) => {
+      const button = h('button', {}, 'Figures and tables');
+      button.addEventListener('click', () => { go({bench: report.name}); box.open = true; box.scrollIntoView(); });
+      return h('form', {method: 'dialog'}, h('h3', {}, report.figures[0].title), h('p', {}, report.summary.join(' ')), button);
+    });
   }
 
   function fill({reports, themes, config}, name, theme, Plotly) {
@@ -27,6 +40,8 @@ export function benchmarksView(part, go, say) {
     shown = `${report.name} ${theme}`;
     choice.replaceChildren(...reports.map((one) => h('option', {value: one.name}, one.title)));
     choice.value = report.name;
+    part('report-summary').textContent = report.summary.join(' ');
+    reveal(part('report-summary'), report.summary.length > 0);
     part('report-facts').replaceChildren(...report.facts.flatMap(([label, text]) => [h('dt', {}, label), h('dd', {}, text)]));
     part('report-table').replaceChildren(table(report.table));
     const plots = report.figures.map((figure) => h('div', {class: 'plot', style: `min-width: ${figure.min_width}px`}));

@@ -58,7 +58,7 @@ function row(lane, round, node, words) {
 export function paint(value, theme) {
   if (typeof value === 'string') return value.startsWith('@') ? theme[value.slice(1)] ?? value : value;
   if (Array.isArray(value)) {
-    return typeof value[0] === 'number' ? value : value.map((item) => paint(item, theme));
+    return typeof value[0] === 'number' && typeof value[1] !== 'string' ? value : value.map((item) => paint(item, theme));
   }
   if (value !== null && typeof value === 'object') {
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, paint(item, theme)]));

@@ -30,7 +30,7 @@ export function mount({element: root, props, watch, send}) {
   const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore});
 
   helpBox(root, part('tip'));
-  fillHelp(part('help'));
+  fillHelp(part('help-text'));
   bindKeys(act);
   root.addEventListener('click', clicked);
   part('races').addEventListener('change', (event) => open(event.target.value));
@@ -174,7 +174,7 @@ export function mount({element: root, props, watch, send}) {
     const settled = race && !race.running && lane;
     const always = {
       run: live.start, stop: live.stop, theme: toggleTheme,
-      help: () => (part('help').open ? part('help').close() : part('help').showModal()),
+      help,
       share: () => share(address(state), say),
       settings: () => document.querySelector('#settings .toggle-button')?.click(),
     };
@@ -189,6 +189,12 @@ export function mount({element: root, props, watch, send}) {
     };
     if (always[name]) always[name]();
     else if (settled) ofARace[name]?.();
+  }
+
+  function help() {
+    if (part('help').open) return part('help').close();
+    part('help').showModal();
+    benchmarks.experiments().then((found) => part('findings').replaceChildren(...found), (error) => say(error.message));
   }
 
   function say(text) {

@@ -57,13 +57,24 @@ def fill(documents: list[Document], row: int, seed: int) -> Rows:
 
 
 def save_rows(file: Path, documents: list[Document], widths: list[int], seed: int) -> None:
-    """Rows of several widths, each document in the narrowest that holds it; `load_rows` reads them."""
-    found, least = {}, 0
-    for width in widths:
-        fitting = [document for document in documents if least < len(document[0]) <= width + 1]
-        found[f"ids {width}"], found[f"said {width}"] = fill(fitting, width, seed)
-        least = width + 1
+    """Rows of several widths, the narrowest first; `load_rows` reads them."""
+    found = {}
+    for width, own in zip(widths, by_width(documents, widths), strict=True):
+        found[f"ids {width}"], found[f"said {width}"] = fill(own, width, seed)
     np.savez(file, **found)
+
+
+def by_width(documents: list[Document], widths: list[int]) -> list[list[Document]]:
+    """Documents for rows of each width: the narrowest that holds them, or what longer ones leave free in wider rows."""
+    found: list[list[Document]] = [[] for _ in widths]
+    free = [0] * len(widths)  # tokens in rows opened by documents that fit in no narrower ones
+    for document in documents:
+        size = len(document[0])
+        own = next(at for at, width in enumerate(widths) if size <= width + 1)
+        wider = next((at for at in range(own + 1, len(widths)) if free[at] >= size), own)
+        free[wider] += widths[own] + 1 - size if wider == own else -size
+        found[wider].append(document)
+    return found
 
 
 def load_rows(file: Path, widths: list[int]) -> list[Rows]:

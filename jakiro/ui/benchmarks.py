@@ -2,8 +2,9 @@
 
 Reports of methods (`python -m jakiro bench`) and of tree sizes (`tune`) alike:
 
-{"reports": [{"name", "title", "facts": [[label, text]], "figures": [Figure with "title"], "table": {"head", "rows"}}],
- "themes", "config"}: figures as in replay.py; the table holds text only.
+{"reports": [{"name", "title", "facts": [[label, text]], "figures": [Figure with "title"], "table": {"head", "rows"},
+              "summary": [sentence]}],
+ "themes", "config"}: figures as in replay.py; the table holds text only. Experiments alone have sentences.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from jakiro.findings import summary
 from jakiro.report import means, method_totals, temperatures
-from jakiro.ui.figures import benchmark
-from jakiro.ui.figures.experiment import intervals_figure
+from jakiro.ui.figures import benchmark, experiment
 from jakiro.ui.figures.theme import CONFIG, THEMES
 from jakiro.ui.figures.tuning import tuning_figure
 
@@ -43,11 +44,11 @@ def _bench(name: str, data: dict[str, Any]) -> dict[str, Any]:
         ["trees", "; ".join(f"{method}: {_settings(own)}" for method, own in data["settings"].items() if own)],
     ]
     table = {"head": HEAD, "rows": _rows(data)}
-    figures = benchmark.figures(data)
+    figures = (experiment if "experiment" in data else benchmark).figures(data)
     if about := data.get("experiment"):
         facts.append(["heads", f"{about['steps']} steps of {about['tokens_a_step']:,} tokens each, on the same rows"])
-        figures = [intervals_figure(about)]
-    return {"name": name, "title": name, "facts": facts, "figures": figures, "table": table}
+    said = summary(about) if about else []
+    return {"name": name, "title": name, "facts": facts, "figures": figures, "table": table, "summary": said}
 
 
 def _tuning(name: str, data: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +61,8 @@ def _tuning(name: str, data: dict[str, Any]) -> dict[str, Any]:
         ["expected", f"from {chosen['rounds']} rounds replayed on {chosen['texts']} answers of the target"],
     ]
     figure = {"title": f"Which tree pays: {data['method']}", **tuning_figure(data)}
-    return {"name": name, "title": name, "facts": facts, "figures": [figure], "table": {"head": TREES, "rows": rows}}
+    table = {"head": TREES, "rows": rows}
+    return {"name": name, "title": name, "facts": facts, "figures": [figure], "table": table, "summary": []}
 
 
 def _expected(point: dict[str, Any]) -> list[str]:

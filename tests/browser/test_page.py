@@ -246,6 +246,29 @@ def test_benchmarks_open_below_and_are_in_the_address(show):
     tab.wait_for_function("!location.search.includes('bench=')")
 
 
+def test_the_help_says_what_experiments_found_and_leads_to_them(show):
+    tab = show("?race=question")
+
+    def found(route):
+        answer = route.fetch()
+        data = answer.json()
+        next(report for report in data["reports"] if report["name"] == "cpu-60")["summary"] = ["They", "do."]
+        route.fulfill(response=answer, json=data)
+
+    tab.route("**/benchmarks.json", found)
+    tab.keyboard.press("?")
+    tab.wait_for_selector("[data-part=findings] form")
+    assert "They do." in part(tab, "findings").text_content()
+    part(tab, "findings").locator("button").click()
+    tab.wait_for_selector("[data-part=benchmarks][data-drawn=cpu-60]")
+    assert not part(tab, "help").is_visible()
+    assert part(tab, "report-summary").text_content() == "They do."
+    assert part(tab, "benchmarks").bounding_box()["y"] < 100
+    tab.select_option("[data-part=report]", "cpu")
+    tab.wait_for_selector("[data-part=benchmarks][data-drawn=cpu]")
+    assert not part(tab, "report-summary").is_visible()
+
+
 def test_text_from_a_trace_is_never_mark_up(show):
     tab = show("?race=hostile&method=jakiro&round=0&tab=table")
     tab.wait_for_selector("[data-view=table] tr")

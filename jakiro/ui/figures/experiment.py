@@ -1,13 +1,21 @@
-"""An experiment's intervals as a figure: how far each variant's tau is from the reference's, and how sure that is."""
+"""Figures of an experiment: each variant's tau over the reference's, how sure that is, and how deep each accepts."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from jakiro.report import method_totals
 from jakiro.ui.figures.layout import axis, layout
 
 LOOKS = (("@expert0", "circle"), ("@expert1", "diamond"), ("@both", "square"), ("@bonus", "triangle-up"))
 ROW, TALL = 40, 90  # px of a line of the figure, and of what is around them
+
+
+def figures(report: dict[str, Any]) -> list[dict]:
+    """All of them, each with its `title`."""
+    about = report["experiment"]
+    heats = sorted({row["temperature"] for row in about["intervals"]})
+    return [intervals_figure(about), *(depth_figure(report, heat) for heat in heats)]
 
 
 def intervals_figure(about: dict[str, Any]) -> dict:
@@ -54,3 +62,34 @@ def intervals_figure(about: dict[str, Any]) -> dict:
     margin = {"l": 10 + 7 * max(map(len, names)), "r": 12, "t": 46, "b": 44}
     look = layout(TALL + ROW * len(names), axes, margin=margin, shapes=shapes)
     return {"title": about["question"], "data": data, "layout": look, "min_width": 640}
+
+
+def depth_figure(report: dict[str, Any], temperature: float) -> dict:
+    """The share of rounds that accepted at least d tokens: a line a variant, a column a depth."""
+    totals = {line["method"]: line for line in method_totals(report) if line["temperature"] == temperature}
+    names = list(report["experiment"]["variants"])
+    shares = [totals[name]["acceptance_rate_per_position"] for name in names]
+    deepest = max(map(len, shares))
+    cells = {
+        "type": "heatmap",
+        "x": list(range(1, deepest + 1)),
+        "y": names,
+        "z": [[round(share, 4) for share in line] + [None] * (deepest - len(line)) for line in shares],
+        "zmin": 0,
+        "zmax": 1.8,  # no cell so strong that text cannot be read on it
+        "textfont": {"color": "@text"},
+        "colorscale": [[0, "@surface"], [1, "@accepted"]],
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+        "texttemplate": "%{z:.1%}",
+        "hovertemplate": "%{y}, depth %{x}: %{z:.1%} of the rounds<extra></extra>",
+    }
+    axes = {
+        "xaxis": axis((0, 1), "y", "depth", dtick=1, showgrid=False),
+        "yaxis": axis((0, 1), "x", autorange="reversed", showgrid=False),
+    }
+    margin = {"l": 10 + 7 * max(map(len, names)), "r": 12, "t": 8, "b": 44}
+    look = layout(TALL + 26 * len(names), axes, margin=margin)
+    title = f"Rounds that accepted at least d tokens, temperature {temperature:g}"
+    return {"title": title, "data": [cells], "layout": look, "min_width": 640}

@@ -5,28 +5,30 @@ rate, whichever takes longer. The ideal round: one bare forward of the target ov
 beforehand, and the draft's bare network passes, each timed alone. Bandwidth is that of reading as many bytes as a
 target pass reads, again and again, so a model that fits into a processor's cache is held against that cache.
 
-Seconds are medians over rounds whose tree has its full size, on one prompt; rounds, rounds whose columns are recorded
-too (`traced`), and bare passes take turns.
+Seconds are medians over rounds whose tree has its full size, on one prompt; runs, runs whose columns are recorded too
+(`traced`), and bare passes take turns. Greedy runs have the same rounds, so recording is compared round by round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from statistics import median
 from typing import Any
 
 import torch
 
 from jakiro.drafting.drafter import HeadDrafter
-from jakiro.engine import Context, record, stopwatch
+from jakiro.engine import Context, as_trace, decode, stopwatch
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
 from jakiro.verify import Sampling
 
-TURNS = 5  # runs of each method, each followed by bare passes
+TURNS = 8  # runs of each method, each followed by bare passes
 PASSES = 20  # bare rounds in a turn, the first of which does not count
 NEW_TOKENS = 96  # of a run
+BLOCK = 8  # rounds without columns, then as many with them
 SQUARE, SQUARE_ON_CPU = 8192, 1536  # rows of the matrices whose product is timed
 
 
@@ -39,12 +41,11 @@ def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) 
     traced: dict[str, list[Trace]] = {name: [] for name in methods}
     bare: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
     passes = {}
-    for _ in range(TURNS):
+    for turn in range(TURNS):
         for name, (make, settings) in methods.items():
-            work = (prompt, NEW_TOKENS, Sampling(), name, settings)
-            run = record(target, make(settings), *work, inspect=False)
+            run, looked_at = _both(target, make, settings, prompt, first=bool(turn % 2))
             runs[name].append(run)
-            traced[name].append(record(target, make(settings), *work))
+            traced[name].append(looked_at)
             if run.steps:
                 step, length = _typical(run)
                 found, passes[name] = _bare_rounds(target, make(settings), run, length, step.tree.parents)
@@ -62,6 +63,20 @@ def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) 
     }
 
 
+def _both(target: Target, make: Callable, settings: Any, prompt: list[int], first: bool) -> tuple[Trace, Trace]:
+    """The same run without and with its columns recorded, BLOCK rounds of each in turn, of `first` before the other."""
+    found: dict[bool, list] = {kind: [] for kind in (first, not first)}
+    running = {kind: decode(target, make(settings), prompt, NEW_TOKENS, Sampling(), kind) for kind in found}
+    block = [None]
+    while block:
+        for kind, rounds in found.items():
+            rounds += (block := list(islice(running[kind], BLOCK)))
+    plain, looked_at = (
+        as_trace(target, prompt, NEW_TOKENS, Sampling(), found[kind][0], found[kind][1:]) for kind in (False, True)
+    )
+    return plain, looked_at
+
+
 def read_bandwidth(target: Target, size: int) -> float:
     """Bytes a second of summing up a buffer of `size` bytes: the best of many times."""
     buffer = torch.ones(max(size // 4, 1), dtype=torch.float32, device=target.device)
@@ -77,11 +92,8 @@ def matmul_rate(target: Target) -> float:
 
 def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> dict[str, Any]:
     nodes = max(len(step.tree) for run in runs for step in run.steps)
-    full, looked_at = (
-        [step for run in kind for step in run.steps if len(step.tree) == nodes] for kind in (runs, traced)
-    )
+    full = [step for run in runs for step in run.steps if len(step.tree) == nodes]
     _, length = _typical(runs[0])
-    traced_s = median(step.seconds for step in looked_at)
     step_s, round_s = median(step.verify_s for step in full), median(step.seconds for step in full)
     weights = _weight_bytes(target)
     flops = 2 * nodes * weights / target.model.get_output_embeddings().weight.element_size()
@@ -95,7 +107,6 @@ def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> di
         "step_s": step_s,
         "step_floor_s": floor,
         "round_s": round_s,
-        "traced_round_s": traced_s,
         "round_floor_s": floor + of_draft,
         "ideal_round_s": ideal,
         "ideal_draft_s": median(draft for _, draft in bare),
@@ -104,8 +115,17 @@ def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> di
         "step_over_floor": step_s / floor,
         "round_over_ideal": round_s / ideal,
         "overhead_share": median(step.overhead_s for step in full) / round_s,
-        "traced_over_plain": traced_s / round_s,
+        "traced_over_plain": _traced_over_plain(runs, traced),
     }
+
+
+def _traced_over_plain(runs: list[Trace], traced: list[Trace]) -> float:
+    """Seconds of a round whose columns are recorded over those of the same round without: the median of all rounds."""
+    plain, looked_at = (
+        [median(step.seconds for step in turns) for turns in zip(*(run.steps for run in kind), strict=True)]
+        for kind in (runs, traced)
+    )
+    return median(with_columns / without for with_columns, without in zip(looked_at, plain, strict=True))
 
 
 def _typical(run: Trace) -> tuple[StepTrace, int]:

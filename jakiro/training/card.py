@@ -19,7 +19,7 @@ from jakiro.report import as_markdown
 from jakiro.target import Target
 from jakiro.text import decode, encode
 from jakiro.training.head_recipe import HeadRecipe
-from jakiro.training.packing import pack
+from jakiro.training.packing import pack, row_widths
 from jakiro.training.target_recipe import Recipe
 from jakiro.verify import Sampling
 
@@ -170,7 +170,8 @@ def _stages(recipe: Recipe, rows: list[list[dict[str, str]]]) -> str:
         seen = sum(float(row["tokens"]) for row in metrics) / 1e6
         last = [float(row["loss"]) for row in metrics[-50:]]
         losses = " and ".join(["recent tokens"] * bool(stage.unlikelihood) + ["own answers"] * bool(stage.answers))
-        cells = [stage.layers, f"{seen:.1f}", stage.row, stage.mix, losses, f"{sum(last) / len(last):.3f}"]
+        widths = ", ".join(map(str, row_widths(stage.row, stage.short)))
+        cells = [stage.layers, f"{seen:.1f}", widths, stage.mix, losses, f"{sum(last) / len(last):.3f}"]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     notes = [f"\nStage {number}: {stage.note}." for number, stage in enumerate(recipe.stages, 1) if stage.note]
     return "\n".join(lines + notes)

@@ -1,0 +1,90 @@
+"""The words of the model card, with places for what card.py fills in."""
+
+from __future__ import annotations
+
+LICENCES = """\
+| data | licence |
+|---|---|
+| Open Assistant model evaluation reports (answers of Apache- and MIT-licensed models), rasbt/LLMs-from-scratch, \
+chatterbot-corpus, paredezadrian/open-datasets | Apache-2.0, BSD-3-Clause, MIT |
+| OpenStax textbooks, at commits under CC BY 4.0 (access for free at openstax.org) | CC-BY-4.0 |
+| children's classics before 1930 (mlschmitt/classic-books-markdown) | public domain |
+| GSM8K training set, MAWPS, SVAMP | MIT |
+| worked arithmetic made by a generator | the project's own |
+| FLAN chain of thought (ECQA, CREAK, StrategyQA, QASC, ComVE, AQuA) | Apache-2.0, MIT, CC-BY-4.0, CC-BY-SA-4.0, \
+CDLA-Sharing-1.0 |
+| MBPP, Python programming puzzles, 30 seconds of code, JavaScript questions | CC-BY-4.0, MIT, CC0-1.0 |
+| nl2bash, tldr-pages | MIT, CC-BY-4.0 |
+| functions of the Python standard library with their docstrings | PSF-2.0 |
+| WordNet, MedQuAD, CIA World Factbook, GitHub topics, countries, periodic table, recipes | WordNet, CC-BY-4.0, \
+public domain, MIT, CC-BY-SA-3.0, Unlicense |
+| 18F and digital.gov articles | CC0, US public domain |
+| QED, QuoteSum, wiki-split, XQuAD, Wikitext-2 | CC-BY-SA-3.0, CC-BY-SA-4.0 |
+| Schema-Guided Dialogue, Taskmaster, Topical-Chat, self-dialogue corpus, Synthetic-Persona-Chat | CC-BY-SA-4.0, \
+CC-BY-4.0, CDLA-Sharing-1.0, BSD-3-Clause |
+"""
+
+CARD = """\
+---
+license: cc-by-sa-4.0
+language: en
+library_name: transformers
+pipeline_tag: text-generation
+---
+# {name}
+
+A Llama-architecture chat model of {parameters:.1f} M parameters ({layers} layers of {hidden}, vocabulary {vocab}), with
+two draft heads for speculative decoding beside it: `eagle2/` ({eagle:.2f} M parameters) and `jakiro/` ({jakiro:.2f} M).
+It exists so that the debugger has something real to race on a laptop. It is not a useful assistant.
+{assisted}
+## Data and licences
+
+{licences}
+Some sources are share-alike, so the weights are too. Long answers were cut at the end of a sentence, so that the model
+learns to stop. One prompt in a hundred was held out of training. GSM8K's test set, HumanEval and the other evaluation
+prompts are not in the data; MBPP, ARC, MATH and XQuAD items are, so no score on them means anything.
+
+## Recipe
+
+`python -m jakiro train target` with `jakiro/training/recipes/{target_recipe}`: {tokens:.1f} M tokens seen in all, in
+stages of growing depth (new layers start as the identity), Muon for the layers' matrices and AdamW for the rest, bf16
+autocast; in the later stages unlikelihood losses (Welleck et al., arXiv 1908.04319) against repetition.
+
+{stages}
+
+Cross-entropy on the assistant's tokens of held-out prompts of the last mix: **{held_out:.3f}** nats a token
+(perplexity {perplexity:.1f}).
+
+Heads: `python -m jakiro train eagle2 jakiro` with `jakiro/training/recipes/{head_recipe}`: {head_steps} steps of
+{head_tokens} tokens each, on the target's own features, all heads on the same rows.{of_answers} Mean of the last
+100 steps:
+{head_losses}.
+
+## Measured
+
+{machine}, {dtype}, temperature 0, {limit} new tokens at most, {prompts} prompts of each set; speed-up is wall clock
+against vanilla in the same run, tau is tokens per target pass with the bonus counted. Every method gave vanilla's ids.
+
+With the default tree of the device ({default_tree}):
+
+{default}
+
+`{default_command}`
+
+With {wide_tree}:
+
+{wide}
+
+`{wide_command}`
+
+## Twelve answers
+
+The first two prompts of each evaluation set, temperature 0, at most 128 new tokens, nothing selected.
+
+{answers}
+## Limits
+
+It knows little and invents freely; arithmetic beyond one or two steps is usually wrong; summaries copy or drift; at
+temperature 0 it can fall into repetition on long answers. English only. Prompt and answer share a context of {context}
+tokens, of which training saw rows of at most {longest}.
+"""

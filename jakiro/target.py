@@ -20,6 +20,7 @@ from jakiro import hub
 from jakiro.cache import KVCache
 from jakiro.checks import ATTENTIONS, check_trees, measure, why_no_graphs
 from jakiro.fixed import fixed_pass, padded
+from jakiro.products import lay_out
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
@@ -51,6 +52,7 @@ class Target:
         self.dtype: torch.dtype = model.dtype
         self.ends = _end_ids(model, tokenizer)
         self._seen = threading.local()  # features of this thread's last pass: two threads may share a model
+        lay_out(model)
         model.get_decoder().register_forward_hook(self._see)
         self.context, self._shapes = measure(self)
         self.graphs = False

@@ -47,7 +47,8 @@ class Tape(TorchDispatchMode):
 
 
 def tensors(tree) -> list[torch.Tensor]:
-    return [one for one in tree_leaves(tree) if isinstance(one, torch.Tensor)]
+    """Those that have a storage: a weight that is laid out for oneDNN has none."""
+    return [one for one in tree_leaves(tree) if isinstance(one, torch.Tensor) and not one.is_mkldnn]
 
 
 def address(one: torch.Tensor) -> int:

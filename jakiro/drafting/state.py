@@ -30,7 +30,7 @@ class HeadState:
         self, head: FusedHead, embed: Callable[[Tensor], Tensor], width: int, levels: int, capacity: int = 1024
     ) -> None:
         """For trees of `levels` passes of `width` nodes below the root's own pass; `embed` maps ids to [n, h]."""
-        like = head.qkv
+        like = head.qkv.weight
         self.head, self.embed = head, embed
         self.width, self.levels, self.tree = width, levels, width * levels
         self.length = 0  # text rows

@@ -1,0 +1,55 @@
+"""Matrix products of a few rows on a CPU, with weights laid out for oneDNN beforehand.
+
+A pass over a draft tree multiplies few rows with every weight. For fp32 torch asks MKL, which lays the weight out anew
+at each call, so ten rows cost several times one; oneDNN takes a weight that was laid out once. Under half a million
+multiplications its own start costs more than that saves. `benchmarks/products.py` measures both.
+"""
+
+from __future__ import annotations
+
+import platform
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+WORTH = 400_000  # multiplications of a product from which on the laid-out weight is used
+SMALLEST = 4096  # parameters of a weight that is laid out: smaller ones never get there
+MOST = 4 << 30  # bytes of a model's weights that are kept a second time; larger models keep none
+
+
+class Product:
+    """x [..., in] -> x W^T + b [..., out]."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self.weight, self.bias = weight, bias
+        self.laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.detach()) if _gains(weight) else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self._pays(x):
+            return torch.ops.mkldnn._linear_pointwise(x, self.laid_out, self.bias, "none", [], "")
+        return F.linear(x, self.weight, self.bias)
+
+    def added(self, residual: Tensor, x: Tensor) -> Tensor:
+        """residual [n, out] + x [n, in] W^T; without a bias."""
+        if self._pays(x):
+            return residual + self(x)
+        return torch.addmm(residual, x, self.weight.T)
+
+    def _pays(self, x: Tensor) -> bool:
+        return self.laid_out is not None and x.numel() * len(self.weight) >= WORTH
+
+
+def lay_out(model: nn.Module) -> None:
+    """Let a model's linear layers multiply as `Product` does. Its code and its parameters stay as they are."""
+    layers = [module for module in model.modules() if type(module) is nn.Linear and _gains(module.weight)]
+    if sum(layer.weight.nbytes for layer in layers) <= MOST:
+        for layer in layers:
+            layer.forward = Product(layer.weight, layer.bias)
+
+
+def _gains(weight: Tensor) -> bool:
+    here = weight.device.type == "cpu" and platform.machine().lower() in ("x86_64", "amd64")
+    return (
+        here and torch.backends.mkldnn.is_available() and weight.dtype == torch.float32 and weight.numel() >= SMALLEST
+    )

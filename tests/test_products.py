@@ -1,0 +1,67 @@
+"""Products with weights that were laid out beforehand give what plain ones do, and are used where they pay."""
+
+import platform
+
+import pytest
+import torch
+from tiny import tiny_model
+from torch import nn
+from torch.nn import functional as F
+
+from jakiro import products
+from jakiro.products import Product, lay_out
+from jakiro.target import Target
+
+PACKS = platform.machine().lower() in ("x86_64", "amd64") and torch.backends.mkldnn.is_available()
+packs = pytest.mark.skipif(not PACKS, reason="weights are laid out on x86 alone")
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (2, 33)])
+@pytest.mark.parametrize("bias", [True, False])
+@torch.inference_mode()
+def test_a_product_is_the_linear_layer(shape, bias):
+    torch.manual_seed(0)
+    layer = nn.Linear(256, 320, bias=bias)
+    x, residual = torch.randn(*shape, 256), torch.randn(shape[-1], 320)
+    product = Product(layer.weight, layer.bias)
+    torch.testing.assert_close(product(x), layer(x), atol=1e-5, rtol=1e-5)
+    if not bias:
+        rows = x.flatten(0, -2)[: len(residual)]
+        torch.testing.assert_close(product.added(residual, rows), residual + layer(rows), atol=1e-5, rtol=1e-5)
+
+
+@packs
+def test_laid_out_weights_are_for_products_that_are_large_enough(monkeypatch):
+    calls = []
+    monkeypatch.setattr(F, "linear", lambda *given: calls.append(given) or torch.zeros(1))
+    product = Product(torch.randn(320, 256))
+    for rows in (1, 4, 5, 60):
+        product(torch.randn(1, rows, 256))
+    assert [call[0].shape[1] for call in calls] == [1, 4], "from 400,000 multiplications on they are not asked"
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_other_types_are_left_to_torch(dtype):
+    assert Product(torch.randn(320, 256, dtype=dtype)).laid_out is None
+
+
+@packs
+def test_a_models_layers_multiply_with_them_and_it_stays_what_it_was():
+    torch.manual_seed(0)
+    model = tiny_model(hidden_size=64, vocab_size=100)
+    ids = torch.arange(90)[None]
+    before, state = model(ids).logits, {name: one.clone() for name, one in model.state_dict().items()}
+    lay_out(model)
+    assert isinstance(model.lm_head.forward, Product) and model.lm_head.forward.laid_out is not None
+    after = model(ids).logits
+    torch.testing.assert_close(after, before, atol=1e-5, rtol=1e-5)
+    assert state.keys() == model.state_dict().keys()
+    assert all((state[name] == one).all() for name, one in model.state_dict().items())
+
+
+@packs
+def test_a_large_model_keeps_no_second_copy(monkeypatch):
+    model = tiny_model(hidden_size=64)
+    monkeypatch.setattr(products, "MOST", 1000)
+    Target.wrap(model)
+    assert not any(isinstance(module.forward, Product) for module in model.modules())

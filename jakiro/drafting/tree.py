@@ -34,7 +34,7 @@ def pool(top_k: int, depth: int) -> int:
 def sizes(device: torch.device) -> dict[str, int]:
     """The default tree. A GPU checks 60 nodes at little more than the price of one (EAGLE-2's own choice).
 
-    A CPU does not: on the embedded model 10 nodes cost 1.6 times one, 60 nodes 3.0 times. Its sizes are the quickest of
+    A CPU does not: on the embedded model 10 nodes cost 1.2 times one, 60 nodes 2.1 times. Its sizes are the quickest of
     a grid, for both heads together (`scripts/tree_sizes.py`, benchmarks/tree-sizes-cpu.json).
     """
     if device.type == "cpu":

@@ -25,7 +25,7 @@ from jakiro.target import Target
 SCHEMA = "jakiro-operations/1"
 PREFIX = 200  # tokens before the tree
 PASSES = 40
-PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "mkldnn::_linear_pointwise")
 ATTENTION = ("aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_efficient_attention",
              "aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_cudnn_attention")  # fmt: skip
 
@@ -45,7 +45,7 @@ def passes(target: Target, nodes: int) -> dict[str, Any]:
     with profile(activities=[ProfilerActivity.CPU]) as found:
         for _ in range(PASSES):
             once()
-    events = [one for one in found.key_averages() if one.key.startswith("aten::")]
+    events = [one for one in found.key_averages() if one.key.startswith(("aten::", "mkldnn::"))]
     spent = {one.key: one.self_cpu_time_total / 1e6 / PASSES for one in events}
     products, attention = (sum(spent.get(name, 0.0) for name in names) for names in (PRODUCTS, ATTENTION))
     return {

@@ -26,15 +26,17 @@ class Product:
         self.laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.detach()) if _gains(weight) else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self._pays(x):
-            return torch.ops.mkldnn._linear_pointwise(x, self.laid_out, self.bias, "none", [], "")
-        return F.linear(x, self.weight, self.bias)
+        return self.by_onednn(x) if self._pays(x) else F.linear(x, self.weight, self.bias)
 
     def added(self, residual: Tensor, x: Tensor) -> Tensor:
         """residual [n, out] + x [n, in] W^T; without a bias."""
         if self._pays(x):
-            return residual + self(x)
+            return residual + self.by_onednn(x)
         return torch.addmm(residual, x, self.weight.T)
+
+    def by_onednn(self, x: Tensor) -> Tensor:
+        """The product with the laid-out weight, whatever its size."""
+        return torch.ops.mkldnn._linear_pointwise(x, self.laid_out, self.bias, "none", [], "")
 
     def _pays(self, x: Tensor) -> bool:
         return self.laid_out is not None and x.numel() * len(self.weight) >= WORTH

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from test_products import PACKS
 from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
 
-from benchmarks import browsing, common, head_training, load, long_text, operations, scrub, shapes
+from benchmarks import browsing, common, head_training, load, long_text, operations, products, scrub, shapes
 from benchmarks.published import LLAMA_3_8B, VICUNA_7B
 from jakiro.arguments import RECIPES
 from jakiro.training.head_recipe import HeadRecipe
@@ -52,6 +53,18 @@ def run(tmp_path, capsys):
 
 def positive(*values):
     return all(math.isfinite(value) and value > 0 for value in values)
+
+
+@pytest.mark.skipif(not PACKS, reason="weights are laid out on x86 alone")
+def test_products(run, folder, monkeypatch):
+    monkeypatch.setattr(products, "TURNS", 1)
+    monkeypatch.setattr(products, "CALLS", 2)
+    report = run(products, "--target", folder, "--rows", 1, 7, "--nodes", 1, 9)
+    assert {row["rows"] for row in report["products"]} == {1, 7} and [row["nodes"] for row in report["passes"]] == [
+        1,
+        9,
+    ]
+    assert all(row["plain_s"] > 0 and row["laid_out_s"] > 0 for row in report["products"] + report["passes"])
 
 
 def test_operations(run, folder, monkeypatch):

@@ -25,7 +25,7 @@ from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
 from jakiro.verify import Sampling
 
-TURNS = 8  # runs of each method, each followed by bare passes
+TURNS = 12  # runs of each method, each followed by bare passes
 PASSES = 20  # bare rounds in a turn, the first of which does not count
 NEW_TOKENS = 96  # of a run
 BLOCK = 8  # rounds without columns, then as many with them

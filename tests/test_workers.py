@@ -72,9 +72,8 @@ def test_two_processes_find_the_repetitions_of_one(folders):
 def test_two_processes_write_the_weights_of_one(folders, file):
     one, two = (load_file(folder / file / "model.safetensors") for folder in folders)
     assert one.keys() == two.keys()
-    for name, tensor in one.items():
-        distance = (tensor - two[name]).norm() / tensor.norm()
-        assert distance < 0.15, name  # bf16; with gradients that are not exchanged it is 0.24 and more
+    whole, other = (torch.cat([tensors[name].flatten() for name in one]) for tensors in (one, two))
+    assert (whole - other).norm() / whole.norm() < 0.09  # bf16: 0.05; with gradients that are not exchanged 0.15
 
 
 def test_two_processes_write_the_answers_of_one(folders):

@@ -198,6 +198,27 @@ MUTANTS = [
         "test_training.py",
     ),
     Mutant(
+        "a product with a laid-out weight forgets what it is added to",
+        "jakiro/products.py",
+        "return residual + self.by_onednn(x)",
+        "return self.by_onednn(x)",
+        "test_products.py",
+    ),
+    Mutant(
+        "long conversations are lost where short rows are filled",
+        "jakiro/training/packing.py",
+        "found[wider].append(document)",
+        "found[min(wider, 0)].append(document)",
+        "test_training.py",
+    ),
+    Mutant(
+        "a recent token counts as often as it was there",
+        "jakiro/training/repeats.py",
+        "counted = (gaps > back) & (recent != ids[:, 1:, None]) & (recent != 0)",
+        "counted = (recent != ids[:, 1:, None]) & (recent != 0)",
+        "test_training.py",
+    ),
+    Mutant(
         "ratios of an experiment are not paired",
         "jakiro/experiment.py",
         '"over_reference_interval": _middle(drawn[index] / drawn[base]),',

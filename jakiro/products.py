@@ -39,7 +39,8 @@ class Product:
         return torch.ops.mkldnn._linear_pointwise(x, self.laid_out, self.bias, "none", [], "")
 
     def _pays(self, x: Tensor) -> bool:
-        return self.laid_out is not None and x.numel() * len(self.weight) >= WORTH
+        """oneDNN's product has no gradient."""
+        return self.laid_out is not None and x.numel() * len(self.weight) >= WORTH and not x.requires_grad
 
 
 def lay_out(model: nn.Module) -> None:

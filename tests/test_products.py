@@ -40,6 +40,12 @@ def test_laid_out_weights_are_for_products_that_are_large_enough(monkeypatch):
     assert [call[0].shape[1] for call in calls] == [1, 4], "from 400,000 multiplications on they are not asked"
 
 
+def test_gradients_flow_through_a_product():
+    product, x = Product(torch.randn(320, 256)), torch.randn(60, 256, requires_grad=True)
+    product(x).sum().backward()
+    torch.testing.assert_close(x.grad, product.weight.sum(dim=0).expand(60, -1), atol=1e-4, rtol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 def test_other_types_are_left_to_torch(dtype):
     assert Product(torch.randn(320, 256, dtype=dtype)).laid_out is None

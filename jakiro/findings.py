@@ -99,7 +99,7 @@ def _verdict(row: dict[str, Any]) -> str:
 
 
 def _change(row: dict[str, Any]) -> str:
-    """ "+2.0 % (-0.5 to +4.1)"."""
+    """As "+2.0 % (-0.5 to +4.1)"."""
     low, high = (100 * (edge - 1) for edge in row["over_reference_interval"])
     return f"{100 * (row['over_reference'] - 1):+.1f} % ({low:+.1f} to {high:+.1f})"
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,7 @@ from jakiro.training.head_job import Unrolled
 from jakiro.training.head_recipe import KINDS, HeadRecipe
 from jakiro.training.heads import train_heads
 from jakiro.training.losses import TOP, Losses, Wanted, loss_of
-from jakiro.training.optim import Optimizer
+from jakiro.training.optim import Optimizer, factor
 from jakiro.training.packing import batches, by_width, fill, load_rows, pack, row_widths
 from jakiro.training.sources import Source, only_source, read_chats, shorten
 from jakiro.training.target import train
@@ -78,6 +78,19 @@ def test_training_learns_and_writes_a_hugging_face_folder(trained):
     ]
     assert tokenizer.decode(ids) == "<|user|>the cat<|end|><|assistant|>"
     assert model.generation_config.eos_token_id == tokenizer.eos_token_id
+
+
+def test_learning_rate_warms_up_and_falls_as_its_schedule_says():
+    rates = {name: [factor(i, 9, (1.0, 0.2), name, 2) for i in range(9)] for name in ("linear", "cosine")}
+    assert rates["linear"] == pytest.approx([0.5, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2])
+    cosine = [1, 0.9696, 0.8828, 0.7531, 0.6, 0.4469, 0.3172, 0.2304, 0.2]
+    assert rates["cosine"] == pytest.approx([0.5, *cosine[1:]], abs=1e-4)
+
+
+def test_a_schedule_that_there_is_not_is_refused(data, tmp_path):
+    stages = [replace(stage, schedule="steps") for stage in recipe().stages]
+    with pytest.raises(ValueError, match="no learning-rate schedule 'steps'"):
+        train(workers.start(), replace(recipe(), stages=stages), data, tmp_path, tmp_path / "out", compiled=False)
 
 
 def test_growing_keeps_the_function(trained):

@@ -20,7 +20,7 @@ from jakiro.drafting.head import Head, HeadOutput
 from jakiro.training import workers
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.losses import Wanted, loss_of
-from jakiro.training.optim import Optimizer, warm_up
+from jakiro.training.optim import Optimizer, check_schedule, factor
 from jakiro.training.packing import Rows, batches
 from jakiro.training.trial import Trials
 
@@ -69,6 +69,7 @@ class HeadJob:
         trials: Trials | None = None,
     ) -> None:
         self.accelerator, self.recipe, self.device, self.trials = accelerator, recipe, accelerator.device, trials
+        check_schedule(recipe.schedule)
         workers.share(accelerator, recipe.rows)  # refuses what cannot be shared; narrower rows are a multiple of them
         self.batches = batches(rows, recipe.rows * recipe.row)
         self.steps = recipe.steps
@@ -109,13 +110,14 @@ class HeadJob:
             features = self._features(batch, ids[:, :-1])
             embeddings = self.model.get_input_embeddings()(ids[:, :-1])
         given = embeddings[:, 1:], features[:, :-1], *self._noise(features[:, :-1], len(said), mine)
-        factor = self.recipe.rate * warm_up(index, min(50, self.steps // 8)) * (1.0 - 0.95 * index / self.steps)
+        ends = self.recipe.rate, 0.05 * self.recipe.rate
+        rate = factor(index, self.steps, ends, self.recipe.schedule, min(50, self.steps // 8))
         row = {}
         for name, module in self.modules.items():
             sums = self.loss(name, given, features, at)
             (sums[0] * (self.accelerator.num_processes / self.recipe.scored)).backward()
             nn.utils.clip_grad_norm_(module.parameters(), 1.0)
-            self.optimizers[name].step(factor)
+            self.optimizers[name].step(rate)
             if name in self.averages:
                 self.averages[name].update_parameters(workers.bare(module))
             means = workers.total(self.accelerator, sums / self.recipe.scored)
@@ -124,7 +126,7 @@ class HeadJob:
             heads = {name: (self.recipe.heads[name].kind, head) for name, head in self.heads().items()}
             if heads:
                 self.trials.run(index + 1, heads)
-        return {**row, "rate": factor}
+        return {**row, "rate": rate}
 
     def _features(self, batch: int, ids: Tensor) -> Tensor:
         """Of the target after each token, [b, s, h]. Computed on the fly, remembered if the rows come again."""

@@ -43,7 +43,8 @@ class HeadRecipe:
     noise: float = 0.1  # half-width of the uniform noise on input features
     own_features: float = 0.0  # share of the first pass's input features that are the head's own predictions
     average: float = 0.0  # decay of the moving average of the weights that is kept; 0 keeps the last ones
-    rate: float = 0.5  # of the optimizer's base learning rates
+    rate: float = 0.5  # of the optimizer's base learning rates, at its highest; it falls to a twentieth of that
+    schedule: str = "cosine"  # how it falls, or linear
     trial: Trial | None = None  # decode held-out prompts now and then
     seed: int = 0
 

@@ -10,7 +10,7 @@ from accelerate import Accelerator
 from transformers import LlamaForCausalLM
 
 from jakiro.training import repeats, workers
-from jakiro.training.optim import Optimizer, warm_up
+from jakiro.training.optim import Optimizer, check_schedule, factor
 from jakiro.training.packing import Rows, batches
 from jakiro.training.target_recipe import Recipe, Stage
 
@@ -49,6 +49,7 @@ class StageJob:
             raise ValueError("a stage with own answers cannot be sharded: set its `answers` to 0, or do not shard")
         self.accelerator, self.stage, self.prompt_weight = accelerator, stage, recipe.prompt_weight
         self.trained = workers.prepare(accelerator, model, shard)
+        check_schedule(stage.schedule)
         workers.share(accelerator, stage.rows)  # refuses what cannot be shared; narrower rows are a multiple of them
         self.passes = batches(rows, stage.rows * stage.row)
         self.optimizer = Optimizer(workers.bare(self.trained))
@@ -70,15 +71,13 @@ class StageJob:
                 answer += self._pass(batch, scale)
         answer += self._pass(parts[-1], scale)
         [answer] = workers.total(self.accelerator, torch.tensor([answer], device=self.accelerator.device))
-        start, end = self.stage.rate
-        done = index / max(1, self.steps - 1)
-        factor = (start + (end - start) * done) * warm_up(index, min(60, self.steps // 8))
+        rate = factor(index, self.steps, self.stage.rate, self.stage.schedule, min(60, self.steps // 8))
         torch.nn.utils.clip_grad_norm_(self.trained.parameters(), 1.0)
-        self.optimizer.step(factor)
+        self.optimizer.step(rate)
         said, real = (
             int(sum(mask.sum() for mask in masks)) for masks in zip(*(one.masks for one in parts), strict=True)
         )
-        return {"loss": answer / said, "tokens": real, **metrics, "rate": factor}
+        return {"loss": answer / said, "tokens": real, **metrics, "rate": rate}
 
     def _pass(self, batch: Batch, scale: torch.Tensor) -> float:
         """Add the gradient of this process's rows of a pass; the sum of their cross-entropies."""

@@ -19,9 +19,10 @@ class Stage:
     rows: int  # rows in one forward pass
     passes: int  # forward passes in one optimizer step
     mix: str  # name of a list of sources in the recipe
-    rate: tuple[float, float]  # learning-rate factor at its start and end, linear between
+    rate: tuple[float, float]  # learning-rate factor at its start and end
     unlikelihood: float = 0.0  # weight of the loss on repeating recent tokens
     answers: int = 0  # tokens of the model's own answers in which repetition is a loss too; 0 for none
+    schedule: str = "linear"  # or cosine, between the two rates
     short: tuple[int, ...] = ()  # narrower rows, for documents that fit in them: attention costs less there
     note: str = ""  # for the model card
 

@@ -45,8 +45,9 @@ export function exportLinks(box, names, id) {
 
 const KEYS = [
   ['← → or J K', 'one round back or on; with Shift ten'], ['Home, End', 'first or last round'],
-  ['Space', 'replay at true speed, or pause'], ['arrows in the tree', 'parent, child, neighbours of the level'],
-  ['1 2 3 …', 'choose the lane'], ['?', 'this help'],
+  ['N, P', 'next or previous notable round'], ['Space', 'replay at the chosen speed, or pause'],
+  ['arrows in the tree', 'parent, child, neighbours of the level'], ['1 2 3 …', 'choose the lane'],
+  ['S', 'copy the address of this view'], ['E', 'export'], ['Shift P', 'present: only the race, in large'], ['?', 'this help'],
 ];
 
 /** The help dialog's text. */
@@ -63,6 +64,8 @@ export function fillHelp(box) {
   );
 }
 
+const LETTERS = {n: 'after', p: 'before', s: 'share', e: 'export', P: 'present', '?': 'help', Home: 'first', End: 'last'};
+
 /** Keys of the page. `act(name, argument)`. */
 export function bindKeys(act) {
   document.addEventListener('keydown', (event) => {
@@ -74,10 +77,9 @@ export function bindKeys(act) {
     if (inTree && event.key.startsWith('Arrow')) act('node', event.key);
     else if (event.key === 'ArrowLeft' || event.key.toLowerCase() === 'j') act('step', -far);
     else if (event.key === 'ArrowRight' || event.key.toLowerCase() === 'k') act('step', far);
-    else if (event.key === 'Home') act('step', -Infinity);
-    else if (event.key === 'End') act('step', Infinity);
     else if (event.key === ' ' && !target.closest('button, summary, a, [role=tab]')) act('play');
-    else if (event.key === '?') act('help');
+    else if (LETTERS[event.key]) act(LETTERS[event.key]);
+    else if (event.key === 'Escape' && document.querySelector('#viewer.presenting')) act('present');
     else if (/^[1-9]$/.test(event.key)) act('lane', Number(event.key) - 1);
     else return;
     event.preventDefault();

@@ -16,7 +16,7 @@ import {timelineView} from './timeline.js';
 /** Start the viewer in Gradio's element. `send(name)` reaches Python, `watch` tells of new lines of a running race. */
 export function mount({element: root, props, watch, send}) {
   applyTheme();
-  const part = parts(root);
+  const part = parts(root), viewer = root.closest('#viewer');
   const keep = addressKeeper();
   const redraw = eachFrame(() => race && !race.running && redrawNow());
   let state = fromAddress(), race = null, lane = null, Plotly = null;
@@ -34,8 +34,7 @@ export function mount({element: root, props, watch, send}) {
   bindKeys(act);
   root.addEventListener('click', clicked);
   part('races').addEventListener('change', (event) => open(event.target.value));
-  part('clock').addEventListener('change', (event) => go({clock: event.target.value}));
-  part('against').addEventListener('change', (event) => go({against: event.target.value}));
+  for (const name of ['clock', 'speed', 'against', 'moment']) part(name).addEventListener('change', (event) => go({[name]: event.target.value}));
   new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
   watch('value', () => live.read(props.value));
   open(state.race);
@@ -81,6 +80,7 @@ export function mount({element: root, props, watch, send}) {
     header.race(race);
     lanes.show(race);
     if (race.running) return;
+    momentChoices();
     go({race: race.id});
     if (root.dataset.ready !== 'yes') performance.mark('jakiro-lanes');
     root.dataset.ready = 'yes';
@@ -130,7 +130,8 @@ export function mount({element: root, props, watch, send}) {
     round.at(state.round, node, state.tab);
     inspect(race, lane, state.round, node);
     benchmarks.at(state.bench, theme(), Plotly);
-    part('clock').value = state.clock;
+    for (const name of ['clock', 'speed', 'moment']) part(name).value = state[name];
+    viewer.classList.toggle('presenting', state.present === '1');
     root.dataset.round = state.round;
     root.dataset.method = state.method;
   }
@@ -146,6 +147,11 @@ export function mount({element: root, props, watch, send}) {
   function below() {
     if (state.against) return state.against;
     return (race.lanes.filter((one) => one !== lane && one.summary.tau > 1).at(-1) ?? lane).method;
+  }
+
+  function momentChoices() {
+    const kinds = Object.entries(race.moments).map(([kind, [name]]) => h('option', {value: kind}, name));
+    part('moment').replaceChildren(h('option', {value: ''}, 'notable'), ...kinds);
   }
 
   function showTimeline() {
@@ -172,14 +178,23 @@ export function mount({element: root, props, watch, send}) {
   function act(name, argument) {
     const step = (by) => go({round: Math.min(Math.max(state.round + by, 0), lane.rounds.at.length - 1), node: null});
     const settled = race && !race.running && lane;
+    const notable = (by) => {
+      let round = state.round + by;
+      while (lane.moments[round] && !lane.moments[round].some((kind) => [kind, ''].includes(state.moment))) round += by;
+      if (lane.moments[round]) go({round, node: null}); else say(`There is no such round ${by > 0 ? 'after' : 'before'} this one.`);
+    };
     const always = {
       run: live.start, stop: live.stop, theme: toggleTheme,
       help,
       share: () => share(address(state), say),
+      export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },
       settings: () => document.querySelector('#settings .toggle-button')?.click(),
     };
     const ofARace = {
-      first: () => step(-Infinity), back: () => step(-1), next: () => step(1), last: () => step(Infinity), step: () => step(argument),
+      first: () => step(-Infinity), 'far-back': () => step(-10), back: () => step(-1),
+      next: () => step(1), 'far-next': () => step(10), last: () => step(Infinity), step: () => step(argument),
+      before: () => notable(-1), after: () => notable(1),
+      present: () => go({present: state.present ? '' : '1'}),
       play: () => timeline.toggle(race, lane, state),
       lane: () => race.lanes[argument] && go({method: race.lanes[argument].method, round: null, node: null}),
       node: () => {

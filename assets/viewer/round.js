@@ -58,6 +58,8 @@ export function roundView(part, choose) {
     part('nodes').textContent = `${lane.rounds.nodes[round] ?? 0} nodes`;
     part('accepted').textContent = `accepted ${accepted} + bonus ${lane.bonus?.[round] === undefined ? '' : `“${token(lane, lane.bonus[round])}”`}`;
     part('why').textContent = lane.why?.[round] ?? '';
+    const kinds = (lane.moments[round] ?? []).map((kind) => race.moments[kind]);
+    part('moments').replaceChildren(...kinds.map(([name, help]) => h('span', {class: 'chip', tabindex: 0, 'data-help': help}, `✦ ${name}`)));
   }
 
   function figure(panel, name, perRound, round, node) {

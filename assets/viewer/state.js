@@ -1,9 +1,11 @@
-// The view state is the address: race, method, round, node, tab, clock, against, bench. Nothing else decides what is shown.
+// The view state is the address: race, method, round, node, tab, clock, speed, moment, against, bench, present. Nothing
+// else decides what is shown.
 
 import {TABS} from './round.js';
 
 const NUMBERS = new Set(['round', 'node']);
-const DEFAULTS = {race: '', method: '', round: null, node: null, tab: 'tree', clock: 'wall', against: '', bench: ''};
+const DEFAULTS = {race: '', method: '', round: null, node: null, tab: 'tree', clock: 'wall', speed: '1', moment: '', against: '', bench: '', present: ''};
+const CHOICES = {clock: ['wall', 'passes'], speed: ['0.25', '0.5', '1', '2', '4'], present: ['', '1']};
 
 /** The state in the page's address. */
 export function fromAddress() {
@@ -50,7 +52,8 @@ export function sound(wanted, race) {
     round,
     node: wanted.node !== null && wanted.node < size ? wanted.node : null,
     tab: TABS.some(({key}) => key === wanted.tab) ? wanted.tab : DEFAULTS.tab,
-    clock: ['wall', 'passes'].includes(wanted.clock) ? wanted.clock : DEFAULTS.clock,
+    ...Object.fromEntries(Object.entries(CHOICES).map(([name, values]) => [name, values.includes(wanted[name]) ? wanted[name] : DEFAULTS[name]])),
+    moment: wanted.moment in race.moments ? wanted.moment : '',
     against: race.lanes.some((one) => one.method === wanted.against) ? wanted.against : '',
     bench: wanted.bench,
   };

@@ -59,17 +59,17 @@ export function timelineView(part, go, frame) {
     return {left: l, scale: (width - l - r) / (high - low), low};
   }
 
-  /** Start the replay at true speed, from the round shown (from the start, if that is the last), or stop it. */
-  function toggle(race, own, {round, clock}) {
+  /** Start the replay, at `speed` times the true one, from the round shown (from the start, if that is the last), or stop it. */
+  function toggle(race, own, {round, clock, speed}) {
     if (replay !== null) return stop();
     const last = Math.max(...race.lanes.map((one) => length(one, clock)));
     const begin = round <= 0 || round >= own.rounds.at.length - 1 ? 0 : doneAt(own, round, clock);
-    const speed = clock === 'passes' ? PASSES_PER_SECOND : 1;
+    const pace = Number(speed) * (clock === 'passes' ? PASSES_PER_SECOND : 1);
     let started = null;
     play.textContent = '⏸ Pause';
     const step = (now) => {
       started ??= now;
-      const time = begin + ((now - started) / 1000) * speed;
+      const time = begin + ((now - started) / 1000) * pace;
       if (time >= last) return stop();
       replay = requestAnimationFrame(step);
       frame(time);

@@ -58,6 +58,7 @@ from typing import Any
 
 from jakiro import metrics
 from jakiro.diversity import RunDiversity, run_diversity
+from jakiro.endings import MOMENTS, moments
 from jakiro.graph import piece
 from jakiro.trace import Trace, walk_positions
 from jakiro.ui import summary
@@ -85,6 +86,7 @@ def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) ->
         "themes": THEMES,
         "config": CONFIG,
         "words": WORDS,
+        "moments": MOMENTS,
         "lossless": summary.lossless(traces, names),
         "traces": [
             _facts(trace, name) | {"figures": _figures(traces, index, names, diversities)}
@@ -108,6 +110,7 @@ def _facts(trace: Trace, title: str) -> dict[str, Any]:
         "tokens": _tokens(trace),
         "rounds": _rounds(trace),
         "why": [why(trace, index) for index in range(len(trace.steps))],
+        "moments": [moments(trace, index) for index in range(len(trace.steps))],
         "nodes": [node_table(step) for step in trace.steps],
         "bonus": [step.bonus for step in trace.steps],
         "fields": fields(trace),

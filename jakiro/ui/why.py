@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from jakiro import endings
+from jakiro.endings import at_stop, ending, rejected
 from jakiro.graph import draft_logprobs, piece, probability
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import quote
@@ -18,22 +20,11 @@ def why(trace: Trace, index: int) -> str:
 
     Plain text with token pieces in quotes; it is shown as text, never as mark-up. Ranks count from 1.
     """
-    step = trace.steps[index]
-    if index == len(trace.steps) - 1 and trace.stop in ENDS:
-        return _end_of_text(trace, step)
-    if len(step.tree) == 1:
-        return _nothing_drafted(trace, step)
-    rank = _at_stop(step, "pick_rank")
-    if rank is None:
-        return _copy_or_end(trace, step)
-    width = trace.settings.get("top_k")
-    if width is not None and rank < width:
-        return _cut(trace, step, int(rank))
-    return _not_proposed(trace, step, int(rank), width)
+    return SENTENCES[ending(trace, index)](trace, trace.steps[index])
 
 
 def _end_of_text(trace: Trace, step: StepTrace) -> str:
-    held = any(step.tree.tokens[child] == step.bonus for child in _children(step))
+    held = any(step.tree.tokens[child] == step.bonus for child in rejected(step))
     drafted = ", which the draft had proposed too" if held else ""
     return f"{ENDS[trace.stop]} {_bonus(trace, step)}{drafted}."
 
@@ -49,11 +40,8 @@ def _nothing_drafted(trace: Trace, step: StepTrace) -> str:
     return f"{reason}: the pass gave one token, the target's own choice {_bonus(trace, step)}."
 
 
-def _copy_or_end(trace: Trace, step: StepTrace) -> str:
-    """The trace holds no draft rank of the target's choice: the draft never looked past the node, or has no ranks."""
-    children = _children(step)
-    if children:
-        return _wrong_candidates(trace, step, children)
+def _draft_ended(trace: Trace, step: StepTrace) -> str:
+    """The draft never looked past the node."""
     if "copied_from" in step.tree.columns:
         copied = _count(len(step.tree) - 1, "copied token")
         return f"The draft stopped there: {copied} all right, and the target added {_bonus(trace, step)}."
@@ -67,8 +55,9 @@ def _copy_or_end(trace: Trace, step: StepTrace) -> str:
     return f"The draft stopped there: {after} was not among {expanded}, and the target chose {_bonus(trace, step)}."
 
 
-def _wrong_candidates(trace: Trace, step: StepTrace, children: list[int]) -> str:
-    """The children are known, the rank of the target's choice is not."""
+def _wrong_candidates(trace: Trace, step: StepTrace) -> str:
+    """The candidates are known, the rank of the target's choice is not."""
+    children = rejected(step)
     if "copied_from" in step.tree.columns:
         child = children[0]
         copied = quote(piece(trace, step.tree.tokens[child]))
@@ -78,8 +67,8 @@ def _wrong_candidates(trace: Trace, step: StepTrace, children: list[int]) -> str
     return f"The target chose {_bonus(trace, step)}, which was not proposed after {after}; the draft preferred {best}."
 
 
-def _cut(trace: Trace, step: StepTrace, rank: int) -> str:
-    score, cutoff = _at_stop(step, "pick_score"), _at_stop(step, "cutoff")
+def _cut(trace: Trace, step: StepTrace) -> str:
+    score, cutoff = at_stop(step, "pick_score"), at_stop(step, "cutoff")
     budget = trace.settings.get("total_tokens")
     nodes = "the node budget" if budget is None else f"the budget of {_count(budget, 'node')}"
     scores = ""
@@ -87,24 +76,25 @@ def _cut(trace: Trace, step: StepTrace, rank: int) -> str:
         scores = f": its path score {_signed(score)} is not above {_signed(cutoff)}, that of the last node kept"
     return (
         f"The target chose {_bonus(trace, step)}, which the draft proposed after {_after(trace, step)}"
-        f" ({_ranked(step, rank)}) but cut to {nodes}{scores}."
+        f" ({_ranked(step)}) but cut to {nodes}{scores}."
     )
 
 
-def _not_proposed(trace: Trace, step: StepTrace, rank: int, width: int | None) -> str:
+def _not_proposed(trace: Trace, step: StepTrace) -> str:
+    width = trace.settings.get("top_k")
     limit = "" if width is None else f", top_k is {width}"
     alone = _experts(step, width)
-    children = _children(step)
+    children = rejected(step)
     best = f"; the draft preferred {_favourite(trace, step, children)}" if children else ""
     return (
         f"The target chose {_bonus(trace, step)}, which was not proposed after {_after(trace, step)}:"
-        f" {_ranked(step, rank)}{limit}{alone}{best}."
+        f" {_ranked(step)}{limit}{alone}{best}."
     )
 
 
 def _experts(step: StepTrace, width: int | None) -> str:
     """What each expert alone made of the target's choice; the one that would have proposed it first."""
-    ranks = [_at_stop(step, f"pick_expert{expert}_rank") for expert in (0, 1)]
+    ranks = [at_stop(step, f"pick_expert{expert}_rank") for expert in (0, 1)]
     if None in ranks:
         return ""
     inside = [expert for expert in (0, 1) if width is not None and ranks[expert] < width]
@@ -115,8 +105,8 @@ def _experts(step: StepTrace, width: int | None) -> str:
     return f"; alone, expert 0 had it {ordinal(ranks[0] + 1)} and expert 1 {ordinal(ranks[1] + 1)}"
 
 
-def _ranked(step: StepTrace, rank: int) -> str:
-    logq = _at_stop(step, "pick_draft_logprob")
+def _ranked(step: StepTrace) -> str:
+    rank, logq = at_stop(step, "pick_rank"), at_stop(step, "pick_draft_logprob")
     q = "" if logq is None else f" with q {_number(probability(logq))}"
     return f"ranked {ordinal(rank + 1)} by the draft{q}"
 
@@ -133,18 +123,9 @@ def _after(trace: Trace, step: StepTrace) -> str:
 
 def _bonus(trace: Trace, step: StepTrace) -> str:
     """The target's own token with its probability, where the trace has it."""
-    logp = _at_stop(step, "pick_logprob")
+    logp = at_stop(step, "pick_logprob")
     share = "" if logp is None else f" (p {_number(probability(logp))})"
     return quote(piece(trace, step.bonus)) + share
-
-
-def _children(step: StepTrace) -> list[int]:
-    return [node for node, parent in enumerate(step.tree.parents) if parent == step.stop_node]
-
-
-def _at_stop(step: StepTrace, column: str) -> float | None:
-    values = step.tree.columns.get(column)
-    return None if values is None else values[step.stop_node]
 
 
 def ordinal(number: float) -> str:
@@ -167,3 +148,13 @@ def _number(share: float) -> str:
 
 def _signed(score: float) -> str:
     return f"{score:.3f}".replace("-", "−")
+
+
+SENTENCES = {
+    endings.TEXT_END: _end_of_text,
+    endings.NOTHING_DRAFTED: _nothing_drafted,
+    endings.DRAFT_END: _draft_ended,
+    endings.WRONG: _wrong_candidates,
+    endings.CUT: _cut,
+    endings.UNPROPOSED: _not_proposed,
+}

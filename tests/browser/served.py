@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+import pytest
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from jakiro.target import Target
 from jakiro.ui import page
@@ -18,6 +19,8 @@ from jakiro.ui.models import Models
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
 FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 TIMEOUT = 180_000  # ms, for a busy machine
+IN_CHROMIUM = [pytest.mark.browser, pytest.mark.skipif(not CHROMIUM, reason="needs Chromium on the PATH")]
+HOSTILE = "<img src=x onerror=window.hacked=1>"  # text of a recorded race that must stay text
 
 
 @contextmanager
@@ -61,6 +64,11 @@ def open_page(chromium: Browser, address: str, path: str = "", **context) -> tup
     tab.goto(address + path)
     tab.wait_for_selector("[data-ready]")
     return tab, trouble
+
+
+def part(tab: Page, name: str) -> Locator:
+    """A part of the viewer's template."""
+    return tab.locator(f"#viewer [data-part={name}]")
 
 
 def wait_for_tree(tab: Page) -> None:

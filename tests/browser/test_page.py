@@ -7,18 +7,10 @@ import re
 import sys
 from pathlib import Path
 
-import pytest
-import synthetic
 from playwright.sync_api import expect
-from served import CHROMIUM, browser, open_page, served, wait_for_tree
+from served import HOSTILE, IN_CHROMIUM, open_page, part, served, wait_for_tree
 
-from jakiro.ui import recorded
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM, reason="needs Chromium on the PATH"),
-]
-HOSTILE = "<img src=x onerror=window.hacked=1>"
+pytestmark = IN_CHROMIUM
 A_DRAFTED_NODE = """() => {
   const plot = document.querySelector('[data-figure=tree]');
   const trace = plot.data.find((one) => one.hovertemplate && one.customdata?.[0]?.node > 0);
@@ -77,46 +69,6 @@ COLOURS = """() => {
   const plot = document.querySelector('[data-figure=tree]');
   return [getComputedStyle(document.querySelector('.lane')).backgroundColor, plot.layout.font.color];
 }"""
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def address(target, tmp_path_factory):
-    """A page with two recorded races, one of them hostile, and a tiny target for live ones."""
-    folder = tmp_path_factory.mktemp("traces")
-    run = synthetic.tree_trace(12, nodes=24)
-    vanilla, eagle = synthetic.vanilla_trace(run.tokens), synthetic.tree_trace(16, nodes=20, experts=False, skill=0.5)
-    recorded.save(folder, "question", "Question", "Why?", [vanilla, eagle, run])
-    for trace in (vanilla, run):
-        trace.pieces.update(dict.fromkeys(trace.tokens[:4], HOSTILE))
-    recorded.save(folder, "hostile", "Hostile", HOSTILE, [vanilla, run])
-    with served(folder, target) as address:
-        yield address
-
-
-@pytest.fixture
-def show(chromium, address):
-    """Opens the page; at the end of the test nothing may have gone wrong in the browser."""
-    opened = []
-
-    def open_one(path: str = "", **context):
-        tab, trouble = open_page(chromium, address, path, **context)
-        opened.append((tab, trouble))
-        return tab
-
-    yield open_one
-    for tab, trouble in opened:
-        tab.context.close()
-        assert trouble == []
-
-
-def part(tab, name):
-    return tab.locator(f"#viewer [data-part={name}]")
 
 
 def test_it_opens_on_a_recorded_race_and_says_so(show):

@@ -1,0 +1,69 @@
+"""How rounds end, and which are worth a look: functions of the trace."""
+
+from __future__ import annotations
+
+from jakiro.graph import draft_logprobs, probability
+from jakiro.trace import StepTrace, Trace
+
+# Ways in which a round ends.
+TEXT_END = "text end"  # end of text, length cap, or the target's context is full
+NOTHING_DRAFTED = "nothing drafted"
+DRAFT_END = "draft end"  # the draft went no further than what was accepted
+WRONG = "wrong"  # there were candidates, none of them the target's choice; its rank is not known
+CUT = "cut"  # the target's choice was drafted, and cut by the node budget
+UNPROPOSED = "unproposed"  # it was not among the candidates
+
+ENDS = ("eos", "length", "context")  # why a text is over; "stopped" says nothing about its last round
+SURE = 0.5  # draft probability from which a rejected candidate is a surprise
+
+# What makes a round worth a look -> its name, and what it means.
+MOMENTS = {
+    "rescue": ("rescue", "An accepted token was in one expert's top-k alone."),
+    "surprise": (
+        "sure, but wrong",
+        f"The draft gave a candidate a probability of at least {SURE}, and it was rejected.",
+    ),
+    "full": ("all accepted", "Every level of the draft was accepted: a deeper one might have brought more."),
+    "cut": ("cut", "The target's choice had been drafted, but did not fit into the node budget."),
+}
+
+
+def ending(trace: Trace, index: int) -> str:
+    """Why round `index` brought no more tokens than it did."""
+    step = trace.steps[index]
+    if index == len(trace.steps) - 1 and trace.stop in ENDS:
+        return TEXT_END
+    if len(step.tree) == 1:
+        return NOTHING_DRAFTED
+    rank, width = at_stop(step, "pick_rank"), trace.settings.get("top_k")
+    if rank is None:
+        return WRONG if rejected(step) else DRAFT_END
+    return CUT if width is not None and rank < width else UNPROPOSED
+
+
+def moments(trace: Trace, index: int) -> list[str]:
+    """What makes round `index` worth a look: keys of MOMENTS, in their order."""
+    step = trace.steps[index]
+    tree, ends = step.tree, ending(trace, index)
+    source = tree.columns.get("source", [None] * len(tree))
+    logq = draft_logprobs(tree)
+    sure = any(probability(logq[node]) >= SURE for node in rejected(step))
+    deepest = trace.settings.get("depth", max(tree.depths()))
+    found = {
+        "rescue": any(source[node] in (0, 1) for node in step.accepted),
+        "surprise": ends != TEXT_END and sure,
+        "full": 0 < len(step.accepted) == deepest,
+        "cut": ends == CUT,
+    }
+    return [name for name in MOMENTS if found[name]]
+
+
+def rejected(step: StepTrace) -> list[int]:
+    """The children of the node where the walk stopped."""
+    return [node for node, parent in enumerate(step.tree.parents) if parent == step.stop_node]
+
+
+def at_stop(step: StepTrace, column: str) -> float | None:
+    """A column's value at the node where the walk stopped; None where the trace has it not."""
+    values = step.tree.columns.get(column)
+    return None if values is None else values[step.stop_node]

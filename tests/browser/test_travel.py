@@ -1,0 +1,86 @@
+"""One playhead for all lanes: notable rounds, ten at a time, the replay's speed, and the page for a talk."""
+
+from __future__ import annotations
+
+import re
+
+import synthetic
+from playwright.sync_api import expect
+from served import IN_CHROMIUM, part, wait_for_tree
+
+from jakiro.endings import MOMENTS, moments
+
+pytestmark = IN_CHROMIUM
+RUN = synthetic.tree_trace(12, nodes=24)  # as the page has it
+KINDS = [moments(RUN, index) for index in range(len(RUN.steps))]
+CLOCK = """() => new Promise((done) => {
+  // how far the replay has come after a while of it, in seconds of the race
+  const slider = document.querySelector('[data-part=scrub]');
+  const begin = performance.now();
+  document.querySelector('[data-do=play]').click();
+  const look = () => Number(slider.value) >= 6 ? done(performance.now() - begin) : requestAnimationFrame(look);
+  look();
+})"""
+
+
+def at(tab, round):
+    tab.wait_for_selector(f"[data-round='{round}'][data-method=jakiro]")
+
+
+def test_n_and_p_go_from_one_notable_round_to_the_next(show):
+    notable = [index for index, kinds in enumerate(KINDS) if kinds]
+    tab = show("?race=question&method=jakiro&round=0")
+    for round in notable[notable[0] == 0 :]:
+        tab.keyboard.press("n")
+        at(tab, round)
+        names = [f"✦ {MOMENTS[kind][0]}" for kind in KINDS[round]]
+        expect(part(tab, "moments").locator("span")).to_have_text(names)
+    tab.keyboard.press("n")
+    expect(part(tab, "notice")).to_contain_text("no such round after")
+    tab.keyboard.press("p")
+    at(tab, notable[-2])
+
+
+def test_one_kind_of_notable_round_can_be_asked_for_and_is_in_the_address(show):
+    kind = next(kind for kinds in KINDS[1:] for kind in kinds)
+    tab = show("?race=question&method=jakiro&round=0")
+    at(tab, 0)
+    part(tab, "moment").select_option(kind)
+    tab.locator("[data-do=after]").click()
+    at(tab, next(index for index, kinds in enumerate(KINDS) if index and kind in kinds))
+    tab.wait_for_function("(kind) => new URLSearchParams(location.search).get('moment') === kind", arg=kind)
+
+
+def test_every_key_of_the_transport_has_a_button(show):
+    tab = show("?race=question&method=jakiro&round=0")
+    at(tab, 0)
+    for name, round in (("far-next", 10), ("next", 11), ("back", 10), ("far-back", 0), ("last", 11), ("first", 0)):
+        tab.locator(f"[data-do={name}]").click()
+        at(tab, round)
+    tab.keyboard.press("e")
+    expect(part(tab, "exports").locator("a").first).to_be_visible()
+    tab.keyboard.press("?")
+    for key in ("N, P", "Space", "Shift P", "S", "E"):
+        expect(part(tab, "help").get_by_text(key, exact=True)).to_be_visible()
+
+
+def test_the_replay_has_a_speed(show):
+    tab = show("?race=question&method=jakiro&round=0&speed=0.25")
+    at(tab, 0)
+    slow = tab.evaluate(CLOCK)
+    part(tab, "speed").select_option("4")
+    tab.locator("[data-do=first]").click()
+    at(tab, 0)
+    assert slow > 2 * tab.evaluate(CLOCK)  # 16 times, but for what a frame takes
+
+
+def test_for_a_talk_only_the_race_is_shown(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    tab.keyboard.press("Shift+P")
+    expect(tab.locator("#prompt")).to_be_hidden()
+    expect(part(tab, "benchmarks")).to_be_hidden()
+    expect(part(tab, "title")).to_have_text(re.compile("Round 4"))
+    tab.wait_for_function("location.search.includes('present=1')")
+    tab.keyboard.press("Escape")
+    expect(tab.locator("#prompt")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The command line: `python -m jakiro trace | bench | tune | train | experiment | card`."""
+"""The command line: `python -m jakiro trace | validate | replay | bench | tune | train | experiment | card`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from jakiro.arguments import check_writable, parser
 from jakiro.learning import experiment, train
+from jakiro.sharing import replay, validate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -149,7 +150,10 @@ def _pairs(items: Sequence[str], flag: str) -> dict[str, str]:
     return dict(item.split("=", 1) for item in items)
 
 
-COMMANDS = {"trace": trace, "bench": bench, "tune": tune, "train": train, "experiment": experiment, "card": card}
+COMMANDS = {
+    **{"trace": trace, "validate": validate, "replay": replay, "bench": bench, "tune": tune},
+    **{"train": train, "experiment": experiment, "card": card},
+}
 
 if __name__ == "__main__":
     sys.exit(main())

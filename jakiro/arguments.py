@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jakiro.assets import TARGET
 
-DESCRIPTION = "Decode, measure and train: python -m jakiro trace | bench | tune | train | experiment | card"
+DESCRIPTION = "Decode, look, measure and train"
 RECIPES = Path(__file__).parent / "training" / "recipes"
 
 
@@ -37,6 +37,13 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--method", required=True)
     one.add_argument("--prompt", required=True)
     one.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
+
+    sound = commands.add_parser("validate", help="say whether files hold sound traces")
+    sound.add_argument("files", type=Path, nargs="+", metavar="trace.json")
+
+    still = commands.add_parser("replay", help="write traces as one HTML page that works from a file")
+    still.add_argument("files", type=Path, nargs="+", metavar="trace.json", help="runs to show side by side")
+    still.add_argument("--out", type=Path, required=True, help="HTML file to write")
 
     many = commands.add_parser("bench", parents=[decoding], help="measure methods on prompt files")
     many.add_argument("--methods", default="vanilla,eagle2,jakiro", help="comma-separated")

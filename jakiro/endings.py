@@ -35,7 +35,7 @@ def ending(trace: Trace, index: int) -> str:
         return TEXT_END
     if len(step.tree) == 1:
         return NOTHING_DRAFTED
-    rank, width = at_stop(step, "pick_rank"), trace.settings.get("top_k")
+    rank, width = at_stop(step, "pick_rank"), trace.number("top_k")
     if rank is None:
         return WRONG if rejected(step) else DRAFT_END
     return CUT if width is not None and rank < width else UNPROPOSED
@@ -48,7 +48,7 @@ def moments(trace: Trace, index: int) -> list[str]:
     source = tree.columns.get("source", [None] * len(tree))
     logq = draft_logprobs(tree)
     sure = any(probability(logq[node]) >= SURE for node in rejected(step))
-    deepest = trace.settings.get("depth", max(tree.depths()))
+    deepest = trace.number("depth") or max(tree.depths())
     found = {
         "rescue": any(source[node] in (0, 1) for node in step.accepted),
         "surprise": ends != TEXT_END and sure,

@@ -1,13 +1,12 @@
 """A recorded run as plain data: no tensors, no model, JSON in and out.
 
 A trace is recorded once, anywhere, and looked at anywhere. The format is public (`jakiro-trace/1`); every view of the
-page and every metric is a function of it. This module imports only the standard library.
+page and every metric is a function of it. Nothing here needs more than the standard library.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -15,12 +14,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jakiro.reading import Fields, TraceError, ids, numbers, plain, texts, typed
+
 SCHEMA = "jakiro-trace/1"
+SHARES = ("gate0", "gate1", "overlap")  # columns that are between 0 and 1
 STOPS = ("eos", "length", "context", "stopped")
-
-
-class TraceError(ValueError):
-    """A trace that cannot be used; the message says where it is wrong and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +106,11 @@ class Trace:
     recorded: str = ""  # ISO date of the recording
     schema: str = SCHEMA
 
+    def number(self, setting: str) -> int | None:
+        """A whole-number setting; None where the method has none of that name."""
+        value = self.settings.get(setting)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
     @property
     def tokens(self) -> list[int]:
         """The generated token ids, the first one (from prefill) included."""
@@ -128,7 +131,7 @@ def from_json(text: str) -> Trace:
     """Read and validate a trace. Raises TraceError, saying where the text is wrong."""
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the latter: brackets within brackets without end
         raise TraceError(f"not a trace: the file is not JSON ({error}); export it again") from error
     return from_dict(data)
 
@@ -170,26 +173,25 @@ def from_dict(data: Any) -> Trace:
     if schema != SCHEMA:
         hint = "update this program to read it" if _newer(schema) else "record it again with this program"
         raise TraceError(f"schema is {schema!r}, this program reads {SCHEMA!r}: {hint}")
-    get = _Reader(data, "trace")
+    get = Fields(data, "trace")
     steps = [_step(step, f"steps[{i}]") for i, step in enumerate(get("steps", list))]
-    pieces = {_key(key): _typed(value, str, f"pieces[{key}]") for key, value in get("pieces", dict).items()}
     trace = Trace(
         method=get("method", str),
-        settings=get("settings", dict),
+        settings=plain(get("settings", dict), "trace.settings"),
         target=get("target", str),
         device=get("device", str),
         dtype=get("dtype", str),
-        versions=get("versions", dict),
-        seed=get("seed", int),
-        temperature=get("temperature", float),
-        top_p=get("top_p", float),
-        prompt=[_typed(token, int, "prompt") for token in get("prompt", list)],
-        first=get("first", int),
-        pieces=pieces,
-        prefill_s=get("prefill_s", float),
+        versions=plain(get("versions", dict), "trace.versions"),
+        seed=get("seed", int, 0),
+        temperature=get("temperature", float, 0),
+        top_p=get("top_p", float, 0, 1),
+        prompt=ids(get("prompt", list), "trace.prompt"),
+        first=get("first", int, 0),
+        pieces=texts(get("pieces", dict), "trace.pieces"),
+        prefill_s=get("prefill_s", float, 0),
         steps=steps,
-        stop=_typed(data.get("stop", "length"), str, "stop"),
-        recorded=_typed(data.get("recorded", ""), str, "recorded"),
+        stop=typed(data.get("stop", "length"), str, "trace.stop"),
+        recorded=typed(data.get("recorded", ""), str, "trace.recorded"),
     )
     if trace.stop not in STOPS:
         raise TraceError(f"stop is {trace.stop!r}, expected one of {', '.join(STOPS)}")
@@ -197,70 +199,34 @@ def from_dict(data: Any) -> Trace:
 
 
 def _step(data: Any, where: str) -> StepTrace:
-    get = _Reader(data, where)
+    get = Fields(data, where)
     tree = _tree(get("tree", dict), f"{where}.tree")
-    accepted = [_typed(node, int, f"{where}.accepted") for node in get("accepted", list)]
+    accepted = [typed(node, int, f"{where}.accepted") for node in get("accepted", list)]
     below = 0
     for node in accepted:
         if not 0 < node < len(tree) or tree.parents[node] != below:
             raise TraceError(f"{where}.accepted is not a path down from the root at node {node}")
         below = node
-    logprobs = _numbers(get("target_logprobs", list), len(tree), f"{where}.target_logprobs")
-    seconds = {name: get(name, float) for name in ("draft_s", "verify_s", "overhead_s")}
-    return StepTrace(tree=tree, accepted=accepted, bonus=get("bonus", int), target_logprobs=logprobs, **seconds)
+    logprobs = numbers(get("target_logprobs", list), len(tree), f"{where}.target_logprobs")
+    seconds = {name: get(name, float, 0) for name in ("draft_s", "verify_s", "overhead_s")}
+    return StepTrace(tree=tree, accepted=accepted, bonus=get("bonus", int, 0), target_logprobs=logprobs, **seconds)
 
 
 def _tree(data: Any, where: str) -> DraftTree:
-    get = _Reader(data, where)
-    tokens = [_typed(token, int, f"{where}.tokens") for token in get("tokens", list)]
-    parents = [_typed(parent, int, f"{where}.parents") for parent in get("parents", list)]
+    get = Fields(data, where)
+    tokens = ids(get("tokens", list), f"{where}.tokens")
+    parents = [typed(parent, int, f"{where}.parents") for parent in get("parents", list)]
     if not tokens or len(parents) != len(tokens) or parents[0] != -1:
         raise TraceError(f"{where} needs as many parents as tokens, at least one, the first parent being -1")
     for node, parent in enumerate(parents[1:], start=1):
         if not 0 <= parent < node:
             raise TraceError(f"{where}.parents[{node}] is {parent}; a parent must come before its child")
-    scores = _numbers(get("scores", list), len(tokens), f"{where}.scores")
+    scores = numbers(get("scores", list), len(tokens), f"{where}.scores")
     columns = {
-        name: _numbers(values, len(tokens), f"{where}.columns.{name}", optional=True)
+        name: numbers(values, len(tokens), f"{where}.columns.{name}", optional=True, share=name in SHARES)
         for name, values in get("columns", dict).items()
     }
     return DraftTree(tokens, parents, scores, columns)
-
-
-class _Reader:
-    """Looks fields up in one JSON object and says where it stands when one is missing or of the wrong type."""
-
-    def __init__(self, data: Any, where: str) -> None:
-        self.data, self.where = _typed(data, dict, where), where
-
-    def __call__(self, name: str, kind: type) -> Any:
-        if name not in self.data:
-            raise TraceError(f"{self.where} has no {name!r}: the file is damaged; export it again")
-        return _typed(self.data[name], kind, f"{self.where}.{name}")
-
-
-def _typed(value: Any, kind: type, where: str) -> Any:
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, kind) or isinstance(value, bool) or (kind is float and not math.isfinite(value)):
-        raise TraceError(f"{where} is {str(value)[:40]!r}, expected a {'finite ' * (kind is float)}{kind.__name__}")
-    return value
-
-
-def _numbers(values: Any, length: int, where: str, optional: bool = False) -> list:
-    if not isinstance(values, list) or len(values) != length:
-        raise TraceError(f"{where} must be a list of {length} numbers, one for each node")
-    for value in values:
-        if not (optional and value is None) and not (isinstance(value, int) and not isinstance(value, bool)):
-            _typed(value, float, where)
-    return values
-
-
-def _key(key: str) -> int:
-    try:
-        return int(key)
-    except ValueError:
-        raise TraceError(f"pieces has the key {key[:40]!r}; token ids are expected") from None
 
 
 def _newer(schema: Any) -> bool:

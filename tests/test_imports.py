@@ -14,7 +14,8 @@ FILES = sorted((ROOT / "jakiro").rglob("*.py"))
 VIEWS = {"metrics", "routing", "diversity", "graph", "tables", "endings"}  # functions of traces
 LOOP = {"trace", "verify", "cache", "target", "text", "settings", "machine", "graphs", "fixed", "checks", "engine"}
 ALLOWED = {  # part -> the parts of ours that it may import; more than one name deep where a folder needs it
-    "trace": set(),
+    "reading": set(),
+    "trace": {"reading"},
     "settings": set(),
     "text": set(),
     "machine": set(),
@@ -33,7 +34,9 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "drafting": {"trace", "engine", "target", "cache", "settings", "graphs", "products"},
     "methods": LOOP | {"drafting"},
     "training": LOOP | {"drafting", "methods", "bench", "peers", "report"},
-    "ui": LOOP | VIEWS | {"methods", "assets", "report", "findings", "tuning", "ui.figures"},
+    "traces": {"trace"},
+    "sharing": {"arguments", "traces", "metrics", "trace", "ui"},
+    "ui": LOOP | VIEWS | {"traces", "methods", "assets", "report", "findings", "tuning", "ui.figures"},
     "report": set(),
     "journal": {"report"},
     "peers": LOOP | {"bench"},
@@ -48,7 +51,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "__main__": LOOP
     | VIEWS
     | {"methods", "training", "arguments", "bench", "report", "limits", "peers", "tuning", "hub"}
-    | {"learning"},
+    | {"learning", "sharing"},
 }
 TENSORS = {"torch", "transformers", "safetensors", "tokenizers"}
 

@@ -245,10 +245,10 @@ def test_the_library_knows_recorded_and_live_races(tmp_path, traces):
     shelf.begin("live-1", "asked")
     shelf.keep("live-1", traces)
     assert shelf.traces("one") == traces and shelf.traces("live-1") == traces
-    assert shelf.about("one")["live"] is False and shelf.about("one")["prompt"] == "first?"
+    assert shelf.about("one")["kind"] == "recorded" and shelf.about("one")["prompt"] == "first?"
     assert shelf.about("live-1") == {
         "id": "live-1", "title": "asked", "prompt": "asked", "model": "synthetic", "device": "cpu",
-        "date": "2026-01-01", "live": True,
+        "date": "2026-01-01", "kind": "live",
     }  # fmt: skip
     assert json.loads(shelf.text("live-1"))["replay"]["schema"] == "jakiro-replay/1"
     with pytest.raises(RequestError, match="not kept any more"):

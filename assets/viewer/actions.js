@@ -33,14 +33,16 @@ export async function share(path, say) {
 }
 
 const EXPORTS = {
+  'replay.html': 'Replay (HTML): this page as one file',
+  'traces.ndjson': 'Traces (NDJSON): one a line',
   'traces.json': 'Traces (JSON): everything recorded',
   'metrics.json': 'Metrics (JSON): one object a method',
   'nodes.csv': 'Nodes (CSV): one row a node',
 };
 
-/** Links to a race's files. */
-export function exportLinks(box, names, id) {
-  box.replaceChildren(...names.map((name) => h('a', {href: `races/${id}/${name}`, download: `${id}-${name}`}, EXPORTS[name] ?? name)));
+/** Links to a race's files; `files` has the addresses of those that lie elsewhere. */
+export function exportLinks(box, names, id, files = {}) {
+  box.replaceChildren(...names.map((name) => h('a', {href: files[name] ?? `races/${id}/${name}`, download: `${id}-${name}`}, EXPORTS[name] ?? name)));
 }
 
 const KEYS = [

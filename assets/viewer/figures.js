@@ -4,6 +4,7 @@ let asked = null;
 
 /** plotly.js, which the page's head has sent for. */
 export function plotly() {
+  if (window.Plotly) return Promise.resolve(window.Plotly);
   return asked ??= new Promise((resolve, reject) => {
     const script = document.createElement('script');
     script.src = document.getElementById('plotly-js').href;
@@ -94,6 +95,14 @@ export function react(Plotly, element, {data, layout}, config) {
   } finally {
     if (href) base.setAttribute('href', href);
   }
+}
+
+const PICTURE = {width: 1280, height: 720}; // px; a PNG has half as many again
+
+/** Save an element's figure, all of it and at one size, as png or svg. */
+export function picture({full: {data, layout}}, format, name, background) {
+  const look = {...layout, ...PICTURE, autosize: false, paper_bgcolor: background, plot_bgcolor: background};
+  return window.Plotly.downloadImage({data, layout: look}, {...PICTURE, format, filename: name, scale: format === 'png' ? 1.5 : 1});
 }
 
 /** plotly's camera, but of the full figure, labels and all, over the ranges that are on screen. */

@@ -3,26 +3,25 @@
 import {exportLinks} from './actions.js';
 import {h, show as reveal} from './dom.js';
 
+const SOURCES = {live: 'Run live on this server', recorded: 'Recorded beforehand', opened: 'Recorded elsewhere, opened from a file'};
 const OF_A_RACE = ['export', 'source', 'settings', 'lossless', 'pick'];
 
-/** The header's parts. `races` are the recorded ones, `exports` the names of the files of a race. */
-export function headerView(part, races, exports) {
+/** The header's parts. `races` are the recorded ones, `exports` the names of a race's files, `files` where some lie. */
+export function headerView(part, {races, exports, files}) {
   return {race, lane, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
 
   /** A race is shown. */
   function race(shown) {
     OF_A_RACE.forEach((name) => reveal(part(name), true));
-    part('kind').textContent = shown.running ? 'running' : shown.live ? 'live' : 'recorded';
+    part('kind').textContent = shown.running ? 'running' : shown.kind;
     part('source').textContent = [shown.model, shown.device, shown.date].filter(Boolean).join(' · ');
-    part('source').dataset.help = shown.live
-      ? `Run live on this server: target, device, date. ${part('source').textContent}`
-      : `Recorded beforehand: target, device, date of the recording. ${part('source').textContent}`;
+    part('source').dataset.help = `${SOURCES[shown.kind]}: target, device, date. ${part('source').textContent}`;
     part('prompt').textContent = shown.prompt;
     reveal(part('settings'), !shown.running);
     reveal(part('export'), !shown.running);
     badge(shown.lossless);
     choices(shown);
-    exportLinks(part('exports'), exports, shown.id);
+    exportLinks(part('exports'), exports, shown.id, files);
     part('export').open = false;
   }
 

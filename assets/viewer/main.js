@@ -3,10 +3,11 @@
 import {applyTheme, bindKeys, fillHelp, share, theme, toggleTheme} from './actions.js';
 import {benchmarksView} from './benchmarks.js';
 import {eachFrame, h, helpBox, parts, show as reveal} from './dom.js';
-import {draw, plotly, whole} from './figures.js';
+import {draw, picture, plotly, whole} from './figures.js';
 import {headerView} from './header.js';
 import {lanesView, sameTime} from './lanes.js';
 import {nodeView, stopNode} from './node.js';
+import {openFiles} from './opening.js';
 import {fromPayload, roundAt} from './race.js';
 import {neighbour, roundView} from './round.js';
 import {liveRuns} from './runs.js';
@@ -21,7 +22,7 @@ export function mount({element: root, props, watch, send}) {
   const redraw = eachFrame(() => race && !race.running && redrawNow());
   let state = fromAddress(), race = null, lane = null, Plotly = null;
 
-  const header = headerView(part, props.races, props.exports);
+  const header = headerView(part, props);
   const lanes = lanesView(part('lanes'), go);
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
   const round = roundView(part, go);
@@ -36,6 +37,7 @@ export function mount({element: root, props, watch, send}) {
   part('races').addEventListener('change', (event) => open(event.target.value));
   for (const name of ['clock', 'speed', 'against', 'moment']) part(name).addEventListener('change', (event) => go({[name]: event.target.value}));
   new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
+  openFiles(part('file'), (id) => { state = {...state, round: null, node: null}; open(id); }, say);
   watch('value', () => live.read(props.value));
   open(state.race);
 
@@ -168,6 +170,7 @@ export function mount({element: root, props, watch, send}) {
   // ---- what buttons and keys do
 
   function clicked(event) {
+    if (event.target.closest('.menu a, .menu button')) part('export').open = false;
     const name = event.target.closest('[data-do]')?.dataset.do;
     if (name) return act(name);
     const example = event.target.closest('.gallery-item')?.textContent.trim();
@@ -187,6 +190,7 @@ export function mount({element: root, props, watch, send}) {
       run: live.start, stop: live.stop, theme: toggleTheme,
       help,
       share: () => share(address(state), say),
+      png: () => save('png'), svg: () => save('svg'),
       export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },
       settings: () => document.querySelector('#settings .toggle-button')?.click(),
     };
@@ -204,6 +208,12 @@ export function mount({element: root, props, watch, send}) {
     };
     if (always[name]) always[name]();
     else if (settled) ofARace[name]?.();
+  }
+
+  function save(format) {
+    const plot = root.querySelector(`[data-view=${state.tab}] .plot[data-drawn=yes]`);
+    if (!plot) return say('This view has no figure to save: choose another.');
+    picture(plot, format, `${race.id}-${lane.method}-round${state.round + 1}-${state.tab}`, race.themes[theme()].surface);
   }
 
   function help() {

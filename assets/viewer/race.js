@@ -1,6 +1,6 @@
 // A race as the views read it, made from a payload (replay.py) or, while it runs, from lines of events (stream.py).
 //
-// race = {id, live, running, prompt, target, device, lanes, lossless, words, themes, config}
+// race = {id, kind, running, prompt, target, device, lanes, lossless, words, themes, config}
 // lane = a trace of the payload; while it runs only {method, title, text, tokens, rounds, pieces}
 // plus, for both: text [token] and summary {count, seconds, passes, tps, speedup, tau}
 
@@ -18,7 +18,7 @@ export function fromStart(event) {
     rounds: {from: [], to: [], accepted: [], nodes: [], at: [], draft: [], verify: [], overhead: [], tau: []},
   }));
   return summarised({
-    id: event.race, live: true, running: true, prompt: event.prompt, title: 'live race',
+    id: event.race, kind: 'live', running: true, prompt: event.prompt, title: 'live race',
     model: event.target, device: event.device, date: '', lanes, words: {},
   });
 }

@@ -60,7 +60,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore}) {
     }
     root.dataset.models = status.state;
     if (status.state === 'failed') say(status.text);
-    else setTimeout(askForModels, STATUS_EVERY);
+    else if (status.state !== 'offline') setTimeout(askForModels, STATUS_EVERY);
   }
 
   function able(state) {

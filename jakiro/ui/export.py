@@ -1,4 +1,4 @@
-"""A race as files to take away: the traces themselves, the metrics, and every node as a table row."""
+"""A race as files to take away: the traces themselves, the metrics, every node as a table row, and a page."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pandas as pd
 from jakiro import metrics, trace
 from jakiro.tables import nodes_table
 from jakiro.trace import Trace
+from jakiro.traces import traces_json
+from jakiro.ui import offline
 
 
-def traces_json(traces: Sequence[Trace]) -> str:
-    """A JSON list of traces (`jakiro-trace/1`)."""
-    return "[" + ",\n".join(trace.to_json(one) for one in traces) + "]\n"
+def traces_ndjson(traces: Sequence[Trace]) -> str:
+    """One trace a line."""
+    return "".join(trace.to_json(one) + "\n" for one in traces)
 
 
 def metrics_json(traces: Sequence[Trace]) -> str:
@@ -37,7 +39,9 @@ def nodes_csv(traces: Sequence[Trace]) -> str:
 
 # name in the address -> (media type, the function)
 EXPORTS: dict[str, tuple[str, Callable[[Sequence[Trace]], str]]] = {
+    "replay.html": ("text/html", offline.page),
     "traces.json": ("application/json", traces_json),
+    "traces.ndjson": ("application/x-ndjson", traces_ndjson),
     "metrics.json": ("application/json", metrics_json),
     "nodes.csv": ("text/csv", nodes_csv),
 }

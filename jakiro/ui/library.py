@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from jakiro.graph import piece
 from jakiro.machine import settle
 from jakiro.methods import METHODS
 from jakiro.trace import Trace
@@ -37,6 +38,13 @@ class Library:
     def opening(self) -> list[str]:
         """The id of the race that the page opens on; empty without recorded ones."""
         return list(self.recorded)[:1]
+
+    def add(self, traces: Sequence[Trace]) -> str:
+        """Keep runs that came in a file; the id under which they can be asked for, as hard to guess as a live one's."""
+        id = self.new_id().replace("live", "file")
+        self.begin(id, prompt_of(traces[0]))
+        self.keep(id, traces)
+        return id
 
     @staticmethod
     def new_id() -> str:
@@ -66,14 +74,13 @@ class Library:
         return self._kept(id)[1]
 
     def about(self, id: str) -> dict[str, Any]:
-        """What is shown: id, title, prompt, model, device, date, and whether it was run live. Raises RequestError."""
+        """What is shown: id, title, prompt, model, device, date, and where it is from. Raises RequestError."""
         if id in self.recorded:
             facts = asdict(self.recorded[id])
             del facts["traces"]
-            return facts | {"live": False}
-        prompt, (first, *_) = self._kept(id)
-        facts = {"model": first.target, "device": first.device, "date": first.recorded[:10], "live": True}
-        return {"id": id, "title": prompt, "prompt": prompt} | facts
+            return facts | {"kind": "recorded"}
+        prompt, traces = self._kept(id)
+        return about(id, prompt, traces, "live" if id.startswith("live") else "opened")
 
     def text(self, id: str) -> str:
         """What the browser draws the race from: {"about": .., "replay": .. (replay.py)}. Raises RequestError."""
@@ -95,6 +102,18 @@ class Library:
                 raise RequestError(f"the race {id[:40]!r} is not kept any more: run it again, or choose a recorded one")
             self._live.move_to_end(id)
             return self._live[id]
+
+
+def about(id: str, prompt: str, traces: Sequence[Trace], kind: str) -> dict[str, Any]:
+    """What the page says of a race. Kinds: recorded (with the project), live, opened (from a file)."""
+    first = traces[0]
+    facts = {"model": first.target, "device": first.device, "date": first.recorded[:10], "kind": kind}
+    return {"id": id, "title": prompt, "prompt": prompt} | facts
+
+
+def prompt_of(trace: Trace) -> str:
+    """The prompt as far as a trace has it: its tokens' texts, the chat template's among them."""
+    return "".join(piece(trace, token) for token in trace.prompt)
 
 
 def _nodes(kept: tuple[str, list[Trace]]) -> int:

@@ -18,10 +18,10 @@ import gradio as gr
 
 from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.methods import METHODS
-from jakiro.trace import from_dict
+from jakiro.traces import read_traces, traces_json
 from jakiro.ui import site
 from jakiro.ui.controls import Controls
-from jakiro.ui.export import EXPORTS, traces_json
+from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.race import Race, check
@@ -219,7 +219,7 @@ def _live(models: Models, library: Library, gpu: Callable[[Callable], Callable] 
         for text in elsewhere(id, *arguments):
             if text.startswith("["):
                 library.begin(id, arguments[0])
-                library.keep(id, [from_dict(one) for one in json.loads(text)])
+                library.keep(id, read_traces(text))
             else:
                 yield text
 

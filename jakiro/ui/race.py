@@ -16,12 +16,12 @@ from jakiro.methods import METHODS
 from jakiro.settings import AUTO, build
 from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
+from jakiro.traces import MAX_NODES
 from jakiro.tuning import TOTALS
 from jakiro.ui.models import Loaded, RequestError
 from jakiro.verify import Sampling
 
 MAX_PROMPT = 100_000  # characters; a longer one is refused before the tokenizer sees it
-MAX_NODES = 150_000  # that the trees of a race may have: they are sent to the browser and kept for a while
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ viewer/<file>            the viewer's modules and style
 plotly/<version>         plotly.js out of the installed plotly package
 races/<id>.json          a race prepared for drawing (library.py, replay.py)
 races/<id>/<export>      a race as a file (export.py)
+races (POST)             a file of traces; the answer is {"id"} of the race that it becomes, or {"error"}
 models.json              whether live races can be run
 benchmarks.json          what was measured, prepared for drawing (benchmarks.py)
 """
@@ -16,11 +17,14 @@ from pathlib import Path
 
 import plotly
 from plotly.offline import get_plotlyjs
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from jakiro.trace import TraceError
+from jakiro.traces import MAX_BYTES, read_traces
 from jakiro.ui.benchmarks import payload
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import Library
@@ -51,6 +55,12 @@ def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> 
             return PlainTextResponse(str(error), status_code=404)
         return Response(text, media_type=media, headers={"Content-Disposition": f'attachment; filename="{id}-{name}"'})
 
+    async def opened(request: Request) -> Response:
+        try:
+            return JSONResponse({"id": library.add(await run_in_threadpool(read_traces, await _text(request)))})
+        except (TraceError, UnicodeDecodeError) as error:
+            return JSONResponse({"error": str(error)})  # a status of 400 would be an error of the page in its console
+
     def status(request: Request) -> Response:
         return JSONResponse(models.status(), headers={"Cache-Control": "no-store"})
 
@@ -63,9 +73,22 @@ def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> 
         Route(f"/{PLOTLY}", plotly_js),
         Route("/races/{id}.json", race),
         Route("/races/{id}/{name}", export),
+        Route("/races", opened, methods=["POST"]),
         Route("/models.json", status),
         Route("/benchmarks.json", measured),
     ]
+
+
+async def _text(request: Request) -> str:
+    """The body. Raises TraceError where there is more of it than may be read."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BYTES:
+            raise TraceError(
+                f"the file has more than {MAX_BYTES:,} bytes, which is what can be read: record fewer runs"
+            )
+    return body.decode()
 
 
 def _prepare(library: Library) -> None:

@@ -45,12 +45,12 @@ def _draft_ended(trace: Trace, step: StepTrace) -> str:
     if "copied_from" in step.tree.columns:
         copied = _count(len(step.tree) - 1, "copied token")
         return f"The draft stopped there: {copied} all right, and the target added {_bonus(trace, step)}."
-    depth = trace.settings.get("depth")
+    depth = trace.number("depth")
     if depth is not None and len(step.accepted) >= depth:
         levels = _count(depth, "level")
         return f"The draft stopped there: all {levels} accepted, and the target added {_bonus(trace, step)}."
     after = _after(trace, step)
-    width = trace.settings.get("top_k")
+    width = trace.number("top_k")
     expanded = f"the {width} best of its level" if width is not None else "those that were expanded"
     return f"The draft stopped there: {after} was not among {expanded}, and the target chose {_bonus(trace, step)}."
 
@@ -69,7 +69,7 @@ def _wrong_candidates(trace: Trace, step: StepTrace) -> str:
 
 def _cut(trace: Trace, step: StepTrace) -> str:
     score, cutoff = at_stop(step, "pick_score"), at_stop(step, "cutoff")
-    budget = trace.settings.get("total_tokens")
+    budget = trace.number("total_tokens")
     nodes = "the node budget" if budget is None else f"the budget of {_count(budget, 'node')}"
     scores = ""
     if score is not None and cutoff is not None and score <= cutoff:
@@ -81,7 +81,7 @@ def _cut(trace: Trace, step: StepTrace) -> str:
 
 
 def _not_proposed(trace: Trace, step: StepTrace) -> str:
-    width = trace.settings.get("top_k")
+    width = trace.number("top_k")
     limit = "" if width is None else f", top_k is {width}"
     alone = _experts(step, width)
     children = rejected(step)

@@ -1,0 +1,77 @@
+"""Fields of a trace's JSON, checked one by one: what is wrong is named with its place and what to do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+LARGEST = 2**53  # of whole numbers: beyond it JSON's readers do not agree
+ROUNDING = 1e-6
+
+
+class TraceError(ValueError):
+    """A trace that cannot be used; the message says where it is wrong and what to do."""
+
+
+class Fields:
+    """The fields of one JSON object."""
+
+    def __init__(self, data: Any, where: str) -> None:
+        self.data, self.where = typed(data, dict, where), where
+
+    def __call__(self, name: str, kind: type, low: float = -math.inf, high: float = math.inf) -> Any:
+        """The field `name` as `kind`, numbers within [low, high]. Raises TraceError where it is missing or not so."""
+        if name not in self.data:
+            raise TraceError(f"{self.where} has no {name!r}: the file is damaged; export it again")
+        value = typed(self.data[name], kind, f"{self.where}.{name}")
+        if kind in (int, float) and not low <= value <= high:
+            raise TraceError(f"{self.where}.{name} is {value:g}, expected {low:g} to {high:g}")
+        return value
+
+
+def typed(value: Any, kind: type, where: str) -> Any:
+    """The value, which must be of that kind: whole numbers pass for floats, which must be finite."""
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST:
+        value = float(value)
+    wrong = not isinstance(value, kind) or isinstance(value, bool)
+    if wrong or (kind is float and not math.isfinite(value)) or (kind is int and abs(value) > LARGEST):
+        raise TraceError(f"{where} is {str(value)[:40]!r}, expected a {'finite ' * (kind is float)}{kind.__name__}")
+    return value
+
+
+def ids(values: list, where: str) -> list[int]:
+    """Token ids."""
+    for value in values:
+        if typed(value, int, where) < 0:
+            raise TraceError(f"{where} has the id {value}; token ids count from 0")
+    return values
+
+
+def numbers(values: Any, length: int, where: str, optional: bool = False, share: bool = False) -> list:
+    """`length` finite numbers, whole ones kept as they are: None among them where `optional`, a `share` from 0 to 1."""
+    if not isinstance(values, list) or len(values) != length:
+        raise TraceError(f"{where} must be a list of {length} numbers, one for each node")
+    for value in values:
+        if not (optional and value is None):
+            typed(value, int if isinstance(value, int) else float, where)
+            if share and not 0 <= value <= 1 + ROUNDING:
+                raise TraceError(f"{where} has the share {value:g}, expected 0 to 1")
+    return values
+
+
+def plain(values: dict, where: str) -> dict[str, Any]:
+    """An object of texts, numbers, truth values and nulls."""
+    for name, value in values.items():
+        if value is not None and not isinstance(value, (str, bool)):
+            typed(value, int if isinstance(value, int) else float, f"{where}.{name}")
+    return values
+
+
+def texts(values: dict, where: str) -> dict[int, str]:
+    """Token id -> text."""
+    found = {}
+    for key, value in values.items():
+        if not key.isascii() or not key.isdigit():
+            raise TraceError(f"{where} has the key {key[:40]!r}; token ids are expected")
+        found[int(key)] = typed(value, str, f"{where}[{key[:40]}]")
+    return found

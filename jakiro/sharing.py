@@ -1,0 +1,40 @@
+"""The commands on recorded runs: `python -m jakiro validate | replay`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from jakiro.arguments import check_writable
+from jakiro.traces import load_traces
+
+
+def validate(options: argparse.Namespace) -> int:
+    """Say of each file whether it holds sound traces; 1 if one does not."""
+    from jakiro.metrics import tau
+    from jakiro.trace import TraceError
+
+    status = 0
+    for file in options.files:
+        try:
+            traces = load_traces(file)
+        except (TraceError, OSError) as error:
+            print(error, file=sys.stderr)
+            status = 1
+            continue
+        for trace in traces:
+            rate = f"tau {tau(trace):.2f}" if trace.steps else "no rounds"
+            print(f"{file}: {trace.method} on {trace.target}, {len(trace.steps)} rounds, {rate}")
+    return status
+
+
+def replay(options: argparse.Namespace) -> int:
+    """Write the runs of all files side by side into one HTML file."""
+    from jakiro.trace import write_text
+    from jakiro.ui.offline import page
+
+    check_writable(options.out)
+    traces = [trace for file in options.files for trace in load_traces(file)]
+    write_text(options.out, page(traces))
+    print(f"{options.out}: {len(traces)} runs, {options.out.stat().st_size / 1e6:.1f} MB")
+    return 0

@@ -1,0 +1,95 @@
+"""A race as one HTML file that needs no server and no network: the page's viewer, plotly and the traces in it.
+
+The viewer is the page's own. Its modules come as data: addresses under the names of an import map, what it would fetch
+lies in the file, and a content security policy keeps it from fetching anything else.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from plotly.offline import get_plotlyjs
+
+from jakiro.assets import ASSETS
+from jakiro.methods import METHODS
+from jakiro.trace import Trace
+from jakiro.traces import traces_json
+from jakiro.ui.library import about, prompt_of
+from jakiro.ui.replay import payload
+
+ID = "replay"
+POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
+PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{title}</title>
+<style>
+body {{ margin: 0; font-family: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }}
+*, ::before, ::after {{ box-sizing: border-box; }}
+#viewer {{ padding: 10px 16px; }}
+{style}
+</style>
+<script type="importmap">{modules}</script>
+</head>
+<body class="gradio-container">
+<div id="viewer" class="offline">{template}</div>
+<script type="application/json" id="race">{race}</script>
+<script type="application/json" id="traces">{traces}</script>
+<script>{plotly}</script>
+<script type="module">
+import {{mount}} from 'viewer/main.js';
+const text = (id) => document.getElementById(id).textContent;
+const inside = {{
+  'races/{id}.json': text('race'), 'models.json': '{{"state": "offline", "text": ""}}',
+  'benchmarks.json': '{{"reports": []}}',
+}};
+window.fetch = async (name) => new Response(inside[name] ?? 'not in this file', {{status: name in inside ? 200 : 404}});
+mount({{
+  element: document.getElementById('viewer'), watch() {{}}, send() {{}},
+  props: {{races: [{{id: '{id}', title: JSON.parse(text('race')).about.title}}], exports: ['traces.json'],
+    files: {{'traces.json': URL.createObjectURL(new Blob([text('traces')], {{type: 'application/json'}}))}}}},
+}});
+</script>
+</body>
+</html>
+"""
+
+
+def page(traces: Sequence[Trace], assets: Path = ASSETS) -> str:
+    """The file's text, for at least one trace."""
+    titles = {name: method.title for name, method in METHODS.items()}
+    facts = about(ID, prompt_of(traces[0]), traces, "opened")
+    race = f'{{"about":{json.dumps(facts)},"replay":{payload(traces, titles)}}}'
+    return PAGE.format(
+        policy=POLICY,
+        title=html.escape(f"Jakiro Debugger: {traces[0].target}"),
+        style=(assets / "style.css").read_text(encoding="utf-8"),
+        modules=json.dumps({"imports": _modules(assets / "viewer")}),
+        template=(assets / "page.html").read_text(encoding="utf-8").replace("@children", ""),
+        race=_inert(race),
+        traces=_inert(traces_json(traces)),
+        plotly=get_plotlyjs().replace("</script", "<\\/script"),
+        id=ID,
+    )
+
+
+def _modules(folder: Path) -> dict[str, str]:
+    """Name -> address of the viewer's modules."""
+    found = {}
+    for file in sorted(folder.glob("*.js")):
+        text = file.read_text(encoding="utf-8").replace("from './", "from 'viewer/")
+        found[f"viewer/{file.name}"] = "data:text/javascript;base64," + base64.b64encode(text.encode()).decode()
+    return found
+
+
+def _inert(text: str) -> str:
+    """JSON that ends no script element."""
+    return text.replace("<", "\\u003c")

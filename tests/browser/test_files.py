@@ -1,0 +1,110 @@
+"""Races that leave the page as files and come back: the replay in one file, exports, figures, traces from elsewhere."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import synthetic
+from playwright.sync_api import expect
+from served import HOSTILE, IN_CHROMIUM, open_page, part, wait_for_tree
+
+from jakiro.trace import to_json
+from jakiro.traces import traces_json
+from jakiro.ui import offline
+
+pytestmark = IN_CHROMIUM
+RUN = synthetic.tree_trace(6, nodes=16, seed=5)
+END_OF_SCRIPT = "</script><script>window.hacked=1</script><!--"
+DROP = """(text) => {
+  const data = new DataTransfer();
+  data.items.add(new File([text], 'dropped.json'));
+  document.body.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}));
+}"""
+
+
+def test_a_replay_works_from_a_file_and_asks_nobody(chromium, tmp_path):
+    hostile = replace(RUN, pieces=RUN.pieces | dict.fromkeys(RUN.tokens[:3], END_OF_SCRIPT))
+    file = tmp_path / "replay.html"
+    file.write_text(offline.page([synthetic.vanilla_trace(RUN.tokens), hostile]), encoding="utf-8")
+    tab, trouble = open_page(chromium, file.as_uri(), "?method=jakiro&round=2")
+    wait_for_tree(tab)
+    assert tab.locator(".lane").count() == 2 and tab.evaluate("window.hacked") is None
+    assert END_OF_SCRIPT in tab.locator(".lane").last.text_content()
+    assert "synthetic" in part(tab, "source").text_content()
+    tab.keyboard.press("ArrowRight")
+    tab.wait_for_selector("[data-round='3'][data-method=jakiro]")
+    for name, figure in (("routing", "run_routing"), ("diversity", "run_diversity")):
+        tab.locator(f"[data-tab={name}]").click()
+        tab.wait_for_selector(f"[data-figure={figure}][data-drawn=yes]:visible")
+    for hidden in ("[data-do=run]", "[data-do=settings]", ".benchmarks"):
+        expect(tab.locator(f"#viewer {hidden}")).to_be_hidden()
+    tab.keyboard.press("e")
+    with tab.expect_download() as download:
+        part(tab, "exports").locator("a").click()
+    kept = json.loads(download.value.path().read_text())
+    assert [one["method"] for one in kept] == ["vanilla", "jakiro"]
+    tab.keyboard.press("?")
+    expect(part(tab, "help")).to_be_visible()
+    tab.context.close()
+    assert trouble == []
+
+
+def test_exports_of_a_race_are_one_click_away(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    names = [link.get_attribute("download") for link in part(tab, "exports").locator("a").all()]
+    assert names == [
+        f"question-{name}" for name in ("replay.html", "traces.json", "traces.ndjson", "metrics.json", "nodes.csv")
+    ]
+    for name, start in ((0, b"<!doctype html>"), (2, b'{"method"'), (4, b"method,")):
+        tab.keyboard.press("e")
+        with tab.expect_download() as download:
+            part(tab, "exports").locator("a").nth(name).click()
+        assert download.value.path().read_bytes().startswith(start)
+
+
+def test_a_figure_is_saved_for_a_slide(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    for format, start in (("png", b"\x89PNG"), ("svg", b"<svg")):
+        tab.keyboard.press("e")
+        with tab.expect_download() as download:
+            tab.locator(f"[data-do={format}]").click()
+        assert download.value.suggested_filename == f"question-jakiro-round4-tree.{format}"
+        content = download.value.path().read_bytes()
+        assert content.startswith(start)
+        if format == "png":
+            assert [int.from_bytes(content[at : at + 4], "big") for at in (16, 20)] == [1920, 1080]
+    tab.locator("[data-tab=table]").click()
+    tab.keyboard.press("e")
+    tab.locator("[data-do=png]").click()
+    expect(part(tab, "notice")).to_contain_text("no figure to save")
+
+
+def test_a_trace_from_a_file_is_shown_as_such(show):
+    tab = show("?race=question&round=3")
+    wait_for_tree(tab)
+    hostile = replace(RUN, pieces=RUN.pieces | dict.fromkeys([*RUN.tokens[:3], *RUN.prompt], HOSTILE))
+    file = {"name": "run.json", "mimeType": "application/json", "buffer": to_json(hostile).encode()}
+    part(tab, "file").set_input_files(file)
+    expect(part(tab, "kind")).to_have_text("opened")
+    wait_for_tree(tab)
+    expect(part(tab, "prompt")).to_contain_text(HOSTILE)
+    assert tab.locator(".lane").count() == 1 and tab.evaluate("window.hacked") is None
+    tab.wait_for_function("location.search.includes('race=file-')")
+    tab.reload()
+    tab.wait_for_selector("[data-ready=yes]")
+    expect(part(tab, "kind")).to_have_text("opened")
+
+
+def test_traces_can_be_dropped_and_what_is_damaged_is_refused(show):
+    tab = show("?race=question&round=3")
+    wait_for_tree(tab)
+    tab.evaluate(DROP, traces_json([synthetic.vanilla_trace(RUN.tokens), RUN]))
+    expect(part(tab, "kind")).to_have_text("opened")
+    assert tab.locator(".lane").count() == 2
+    cycle = to_json(RUN).replace('"parents":[-1,0', '"parents":[-1,1', 1)
+    tab.evaluate(DROP, cycle)
+    expect(part(tab, "notice")).to_contain_text("a parent must come before its child")
+    assert tab.locator(".lane").count() == 2

@@ -1,0 +1,165 @@
+"""Files of traces that anyone may have written: read, held within limits, or refused with the place and the remedy."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+import synthetic
+
+from jakiro import traces
+from jakiro.__main__ import main
+from jakiro.trace import TraceError, to_json
+from jakiro.traces import load_traces, read_traces, traces_json
+from jakiro.ui.export import EXPORTS
+from jakiro.ui.replay import payload
+
+ROOT = Path(__file__).parent.parent
+SCHEMA = json.loads((ROOT / "docs" / "jakiro-trace-1.schema.json").read_text())
+RECORDED = sorted((ROOT / "assets" / "traces").glob("*-*.json"))
+RUN = synthetic.tree_trace(4, nodes=12)
+PAIR = [synthetic.vanilla_trace(RUN.tokens), RUN]
+
+
+def sound(data) -> bool:
+    return not list(jsonschema.Draft202012Validator(SCHEMA).iter_errors(data))
+
+
+@pytest.mark.parametrize("text", [traces_json(PAIR), "\n".join(map(to_json, PAIR)), "\n\n".join(map(to_json, PAIR))])
+def test_runs_are_read_from_a_list_or_from_lines(text):
+    assert read_traces(text) == read_traces(traces_json(PAIR)) == [read_traces(to_json(one))[0] for one in PAIR]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not JSON"),
+        ("[]", "0 runs, and 1 to 8"),
+        ("[" * 100_000, "not JSON"),
+        (to_json(RUN) + "\n{", "not JSON"),
+        (traces_json([RUN] * 9), "9 runs"),
+        (json.dumps([json.loads(to_json(RUN)), {}]), "run 2: schema is None"),
+        (to_json(replace(RUN, target="x" * 1001)), "1,001 characters"),
+        (to_json(replace(RUN, pieces={1: "x" * 10_000_000})), r"pieces\[1\] has 10,000,000 characters"),
+        (to_json(replace(RUN, settings={"x" * 1001: 1})), "1,001 characters"),
+        (to_json(replace(RUN, settings={"a": [[]]})), r"trace.settings.a is '\[\[\]\]'"),
+        (to_json(replace(RUN, first=-1)), "trace.first is -1"),
+        (to_json(replace(RUN, prompt=[-5])), "token ids count from 0"),
+        (to_json(replace(RUN, prefill_s=-1.0)), "trace.prefill_s is -1"),
+        (to_json(replace(RUN, top_p=1.5)), "trace.top_p is 1.5"),
+        (to_json(replace(RUN, seed=2**60)), "trace.seed"),
+        (to_json(RUN).replace('"seed":0', '"seed":' + "9" * 5000), "not JSON"),
+        (to_json(RUN).replace('"prefill_s":', '"prefill_s":NaN,"x":'), "trace.prefill_s is 'nan'"),
+        (to_json(RUN).replace('"gate0":[null,', '"gate0":[2,'), "the share 2"),
+    ],
+)
+def test_what_is_damaged_or_too_large_is_refused(text, message):
+    with pytest.raises(TraceError, match=message):
+        read_traces(text)
+
+
+def test_more_nodes_than_can_be_shown_are_refused(monkeypatch):
+    monkeypatch.setattr(traces, "MAX_NODES", 10)
+    with pytest.raises(TraceError, match="10 can be shown"):
+        read_traces(to_json(RUN))
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+    (tmp_path / "big.json").write_text(to_json(RUN))
+    monkeypatch.setattr(traces, "MAX_BYTES", 100)
+    with pytest.raises(TraceError, match=r"big\.json: .* bytes, and 100 can be read"):
+        load_traces(tmp_path / "big.json")
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
+def test_the_published_schema_fits_what_is_recorded(file):
+    assert sound(json.loads(file.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("way", "value"),
+    [
+        (["schema"], "jakiro-trace/2"),
+        (["seed"], -1),
+        (["top_p"], 2),
+        (["stop"], "bored"),
+        (["pieces"], {"x": "a"}),
+        (["steps", 0, "accepted"], [0]),
+        (["steps", 0, "bonus"], None),
+        (["steps", 0, "draft_s"], -1),
+        (["steps", 0, "tree", "parents", 0], 0),
+        (["steps", 0, "tree", "tokens"], []),
+        (["steps", 0, "tree", "columns", "pick"], "x"),
+    ],
+)
+def test_the_schema_and_the_reader_refuse_alike(way, value):
+    data = json.loads(to_json(RUN))
+    place = data
+    for key in way[:-1]:
+        place = place[key]
+    place[way[-1]] = value
+    assert not sound(data)
+    with pytest.raises(TraceError):
+        read_traces(json.dumps(data))
+
+
+def test_whatever_is_read_can_be_shown_and_exported():
+    odd = [None, 0, -1, 1.5, 1e300, 2**53, 7, "x", "<b>", "", True]
+    sources = [json.loads(file.read_text()) for file in RECORDED if file.stem.startswith("shell")]
+    shown = 0
+    for seed in range(200):
+        draw = random.Random(seed)
+        data = json.loads(json.dumps(draw.choice(sources)))
+        data["steps"] = data["steps"][:3]
+        for _ in range(draw.randrange(1, 5)):
+            spoil(data, draw, odd)
+        try:
+            found = read_traces(json.dumps(data))
+        except TraceError:
+            continue
+        shown += 1
+        assert json.loads(payload(found))["traces"]
+        assert all(make(found) for name, (_, make) in EXPORTS.items() if name != "replay.html")
+    assert shown > 50
+
+
+def spoil(data, draw, odd):
+    """Set something of a trace to what no recording has."""
+    step = draw.choice(data["steps"])
+    columns = step["tree"]["columns"]
+    what = draw.choice(["setting", "column", "values", "field"])
+    if what == "setting":
+        data["settings"][draw.choice(["depth", "top_k", "total_tokens", "other"])] = draw.choice(odd)
+    elif what == "column" and columns:
+        del columns[draw.choice(list(columns))]
+    elif what == "values" and columns:
+        name = draw.choice(list(columns))
+        columns[name] = [draw.choice(odd[:7]) if draw.random() < 0.5 else value for value in columns[name]]
+    else:
+        data[draw.choice(["temperature", "seed", "first", "stop"])] = draw.choice([0, 1, 3, "eos", "stopped"])
+
+
+def test_validate_tells_sound_files_from_others(tmp_path, capsys):
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    good.write_text(traces_json(PAIR))
+    bad.write_text(to_json(replace(RUN, stop="eos")).replace('"eos"', '"bored"'))
+    assert main(["validate", str(good)]) == 0
+    assert "jakiro on synthetic" in capsys.readouterr().out
+    assert main(["validate", str(good), str(bad), str(tmp_path / "none.json")]) == 1
+    said = capsys.readouterr()
+    assert said.out.count("good.json") == 2
+    assert "bad.json: stop is 'bored'" in said.err and "none.json" in said.err
+
+
+def test_replay_writes_a_page_or_says_why_not(tmp_path, capsys):
+    source, out = tmp_path / "run.json", tmp_path / "page.html"
+    source.write_text(to_json(RUN))
+    assert main(["replay", str(source), "--out", str(tmp_path / "none" / "page.html")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    source.write_text("{")
+    assert main(["replay", str(source), "--out", str(out)]) == 2
+    assert not out.exists() and "not JSON" in capsys.readouterr().err

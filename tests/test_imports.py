@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "jakiro").rglob("*.py"))
 
-VIEWS = {"metrics", "routing", "diversity", "graph", "tables", "endings"}  # functions of traces
+VIEWS = {"metrics", "routing", "diversity", "graph", "tables", "endings", "classes"}  # functions of traces
 LOOP = {"trace", "verify", "cache", "target", "text", "settings", "machine", "graphs", "fixed", "checks", "engine"}
 ALLOWED = {  # part -> the parts of ours that it may import; more than one name deep where a folder needs it
     "reading": set(),

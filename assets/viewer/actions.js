@@ -48,7 +48,7 @@ export function exportLinks(box, names, id, files = {}) {
 const KEYS = [
   ['← → or J K', 'one round back or on; with Shift ten'], ['Home, End', 'first or last round'],
   ['N, P', 'next or previous notable round'], ['Space', 'replay at the chosen speed, or pause'],
-  ['arrows in the tree', 'parent, child, neighbours of the level'], ['1 2 3 …', 'choose the lane'],
+  ['O', 'the tree as an outline, or as a tree again'], ['arrows in the tree', 'parent, child, neighbours of the level'], ['1 2 3 …', 'choose the lane'],
   ['S', 'copy the address of this view'], ['E', 'export'], ['Shift P', 'present: only the race, in large'], ['?', 'this help'],
 ];
 
@@ -66,7 +66,7 @@ export function fillHelp(box) {
   );
 }
 
-const LETTERS = {n: 'after', p: 'before', s: 'share', e: 'export', P: 'present', '?': 'help', Home: 'first', End: 'last'};
+const LETTERS = {n: 'after', p: 'before', o: 'outline', s: 'share', e: 'export', P: 'present', '?': 'help', Home: 'first', End: 'last'};
 
 /** Keys of the page. `act(name, argument)`. */
 export function bindKeys(act) {
@@ -75,7 +75,7 @@ export function bindKeys(act) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (target.closest('input:not([type=range]), textarea, select, dialog, [contenteditable]')) return;
     const far = event.shiftKey ? 10 : 1;
-    const inTree = target.closest('[data-view=tree]');
+    const inTree = target.closest('[data-view=tree], [data-view=outline]');
     if (inTree && event.key.startsWith('Arrow')) act('node', event.key);
     else if (event.key === 'ArrowLeft' || event.key.toLowerCase() === 'j') act('step', -far);
     else if (event.key === 'ArrowRight' || event.key.toLowerCase() === 'k') act('step', far);

@@ -197,6 +197,7 @@ export function mount({element: root, props, watch, send}) {
     const ofARace = {
       first: () => step(-Infinity), 'far-back': () => step(-10), back: () => step(-1),
       next: () => step(1), 'far-next': () => step(10), last: () => step(Infinity), step: () => step(argument),
+      outline: () => go({tab: state.tab === 'outline' ? 'tree' : 'outline'}),
       before: () => notable(-1), after: () => notable(1),
       present: () => go({present: state.present ? '' : '1'}),
       play: () => timeline.toggle(race, lane, state),

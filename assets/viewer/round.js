@@ -3,14 +3,17 @@
 import {h, show as reveal} from './dom.js';
 import {draw, fill, whole} from './figures.js';
 import {cell, token} from './format.js';
+import {outline} from './outline.js';
 import {treePlot} from './tree.js';
 
 export const TABS = [
   {key: 'tree', title: 'Tree', figures: [['tree', true]]},
+  {key: 'outline', title: 'Outline', figures: []},
   {key: 'routing', title: 'Routing', figures: [['routing', true], ['run_routing', false]],
     none: 'This method has no router: its trace carries no gate weights.'},
-  {key: 'diversity', title: 'Diversity', figures: [['diversity', true], ['run_diversity', false], ['acceptance', false]],
+  {key: 'diversity', title: 'Diversity', figures: [['diversity', true], ['run_diversity', false]],
     none: 'This method drafts from one distribution: there are no experts to compare.'},
+  {key: 'run', title: 'Whole run', figures: [['acceptance', false], ['classes', false]]},
   {key: 'table', title: 'Table', figures: []},
 ];
 
@@ -38,11 +41,12 @@ export function roundView(part, choose) {
 
   /** Everything about one round of the lane. */
   function at(round, node, tab) {
-    heading(round);
+    heading(round, tab);
     if (tab !== 'tree') tree?.settle();
     for (const {key} of TABS) reveal(panels.get(key), key === tab);
     for (const button of tabs) button.setAttribute('aria-selected', String(button.dataset.tab === tab));
     if (!lane.rounds.at.length) return panels.get(tab).replaceChildren(note('This run ended with its first token: there are no rounds.'));
+    if (tab === 'outline') return outline(panels.get('outline'), race, lane, round, node, choose);
     if (tab === 'table') return panels.get('table').replaceChildren(table(round, node));
     const {figures, none} = TABS.find(({key}) => key === tab);
     let any = false;
@@ -52,12 +56,12 @@ export function roundView(part, choose) {
     reveal(empty, !any && Boolean(none));
   }
 
-  function heading(round) {
+  function heading(round, tab) {
     const accepted = lane.rounds.accepted[round] ?? 0;
     part('title').textContent = lane.rounds.at.length ? `Round ${round + 1} · ${lane.title}` : lane.title;
     part('nodes').textContent = `${lane.rounds.nodes[round] ?? 0} nodes`;
     part('accepted').textContent = `accepted ${accepted} + bonus ${lane.bonus?.[round] === undefined ? '' : `“${token(lane, lane.bonus[round])}”`}`;
-    part('why').textContent = lane.why?.[round] ?? '';
+    part('why').textContent = tab === 'run' ? lane.headline : lane.why?.[round] ?? '';
     const kinds = (lane.moments[round] ?? []).map((kind) => race.moments[kind]);
     part('moments').replaceChildren(...kinds.map(([name, help]) => h('span', {class: 'chip', tabindex: 0, 'data-help': help}, `✦ ${name}`)));
   }

@@ -4,8 +4,11 @@
 import {TABS} from './round.js';
 
 const NUMBERS = new Set(['round', 'node']);
-const DEFAULTS = {race: '', method: '', round: null, node: null, tab: 'tree', clock: 'wall', speed: '1', moment: '', against: '', bench: '', present: ''};
+const DEFAULTS = {race: '', method: '', round: null, node: null, tab: narrow() ? 'outline' : 'tree', clock: 'wall', speed: '1', moment: '', against: '', bench: '', present: ''};
 const CHOICES = {clock: ['wall', 'passes'], speed: ['0.25', '0.5', '1', '2', '4'], present: ['', '1']};
+
+/** Where a tree would not fit, its outline is what is shown first. */
+function narrow() { return matchMedia('(max-width: 700px)').matches; }
 
 /** The state in the page's address. */
 export function fromAddress() {

@@ -28,9 +28,11 @@
         "fields":  [{"key", "label", "format", "help"}],            # the inspector's rows; a key is a column of nodes
                      # format: token id rank share log number word
         "metrics": [{"key", "label", "value", "text", "help"}],     # of the run
+        "headline": text,                                           # the run in one sentence
         "figures": {"tree": RoundFigure, "routing": RoundFigure | null, "diversity": RoundFigure | null,
                     "timeline": [Figure],                       # [k]: this trace above, traces[k] below (own: alone)
-                    "run_routing": Figure | null, "run_diversity": Figure | null, "acceptance": Figure}}]}
+                    "run_routing": Figure | null, "run_diversity": Figure | null,
+                    "acceptance": Figure, "classes": Figure | null}}]}
 
     Figure      = {"data": [..], "layout": {..}, "min_width": px}   # plotly, colours as roles
     RoundFigure = {"template": Figure, "rounds": [Patch], "height": px, "min_width": px}
@@ -63,6 +65,7 @@ from jakiro.graph import piece
 from jakiro.trace import Trace, walk_positions
 from jakiro.ui import summary
 from jakiro.ui.figures.acceptance import acceptance_figure
+from jakiro.ui.figures.classes import classes_figure
 from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
 from jakiro.ui.figures.labels import escape, label
 from jakiro.ui.figures.patch import WORDS, rounded_list
@@ -70,6 +73,7 @@ from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
 from jakiro.ui.figures.theme import CONFIG, THEMES
 from jakiro.ui.figures.timeline import timeline_figure
 from jakiro.ui.figures.tree import tree_figure
+from jakiro.ui.headline import headline
 from jakiro.ui.inspector import fields, node_table
 from jakiro.ui.why import why
 
@@ -81,6 +85,7 @@ def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) ->
     traces = list(traces)
     names = _unique_names([(titles or {}).get(trace.method, trace.method) for trace in traces])
     diversities = [run_diversity(trace) for trace in traces]
+    vanilla = next((trace for trace in traces if trace.method == "vanilla"), None)
     data = {
         "schema": SCHEMA,
         "themes": THEMES,
@@ -89,7 +94,9 @@ def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) ->
         "moments": MOMENTS,
         "lossless": summary.lossless(traces, names),
         "traces": [
-            _facts(trace, name) | {"figures": _figures(traces, index, names, diversities)}
+            _facts(trace, name)
+            | {"headline": headline(trace, name, vanilla)}
+            | {"figures": _figures(traces, index, names, diversities)}
             for index, (trace, name) in enumerate(zip(traces, names, strict=True))
         ],
     }
@@ -156,6 +163,7 @@ def _figures(traces: list[Trace], index: int, names: list[str], found: list[RunD
         "run_routing": run_routing_figure(trace),
         "run_diversity": None if mine is None else run_diversity_figure([(safe[index], mine), *others]),
         "acceptance": acceptance_figure(trace),
+        "classes": classes_figure(trace),
     }
 
 

@@ -170,7 +170,8 @@ def test_a_download_is_the_whole_figure(show):
 
 def test_tabs_show_their_figures(show):
     tab = show("?race=question&method=jakiro&round=4")
-    for name, figure in (("routing", "run_routing"), ("diversity", "run_diversity"), ("tree", "tree")):
+    figures = {"routing": "run_routing", "diversity": "run_diversity", "run": "classes", "tree": "tree"}
+    for name, figure in figures.items():
         tab.locator(f"[data-tab={name}]").click()
         tab.wait_for_selector(f"[data-figure={figure}][data-drawn=yes]:visible")
     # a clip path by its full address is lost when the address changes, and what it clips with it
@@ -248,8 +249,10 @@ def test_dark_and_light_follow_the_system_and_the_button(show):
 
 def test_a_narrow_screen_has_no_sideways_scroll(show):
     tab = show("?race=question", viewport={"width": 390, "height": 844})
+    tab.wait_for_selector("[data-view=outline] [aria-current=true]")
+    tab.locator("[data-tab=tree]").click()
     wait_for_tree(tab)
-    for name in ("tree", "routing", "diversity", "table"):
+    for name in ("outline", "routing", "diversity", "run", "table", "tree"):
         tab.locator(f"[data-tab={name}]").click()
         assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 

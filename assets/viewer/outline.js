@@ -1,0 +1,39 @@
+// The tree as a nested list: for narrow screens, for the keyboard and for screen readers. States are words here.
+
+import {h} from './dom.js';
+import {cell, token} from './format.js';
+
+/** A round's tree as a list in `box`, node `chosen` marked; a click on a node calls choose({node}). */
+export function outline(box, race, lane, round, chosen, choose) {
+  const nodes = lane.nodes[round];
+  const focused = box.contains(document.activeElement);
+  const children = nodes.parent.map(() => []);
+  nodes.parent.forEach((parent, node) => { if (parent >= 0) children[parent].push(node); });
+  const stop = nodes.state.lastIndexOf(race.words.state.indexOf('accepted'));
+  box.replaceChildren(h('ul', {class: 'outline', role: 'tree', 'aria-label': `Draft tree of round ${round + 1}`}, entry(0)));
+  if (focused) box.querySelector('[aria-current=true]')?.focus();
+
+  function entry(node) {
+    const state = race.words.state[nodes.state[node]];
+    const button = h('button', {type: 'button', 'data-node': node, 'aria-current': String(node === chosen), class: state},
+      h('code', {}, token(lane, nodes.id[node])), ` ${said(node, state)}`);
+    button.addEventListener('click', () => choose({node}));
+    const below = children[node].map(entry);
+    if (node === Math.max(stop, 0)) below.push(bonus());
+    return h('li', {role: 'none'}, button, below.length ? h('ul', {role: 'group'}, ...below) : null);
+  }
+
+  function said(node, state) {
+    if (node === 0) return 'root';
+    const facts = [state, ...['q', 'p'].filter((name) => nodes[name]?.[node] !== null).map((name) => `${name} ${share(nodes[name][node])}`)];
+    const source = nodes.source?.[node] ?? null;
+    if (source !== null) facts.push(cell(source, {key: 'source', format: 'word'}, lane, race.words));
+    return facts.join(', ');
+  }
+
+  function bonus() {
+    return h('li', {class: 'bonus'}, '★ ', h('code', {}, token(lane, lane.bonus[round])), ' bonus, the target’s own choice');
+  }
+}
+
+const share = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;

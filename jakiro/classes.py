@@ -1,0 +1,55 @@
+"""Which kinds of tokens drafts get right: the text's tokens by class, told apart by what they look like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jakiro.graph import piece
+from jakiro.trace import Trace
+
+CLASSES = ("word start", "continuation", "digit", "punctuation", "code", "whitespace")
+PROSE = frozenset(".,;:!?'\"()-–—…“”‘’")
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The tokens of one class that rounds emitted."""
+
+    name: str
+    tokens: int
+    accepted: int  # of them drafted; the others are the target's own
+
+    @property
+    def share(self) -> float | None:
+        """Of the tokens that were drafted and accepted; None where there are none."""
+        return self.accepted / self.tokens if self.tokens else None
+
+
+def token_class(text: str, before: str = "") -> str:
+    """The class of a token's text, given the text before it.
+
+    A word starts after white space or at the beginning; letters that go on with one are a continuation. What is neither
+    letters, digits, white space nor the punctuation of prose counts as code, special tokens and mixtures too.
+    """
+    bare = text.strip()
+    if not bare:
+        return "whitespace"
+    if all(char.isdigit() for char in bare):
+        return "digit"
+    if all(char.isalpha() for char in bare):
+        return "word start" if text[0].isspace() or not before or before[-1].isspace() else "continuation"
+    return "punctuation" if PROSE.issuperset(bare) else "code"
+
+
+def by_class(trace: Trace) -> list[Count]:
+    """The tokens of all rounds, counted by class, [CLASSES]. The first one, from prefill, is nobody's draft."""
+    counts = {name: [0, 0] for name in CLASSES}
+    before = piece(trace, trace.first)
+    for step in trace.steps:
+        for index, token in enumerate(step.emitted):
+            text = piece(trace, token)
+            count = counts[token_class(text, before)]
+            count[0] += 1
+            count[1] += index < len(step.accepted)
+            before = text
+    return [Count(name, *count) for name, count in counts.items()]

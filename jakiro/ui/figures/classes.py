@@ -1,0 +1,28 @@
+"""Acceptance by token class: of each kind of token, the share that came from the draft."""
+
+from __future__ import annotations
+
+from jakiro.classes import by_class
+from jakiro.trace import Trace
+from jakiro.ui.figures.bars import bars
+from jakiro.ui.figures.layout import axis, caption, layout
+from jakiro.ui.figures.patch import rounded_list
+
+
+def classes_figure(trace: Trace) -> dict | None:
+    """One bar a class that occurs; None for a run without rounds."""
+    found = [count for count in by_class(trace) if count.tokens]
+    if not found:
+        return None
+    names = [f"{count.name}<br>{count.accepted} of {count.tokens}" for count in found]
+    shares = rounded_list([count.share for count in found])
+    text = [f"{share:.0%}" for share in shares]
+    hover = "%{x} drafted and accepted<extra></extra>"
+    axes = {
+        "xaxis": axis((0, 1), "y", showgrid=False),
+        "yaxis": axis((0, 0.9), "x", range=[0, 1.15], tickformat=".0%", tickvals=[0, 0.5, 1]),
+    }
+    title = caption(0, 0.94, "of the text's tokens, by what they are: the share that was drafted and accepted")
+    look = layout(240, axes, margin={"l": 46, "r": 12, "t": 30, "b": 44}, bargap=0.4, annotations=[title])
+    data = [bars(names, shares, "@accepted", "accepted", text=text, textposition="outside", hovertemplate=hover)]
+    return {"data": data, "layout": look, "min_width": 560}

@@ -1,0 +1,65 @@
+"""Token classes and a run's headline, on runs that can be counted by hand."""
+
+from dataclasses import replace
+
+import pytest
+from hand import FIRST, HAND, SECOND, THIRD, run
+
+from jakiro.classes import CLASSES, by_class, token_class
+from jakiro.ui.headline import headline
+
+VANILLA = replace(run(THIRD, THIRD), method="vanilla")
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "expected"),
+    [
+        (" the", "of", "word start"),
+        ("The", "", "word start"),
+        ("The", "\n", "word start"),
+        ("ing", " go", "continuation"),
+        ("é", " caf", "continuation"),
+        ("42", " is", "digit"),
+        (" 7", " is", "digit"),
+        (".", " end", "punctuation"),
+        (" (", "f", "punctuation"),
+        ("…", "x", "punctuation"),
+        ("():", "f", "punctuation"),
+        (" ==", "x", "code"),
+        ("_id", "x", "code"),
+        ("x1", "", "code"),
+        ("<|end|>", ".", "code"),
+        ("⟨E2⟩", "", "code"),
+        ("\n\n", ".", "whitespace"),
+        ("    ", ":", "whitespace"),
+    ],
+)
+def test_tokens_fall_into_the_class_that_they_look_like(text, before, expected):
+    assert token_class(text, before) == expected
+
+
+def test_classes_count_drafted_and_own_tokens():
+    trace = replace(HAND, pieces={10: "A", 11: " b", 13: "c", 15: ".", 18: "1", 19: "2"})
+    counts = {count.name: (count.tokens, count.accepted) for count in by_class(trace) if count.tokens}
+    assert counts == {"word start": (1, 1), "continuation": (1, 1), "punctuation": (1, 0), "digit": (2, 0)}
+    assert [count.name for count in by_class(trace)] == list(CLASSES)
+    assert by_class(trace)[CLASSES.index("code")].share is None
+
+
+def test_the_headline_counts_what_a_run_drafted_and_where_it_ends():
+    text = headline(run(FIRST, SECOND), "Hand", None)
+    assert "drafted 3.0 tokens a round, 1.00 of them were accepted, which makes 2.00 tokens a pass" in text
+    assert "In 1 of 2 rounds one expert alone had accepted tokens: 1 from expert 0, 1 from expert 1." in text
+    assert text.endswith("The weakest level is depth 1: of the rounds that got there, 50% had a token accepted.")
+    assert "vanilla" not in text
+
+
+def test_the_headline_names_the_speed_up_in_the_same_race():
+    slow = headline(run(FIRST, SECOND), "Hand", VANILLA)
+    assert "and 1.71 times vanilla's speed" in slow  # 4 tokens in 7 s against 2 in 6 s
+
+
+def test_runs_without_drafts_or_rounds_are_told_as_they_are():
+    nothing = "Vanilla drafts nothing: one pass of the target for every token, 2 of them."
+    assert headline(VANILLA, "Vanilla", VANILLA) == nothing
+    assert headline(run(), "Hand", VANILLA) == "Hand ended with its first token: there are no rounds."

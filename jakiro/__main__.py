@@ -1,4 +1,4 @@
-"""The command line: `python -m jakiro trace | validate | replay | bench | tune | train | experiment | card`."""
+"""The command line: `python -m jakiro trace | validate | replay | bench | tune | doctor | train | ...`."""
 
 from __future__ import annotations
 
@@ -104,6 +104,29 @@ def tune(options: argparse.Namespace) -> int:
     return 0
 
 
+def doctor(options: argparse.Namespace) -> int:
+    """Examine a head; 1 where something about it is wrong."""
+    import json
+
+    from jakiro import bench as benchmark
+    from jakiro.doctor.visit import as_json, as_text, visit
+    from jakiro.machine import machine, versions
+    from jakiro.trace import write_text
+
+    if options.out:
+        check_writable(options.out)
+    texts = (
+        benchmark.read_prompts(options.prompts, options.limit) if options.prompts else benchmark.examples(options.limit)
+    )
+    target = _target(options)
+    findings = visit(target, options.method, [one.text for one in texts])
+    if options.out:
+        about = {"machine": machine(target.device), "versions": versions(), "command": options.line}
+        write_text(options.out, json.dumps(as_json(findings) | about, indent=1, allow_nan=False) + "\n")
+    print(as_text(findings))
+    return int(any(one.verdict == "wrong" for one in findings))
+
+
 def card(options: argparse.Namespace) -> int:
     """Write the model card of a target and its heads."""
     from jakiro.training import card as cards
@@ -152,7 +175,7 @@ def _pairs(items: Sequence[str], flag: str) -> dict[str, str]:
 
 COMMANDS = {
     **{"trace": trace, "validate": validate, "replay": replay, "bench": bench, "tune": tune},
-    **{"train": train, "experiment": experiment, "card": card},
+    **{"doctor": doctor, "train": train, "experiment": experiment, "card": card},
 }
 
 if __name__ == "__main__":

@@ -58,6 +58,12 @@ def parser() -> argparse.ArgumentParser:
     fit.add_argument("--method", required=True)
     fit.add_argument("--out", type=Path, help="file to write; without it the result is only printed")
 
+    sick = commands.add_parser("doctor", parents=[model], help="say why a head accepts little")
+    sick.add_argument("--method", required=True)
+    sick.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
+    sick.add_argument("--limit", type=_positive, help="prompts of each file")
+    sick.add_argument("--out", type=Path, help="file to write; without it the findings are only printed")
+
     learn = commands.add_parser("train", help="train the target, or heads of it; with accelerate, on many devices")
     learn.add_argument("what", nargs="+", help="target, answers (the target's own, for heads), or heads of the recipe")
     learn.add_argument(

@@ -35,6 +35,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "methods": LOOP | {"drafting"},
     "training": LOOP | {"drafting", "methods", "bench", "peers", "report"},
     "traces": {"trace"},
+    "doctor": LOOP | {"drafting", "methods"},
     "sharing": {"arguments", "traces", "metrics", "trace", "ui"},
     "ui": LOOP | VIEWS | {"traces", "methods", "assets", "report", "findings", "tuning", "ui.figures"},
     "report": set(),
@@ -51,7 +52,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "__main__": LOOP
     | VIEWS
     | {"methods", "training", "arguments", "bench", "report", "limits", "peers", "tuning", "hub"}
-    | {"learning", "sharing"},
+    | {"learning", "sharing", "doctor"},
 }
 TENSORS = {"torch", "transformers", "safetensors", "tokenizers"}
 

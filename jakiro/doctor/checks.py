@@ -1,0 +1,153 @@
+"""The doctor's check list: each check is a measurement, a verdict, and a sentence that says what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import torch
+
+from jakiro.doctor.evidence import Said, Text, Wiring, last_norm, say
+from jakiro.drafting.head import Head
+from jakiro.target import Target
+
+GOOD, SUSPECT, WRONG, UNKNOWN = VERDICTS = ("good", "suspect", "wrong", "unknown")
+GAIN = 0.05  # nats a token that another wiring must bring at least, on average
+SIGMA = 4.0  # and by how many standard errors
+LEVELS = 4
+BINS = 5
+THETAS = (100.0, 10_000.0, 100_000.0, 500_000.0, 1_000_000.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found."""
+
+    check: str
+    verdict: str  # of VERDICTS
+    text: str
+    numbers: dict[str, object] = field(default_factory=dict)
+
+
+def examine(target: Target, head: Head, texts: list[Text], plain: list[Text]) -> list[Finding]:
+    """All checks of a head that has been loaded. `plain` are answers to the same prompts without the chat template."""
+    levels = say(target, head, texts, levels=LEVELS)
+    said = levels[0]
+    return [
+        _agreement(said, texts),
+        _wiring(target, head, texts, said, "order of the entry", {"[feature; embedding]": Wiring(swapped=True)}),
+        _norm(target, head, texts, said),
+        _wiring(target, head, texts, said, "token beside the feature", {
+            "the token of the feature itself": Wiring(shift=-1), "the token after next": Wiring(shift=1)}),
+        _wiring(target, head, texts, said, "rotary base", {
+            f"{theta:g}": Wiring(theta=theta) for theta in (*THETAS, _own_theta(target))
+            if theta != head.config.rope_theta}),
+        _template(target, head, said, plain),
+        _levels(levels),
+        _calibration(said),
+        _cosine(said),
+    ]  # fmt: skip
+
+
+def _agreement(said: Said, texts: list[Text]) -> Finding:
+    """Against the plainest drafter there is: always the commonest token."""
+    share = said.right.float().mean().item()
+    tokens = Counter(token for text in texts for token in text.ids[text.start :])
+    guess = max(tokens.values()) / tokens.total()
+    numbers = {"agreement": share, "commonest_token": guess, "positions": len(said.right)}
+    if share <= 1.5 * guess:
+        text = f"its first choice is the target's at {share:.1%} of {len(said.right)} positions; always naming the "
+        text += f"commonest token would reach {guess:.1%}: it is untrained, or made for another target"
+        return Finding("agreement", WRONG, text, numbers)
+    text = f"its first choice is the target's at {share:.1%} of {len(said.right)} positions"
+    return Finding("agreement", GOOD, text, numbers)
+
+
+def _wiring(
+    target: Target, head: Head, texts: list[Text], said: Said, check: str, others: dict[str, Wiring]
+) -> Finding:
+    """Whether the head does better when it is fed otherwise."""
+    gains = {name: _gain(said, say(target, head, texts, wiring)[0]) for name, wiring in others.items()}
+    best = max(gains, key=lambda name: gains[name][0])
+    gain, error = gains[best]
+    numbers = {f"nats_gained_with {name}": gained for name, (gained, _) in gains.items()}
+    if gain > GAIN and gain > SIGMA * error:
+        text = f"it does better with {best}: {gain:.2f} nats a token (± {error:.2f}); it was made for that"
+        return Finding(check, WRONG, text, numbers)
+    return Finding(check, GOOD, f"no other way does better (the next: {best}, {gain:+.2f} nats a token)", numbers)
+
+
+def _norm(target: Target, head: Head, texts: list[Text], said: Said) -> Finding:
+    check = "features after the final norm"
+    if last_norm(target) is None:
+        return Finding(check, UNKNOWN, "this target's last norm is not known by name")
+    return _wiring(target, head, texts, said, check, {"features before the final norm": Wiring(inner=True)})
+
+
+def _own_theta(target: Target) -> float:
+    config = target.model.config.get_text_config()
+    rope = getattr(config, "rope_parameters", None) or {}
+    return float(rope.get("rope_theta") or getattr(config, "rope_theta", None) or 10_000.0)
+
+
+def _template(target: Target, head: Head, said: Said, plain: list[Text]) -> Finding:
+    """Whether the head knows text without the chat template better than text with it."""
+    check = "chat template"
+    if not plain:
+        return Finding(check, UNKNOWN, "the target has no chat template, so prompts are plain text")
+    other = say(target, head, plain)[0]
+    gap = (other.logprobs.mean() - said.logprobs.mean()).item()
+    error = (other.logprobs.var() / len(other.logprobs) + said.logprobs.var() / len(said.logprobs)).sqrt().item()
+    numbers = {"nats_gained_without": gap, "agreement_without": other.right.float().mean().item()}
+    if gap > GAIN and gap > SIGMA * error:
+        text = f"it does better on answers to prompts without the template: {gap:.2f} nats a token (± {error:.2f})"
+        return Finding(check, SUSPECT, f"{text}; train it on text with this template", numbers)
+    return Finding(check, GOOD, f"text without the template is no easier ({gap:+.2f} nats a token)", numbers)
+
+
+def _levels(levels: list[Said]) -> Finding:
+    """Level by level on its own features, against the first, which is fed with the target's."""
+    shares = [level.right.float().mean().item() for level in levels]
+    text = f"{shares[0]:.1%} on the target's features, on its own " + ", ".join(f"{share:.1%}" for share in shares[1:])
+    numbers = {"agreement_by_level": shares}
+    if any(below < 0.5 * above for above, below in pairwise(shares)):
+        advice = "; its own features are strange to it: train it with more `passes`"
+        return Finding("own features", SUSPECT, text + advice, numbers)
+    return Finding("own features", GOOD, text, numbers)
+
+
+def _calibration(said: Said) -> Finding:
+    """Whether its first choice is accepted as often as it says: expected calibration error over equal bins
+    (arXiv 1706.04599), at temperature 1, where a token is accepted with its probability under the target."""
+    bins = (said.sure * BINS).long().clamp_max(BINS - 1)
+    rows, error = [], 0.0
+    for index in range(BINS):
+        mine = bins == index
+        if mine.any():
+            sure, accepted = said.sure[mine].mean().item(), said.law[mine].mean().item()
+            rows.append({"q": sure, "accepted": accepted, "positions": int(mine.sum())})
+            error += mine.float().mean().item() * abs(sure - accepted)
+    q, accepted = said.sure.mean().item(), said.law.mean().item()
+    text = f"it gives its first choice {q:.1%} on average, the target {accepted:.1%} (error {error:.2f})"
+    numbers = {"expected_calibration_error": error, "bins": rows}
+    if error > 0.15:
+        advice = "; trees that are grown and cut by its probabilities suffer"
+        return Finding("calibration", SUSPECT, text + advice, numbers)
+    return Finding("calibration", GOOD, text, numbers)
+
+
+def _cosine(said: Said) -> Finding:
+    cosine = said.cosine.mean().item()
+    text = f"cosine of its features and the target's: {cosine:.2f} on average"
+    if cosine < 0.5:
+        advice = "; a head that was trained to predict features comes above that, and its deeper levels read them"
+        return Finding("features", SUSPECT, text + advice, {"cosine": cosine})
+    return Finding("features", GOOD, text, {"cosine": cosine})
+
+
+def _gain(said: Said, other: Said) -> tuple[float, float]:
+    """Mean gain in log q, paired by position, and its standard error."""
+    gains = (other.logprobs - said.logprobs).double()
+    error = gains.std() / len(gains) ** 0.5 if len(gains) > 1 else torch.tensor(torch.inf)
+    return gains.mean().item(), error.item()

@@ -1,0 +1,134 @@
+"""What a head says along texts that its target wrote itself, fed as it should be and in ways in which it should not.
+
+A head reads (embedding of x_{t+1}, feature h_t) and stands for h_{t+1}, which the target's output embedding turns into
+x_{t+2} (EAGLE, arXiv 2401.15077, section 3.2). A head that was made for another wiring does better when it gets it.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from jakiro.drafting.head import Head, HeadOutput
+from jakiro.engine import Drafter, record
+from jakiro.target import Target
+from jakiro.verify import Sampling
+
+NORMS = ("norm", "final_layernorm", "final_layer_norm", "ln_f")  # names of a decoder's last norm
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A prompt and the target's greedy answer to it."""
+
+    ids: list[int]  # [n]
+    start: int  # index of the answer's first token
+    features: Tensor  # [n, h], after the final norm
+    inner: Tensor | None  # [n, h], before it; None where the target's last norm is not known by name
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """How a head is fed. The default is how this project, EAGLE and Jakiro feed it."""
+
+    swapped: bool = False  # [feature; embedding] instead of [embedding; feature]
+    inner: bool = False  # features before the target's final norm, and its norm after the head
+    shift: int = 0  # the token beside h_t is x_{t + 1 + shift}
+    theta: float | None = None  # base of the rotary embedding; None: the head's own
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A head's answers at the m positions whose token the target chose in an answer."""
+
+    logprobs: Tensor  # [m], log q of the target's choice
+    sure: Tensor  # [m], q of the head's own first choice
+    law: Tensor  # [m], p of that choice under the target: how often it is accepted at temperature 1
+    right: Tensor  # [m], bool: it is the target's own first choice
+    cosine: Tensor  # [m], between its feature and the target's
+
+
+@torch.inference_mode()
+def write(target: Target, drafter: Drafter, prompts: list[list[int]], new_tokens: int) -> list[Text]:
+    """The target's answers to prompts, decoded with `drafter`, with the features of every token."""
+    found = []
+    for prompt in prompts:
+        run = record(target, drafter, prompt, new_tokens, Sampling(), inspect=False)
+        ids = prompt + run.tokens
+        if len(run.tokens) > 2:
+            found.append(Text(ids, len(prompt), *_features(target, ids)))
+    return found
+
+
+def _features(target: Target, ids: list[int]) -> tuple[Tensor, Tensor | None]:
+    norm, seen = last_norm(target), []
+    hook = norm.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][0])) if norm else None
+    try:
+        decoder = target.model.get_decoder()
+        outer = decoder(input_ids=torch.tensor([ids], device=target.device), use_cache=False).last_hidden_state[0]
+    finally:
+        if hook:
+            hook.remove()
+    return outer, seen[0] if seen else None
+
+
+def last_norm(target: Target) -> nn.Module | None:
+    """The norm between the target's last layer and its output embedding."""
+    decoder = target.model.get_decoder()
+    return next((getattr(decoder, name) for name in NORMS if hasattr(decoder, name)), None)
+
+
+@torch.inference_mode()
+def say(target: Target, head: Head, texts: list[Text], wiring: Wiring = Wiring(), levels: int = 1) -> list[Said]:
+    """What the head says, a `Said` for each of `levels`: the first is fed with the target's features, each further one
+    with what the one before answered, as the levels of a draft are, on the target's own tokens."""
+    head = _wired(head, wiring)
+    parts: list[list[tuple[Tensor, ...]]] = [[] for _ in range(levels)]
+    for text in texts:
+        for level, answer in enumerate(_answers(target, head, text, wiring, levels)):
+            parts[level].append(_judged(target, text, answer, wiring))
+    return [Said(*(torch.cat(columns) for columns in zip(*part, strict=True))) for part in parts]
+
+
+def _wired(head: Head, wiring: Wiring) -> Head:
+    head = copy.deepcopy(head)
+    if wiring.theta is not None:
+        attention = head.layers[0].self_attn
+        attention.config = replace(attention.config, rope_theta=wiring.theta)
+    if wiring.swapped:
+        head.fc.weight = nn.Parameter(torch.cat(head.fc.weight.chunk(2, dim=1)[::-1], dim=1), requires_grad=False)
+    return head
+
+
+def _answers(target: Target, head: Head, text: Text, wiring: Wiring, levels: int) -> list[Tensor]:
+    """The head's features [s, h] at t = 0 .. n - 3, level by level."""
+    count = len(text.ids) - 2
+    tokens = [text.ids[max(0, t + 1 + wiring.shift)] for t in range(count)]
+    embeddings = target.embed(torch.tensor([tokens], device=target.device))
+    read = (text.inner if wiring.inner else text.features)[None, :count]
+    found: list[Tensor] = []
+    passes: list = []
+    for _ in range(levels):
+        if found:
+            read = torch.cat([read[:, :1], found[-1][None, :-1]], dim=1)
+        out = head(embeddings, read, passes)
+        found.append((out.mixed if isinstance(out, HeadOutput) else out)[0])
+    return found
+
+
+def _judged(target: Target, text: Text, answer: Tensor, wiring: Wiring) -> tuple[Tensor, ...]:
+    count = len(text.ids) - 2
+    if wiring.inner:
+        answer = last_norm(target)(answer)
+    said = slice(max(0, text.start - 2), count)  # t whose x_{t + 2} is the answer's
+    logprobs = target.logits(answer[said]).float().log_softmax(dim=-1)
+    wanted = torch.tensor(text.ids[2:], device=answer.device)[said]
+    best, choice = logprobs.max(dim=-1)
+    own = text.features[1 : count + 1][said]
+    law = target.logits(own).float().softmax(dim=-1).gather(-1, choice[:, None])[:, 0]
+    cosine = torch.cosine_similarity(answer[said].float(), own.float(), dim=-1)
+    found = logprobs.gather(-1, wanted[:, None])[:, 0], best.exp(), law, choice == wanted, cosine
+    return tuple(one.cpu() for one in found)

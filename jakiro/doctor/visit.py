@@ -1,0 +1,55 @@
+"""The doctor as a command: load a head, let the target write, examine, report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jakiro.doctor.checks import GOOD, WRONG, Finding, examine
+from jakiro.doctor.evidence import write
+from jakiro.drafting.weights import load_head, no_head
+from jakiro.methods import METHODS
+from jakiro.target import Target
+from jakiro.text import encode
+
+MARKS = {"good": "✓", "suspect": "?", "wrong": "✗", "unknown": "–"}
+NEW_TOKENS = 64
+
+
+def visit(target: Target, method: str, prompts: Sequence[str]) -> list[Finding]:
+    """All findings on the head of `method`; only the first where it cannot be loaded. Raises ValueError for a method
+    that has no head, or where the target writes nothing."""
+    if method not in METHODS:
+        raise ValueError(f"unknown method {method!r}; known: {', '.join(METHODS)}")
+    if why := no_head(method, target):
+        raise ValueError(why)
+    try:
+        head = load_head(target.heads[method], target)
+    except (ValueError, OSError) as error:
+        return [Finding("keys and shapes", WRONG, str(error))]
+    loaded = Finding("keys and shapes", GOOD, f"all {len(head.state_dict())} tensors fit {target.name}")
+    vanilla = METHODS["vanilla"]
+    drafter = vanilla.load(target)(vanilla.defaults(target))
+    texts = write(target, drafter, _ids(target, prompts, chat=True), NEW_TOKENS)
+    if not texts:
+        raise ValueError("the target's answers are all empty: choose other prompts")
+    chat = bool(target.tokenizer.chat_template)
+    plain = write(target, drafter, _ids(target, prompts, chat=False), NEW_TOKENS) if chat else []
+    return [loaded, *examine(target, head, texts, plain)]
+
+
+def as_text(findings: Sequence[Finding]) -> str:
+    """One line a check."""
+    width = max(len(one.check) for one in findings)
+    return "\n".join(f"{MARKS[one.verdict]} {one.verdict:8}{one.check:{width}}  {one.text}" for one in findings)
+
+
+def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
+    """For a file."""
+    rows = [{"check": one.check, "verdict": one.verdict, "text": one.text, **one.numbers} for one in findings]
+    return {"schema": "jakiro-doctor/1", "findings": rows}
+
+
+def _ids(target: Target, prompts: Sequence[str], chat: bool) -> list[list[int]]:
+    found = (encode(target.tokenizer, prompt, chat=chat) for prompt in prompts)
+    return [ids for ids in found if len(ids) + NEW_TOKENS < target.context]

@@ -1,0 +1,195 @@
+"""Each defect of the doctor's list, planted in a head that is otherwise sound, is found; a sound head has none."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny import tiny_model, tiny_tokenizer
+from torch import nn
+from torch.nn import functional as F
+
+from jakiro.__main__ import main
+from jakiro.doctor.checks import examine
+from jakiro.doctor.evidence import Wiring, last_norm, say, write
+from jakiro.doctor.visit import visit
+from jakiro.drafting.head import EagleHead, HeadConfig, JakiroHead
+from jakiro.drafting.weights import save_head
+from jakiro.methods import METHODS
+from jakiro.target import Target
+from jakiro.text import encode
+
+PROMPTS = [f"the {a}{b}" for a in "abcdefgh" for b in "uvwxyz"]
+NEW = 24
+SHAPE = HeadConfig(hidden_size=32, intermediate_size=64, num_attention_heads=4, vocab_size=300)
+
+
+@pytest.fixture(scope="module")
+def target():
+    target = Target.wrap(tiny_model(), tiny_tokenizer(), {}, name="tiny")
+    target.ends = frozenset()
+    return target
+
+
+@pytest.fixture(scope="module")
+def texts(target):
+    return {chat: answers(target, chat) for chat in (True, False)}
+
+
+def answers(target, chat):
+    vanilla = METHODS["vanilla"]
+    drafter = vanilla.load(target)(vanilla.defaults(target))
+    return write(target, drafter, [encode(target.tokenizer, prompt, chat=chat) for prompt in PROMPTS], NEW)
+
+
+def taught(target, texts, kind=EagleHead, shape=SHAPE, inner=False, shift=0, feature=1.0, steps=220):
+    """A head that knows these texts, fed as asked for."""
+    torch.manual_seed(0)
+    head = kind(shape)
+    ids = torch.tensor([text.ids for text in texts])
+    count = ids.shape[1] - 2
+    read = torch.stack([text.inner if inner else text.features for text in texts]).clone()
+    wanted = torch.stack([text.features for text in texts]).clone()[:, 1 : count + 1]
+    beside = ids[:, [max(0, t + 1 + shift) for t in range(count)]]
+    embeddings = target.embed(beside).clone()
+    optimizer = torch.optim.AdamW(head.parameters(), lr=4e-3)
+    for _ in range(steps):
+        out = head(embeddings, read[:, :count])
+        out = out if kind is EagleHead else out.mixed
+        features = last_norm(target)(out) if inner else out
+        logits = F.linear(features, target.model.get_output_embeddings().weight.clone())
+        loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 2:].flatten())
+        loss = loss + feature * F.smooth_l1_loss(features, wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return head.eval().requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def sound(target, texts):
+    return taught(target, texts[True])
+
+
+def verdicts(target, head, texts):
+    return {one.check: one.verdict for one in examine(target, head, texts[True], texts[False])}
+
+
+@pytest.mark.parametrize("kind", [EagleHead, JakiroHead])
+def test_a_sound_head_has_nothing_wrong(target, texts, kind):
+    found = verdicts(target, taught(target, texts[True], kind), texts)
+    assert {check for check, verdict in found.items() if verdict == "wrong"} == set(), found
+    assert found["agreement"] == found["features"] == found["chat template"] == "good"
+
+
+def test_a_head_that_wants_the_feature_first_is_found(target, texts, sound):
+    head = copy.deepcopy(sound)
+    head.fc.weight = nn.Parameter(head.fc.weight.roll(32, dims=1), requires_grad=False)
+    assert verdicts(target, head, texts)["order of the entry"] == "wrong"
+
+
+def test_a_head_made_before_the_final_norm_is_found(target, texts):
+    head = taught(target, texts[True], inner=True)
+    assert verdicts(target, head, texts)["features after the final norm"] == "wrong"
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_a_head_that_reads_another_token_is_found(target, texts, shift):
+    head = taught(target, texts[True], shift=shift)
+    assert verdicts(target, head, texts)["token beside the feature"] == "wrong"
+
+
+def test_another_rotary_base_is_found(target, texts):
+    head = taught(target, texts[True], shape=replace(SHAPE, rope_theta=100.0))
+    attention = head.layers[0].self_attn
+    attention.config = head.config = replace(head.config, rope_theta=1_000_000.0)
+    found = {one.check: one for one in examine(target, head, texts[True], texts[False])}["rotary base"]
+    assert found.verdict == "wrong" and "with 100:" in found.text
+
+
+def test_a_head_of_text_without_the_template_is_found(target, texts):
+    head = taught(target, texts[False])
+    assert verdicts(target, head, texts)["chat template"] == "suspect"
+
+
+def test_a_head_that_predicts_no_features_is_found(target, texts):
+    head = taught(target, texts[True], feature=0.0)
+    found = verdicts(target, head, texts)
+    assert found["agreement"] == "good" and found["features"] == found["own features"] == "suspect"
+
+
+def test_a_head_that_is_too_sure_is_found(target, texts, sound):
+    head, factor = copy.deepcopy(sound), 4.0  # its answer four times as long, all else equal
+    layer = head.layers[0]
+    for weight in (head.fc.weight, head.fc.bias, layer.mlp.down_proj.weight):
+        weight.mul_(factor)
+    for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
+        projection.weight.div_(factor)
+    right = [say(target, one, texts[True])[0].right for one in (sound, head)]
+    assert right[0].equal(right[1])
+    assert verdicts(target, head, texts)["calibration"] == "suspect"
+
+
+def test_an_untrained_head_is_found(target, texts):
+    torch.manual_seed(1)
+    assert verdicts(target, EagleHead(SHAPE).eval().requires_grad_(False), texts)["agreement"] == "wrong"
+
+
+def test_the_levels_are_those_of_a_draft(target, texts, sound):
+    """The second level reads what the first answered, on the target's tokens: as a plain run of the head by hand."""
+    text = texts[True][0]
+    said = say(target, sound, [text], levels=2)
+    t = 12
+    with torch.inference_mode():
+        embeddings = target.embed(torch.tensor([text.ids[1 : t + 2]]))
+        first = sound(embeddings[:, :t], text.features[None, :t])
+        read = torch.cat([text.features[None, :t], first[:, -1:]], dim=1)
+        second = target.logits(sound(embeddings, read)[0, -1]).log_softmax(-1)[text.ids[t + 2]]
+    assert said[1].logprobs[t - text.start + 2] == pytest.approx(second.item(), abs=1e-4)
+
+
+def test_a_wiring_is_what_it_says(target, texts, sound):
+    """The default is that of the engine, so it is what a draft gives its tokens."""
+    plain = say(target, sound, texts[True][:3])[0]
+    assert say(target, sound, texts[True][:3], Wiring(theta=sound.config.rope_theta))[0].logprobs.equal(plain.logprobs)
+    assert not say(target, sound, texts[True][:3], Wiring(swapped=True))[0].logprobs.equal(plain.logprobs)
+
+
+@pytest.fixture(scope="module")
+def folder(target, sound, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("target")
+    target.model.save_pretrained(folder)
+    target.tokenizer.save_pretrained(folder)
+    save_head(folder / "eagle2", sound)
+    return folder
+
+
+def test_the_command_prints_writes_and_tells_by_its_status(folder, tmp_path, capsys):
+    out = tmp_path / "doctor.json"
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("".join(json.dumps({"turns": [prompt]}) + "\n" for prompt in PROMPTS[:6]))
+    asked = ["doctor", "--target", str(folder), "--method", "eagle2", "--prompts", str(prompts), "--out", str(out)]
+    assert main(asked) == 0
+    assert "✓ good" in capsys.readouterr().out
+    report = json.loads(out.read_text())
+    assert report["schema"] == "jakiro-doctor/1" and len(report["findings"]) == 10
+    assert main(["doctor", "--target", str(folder), "--method", "vanilla"]) == 2
+    assert "no vanilla head" in capsys.readouterr().err
+
+
+def test_a_head_that_does_not_load_is_the_first_finding(folder, capsys):
+    file = folder / "eagle2" / "model.safetensors"
+    tensors = load_file(file)
+    save_file({key: tensor for key, tensor in tensors.items() if key != "fc.bias"}, file)
+    assert main(["doctor", "--target", str(folder), "--method", "eagle2"]) == 1
+    assert "fc.bias is missing" in capsys.readouterr().out
+    save_file(tensors, file)
+
+
+def test_a_method_that_there_is_not_is_refused(target):
+    with pytest.raises(ValueError, match="unknown method 'medusa'"):
+        visit(target, "medusa", PROMPTS)

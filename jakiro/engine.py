@@ -58,24 +58,28 @@ def decode(
     max_new_tokens: int,
     sampling: Sampling,
     inspect: bool = True,
+    first: int | None = None,
 ) -> Iterator[Prefill | StepTrace]:
     """Run to the end of the text: a Prefill, then one StepTrace a round.
 
     The text ends with an end-of-sequence token, at max_new_tokens, or when prompt and text fill the target's context;
-    nothing is emitted past that. `inspect=False` leaves the columns out. A run owns all its state, so a consumer may
+    nothing is emitted past that. `inspect=False` leaves the columns out, `first` is the first token in place of the
+    target's own. A run owns all its state, so a consumer may
     stop at any time. Raises ValueError at once for a prompt that is empty, foreign to the vocabulary, or too long.
     """
     limit = _limit(target, prompt, max_new_tokens)
-    return _rounds(target, drafter, prompt, limit, sampling, inspect)
+    if first is not None and not 0 <= first < target.vocab_size:
+        raise ValueError(f"the token {first} is outside 0 to {target.vocab_size - 1}, the target's vocabulary")
+    return _rounds(target, drafter, prompt, limit, sampling, inspect, first)
 
 
 @torch.inference_mode()
-def _rounds(target, drafter, prompt, limit, sampling, inspect) -> Iterator[Prefill | StepTrace]:
+def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterator[Prefill | StepTrace]:
     clock = stopwatch(target.device)
     start = clock()
     cache = target.new_cache(len(prompt) + limit + TREE_ROWS)
     logits, features = target.prefill(torch.tensor(prompt, device=target.device), cache)
-    last = int(pick(logits[None], [len(prompt)], sampling))
+    last = int(pick(logits[None], [len(prompt)], sampling)) if first is None else first
     yield Prefill(last, clock() - start)
     tokens = [*prompt, last]
     end = len(prompt) + limit

@@ -3,7 +3,8 @@
 import {exportLinks} from './actions.js';
 import {h, show as reveal} from './dom.js';
 
-const SOURCES = {live: 'Run live on this server', recorded: 'Recorded beforehand', opened: 'Recorded elsewhere, opened from a file'};
+const SOURCES = {live: 'Run live on this server', recorded: 'Recorded beforehand', opened: 'Recorded elsewhere, opened from a file',
+  'what if': 'Rounds as they were and as they would have been, decoded on this server'};
 const OF_A_RACE = ['export', 'source', 'settings', 'lossless', 'pick'];
 
 /** The header's parts. `races` are the recorded ones, `exports` the names of a race's files, `files` where some lie. */
@@ -18,6 +19,7 @@ export function headerView(part, {races, exports, files}) {
     part('source').dataset.help = `${SOURCES[shown.kind]}: target, device, date. ${part('source').textContent}`;
     part('prompt').textContent = shown.prompt;
     reveal(part('settings'), !shown.running);
+    reveal(part('back'), Boolean(shown.back));
     reveal(part('export'), !shown.running);
     badge(shown.lossless);
     choices(shown);

@@ -25,7 +25,8 @@ export function mount({element: root, props, watch, send}) {
   const header = headerView(part, props);
   const lanes = lanesView(part('lanes'), go);
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
-  const round = roundView(part, go);
+  const branching = {methods: props.methods, unable: (shown) => live.unable(shown), again: (request) => live.again(request)};
+  const round = roundView(part, go, branching);
   const inspect = nodeView(part('node'));
   const benchmarks = benchmarksView(part, go, say);
   const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore});
@@ -89,9 +90,10 @@ export function mount({element: root, props, watch, send}) {
     if (!Plotly) requestAnimationFrame(() => setTimeout(drawTree)); // after the first paint
   }
 
-  /** A live race has begun or is over. */
+  /** A live race has begun or is over, or rounds have been decoded again. */
   function shown(next, {replay}) {
-    if (!next.running) state = {...state, round: replay ? 0 : null, node: null};
+    if (!next.running) state = {...state, round: replay || next.back ? 0 : null, node: null, tab: next.back ? 'tree' : state.tab};
+    if (next.back) state = {...state, method: next.lanes.at(-1).method, against: next.lanes[0].method};
     show(next);
     if (replay) requestAnimationFrame(() => act('play')); // once the lanes are there
   }
@@ -189,6 +191,7 @@ export function mount({element: root, props, watch, send}) {
     const always = {
       run: live.start, stop: live.stop, theme: toggleTheme,
       help,
+      back: () => { state = {...state, ...race.back, node: null, against: '', tab: 'whatif'}; open(race.back.race); },
       share: () => share(address(state), say),
       png: () => save('png'), svg: () => save('svg'),
       export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },

@@ -1,12 +1,13 @@
 // A race as the views read it, made from a payload (replay.py) or, while it runs, from lines of events (stream.py).
 //
 // race = {id, kind, running, prompt, target, device, lanes, lossless, words, themes, config}
-// lane = a trace of the payload; while it runs only {method, title, text, tokens, rounds, pieces}
+// lane = a trace of the payload, its `method` what the address calls it (a method may run in two lanes), its `kind` the
+// method itself; while it runs only {method, title, text, tokens, rounds, pieces}
 // plus, for both: text [token] and summary {count, seconds, passes, tps, speedup, tau}
 
 /** The race of a payload. */
 export function fromPayload(payload, about) {
-  const lanes = payload.traces.map((trace) => ({...trace, text: trace.tokens.id.map((id) => trace.pieces[id] ?? `<${id}>`)}));
+  const lanes = payload.traces.map((trace) => ({...trace, method: trace.key, kind: trace.method, text: trace.tokens.id.map((id) => trace.pieces[id] ?? `<${id}>`)}));
   return summarised({...payload, ...about, running: false, lanes});
 }
 

@@ -5,6 +5,7 @@ import {draw, fill, whole} from './figures.js';
 import {cell, token} from './format.js';
 import {outline} from './outline.js';
 import {treePlot} from './tree.js';
+import {whatIf} from './whatif.js';
 
 export const TABS = [
   {key: 'tree', title: 'Tree', figures: [['tree', true]]},
@@ -15,10 +16,12 @@ export const TABS = [
     none: 'This method drafts from one distribution: there are no experts to compare.'},
   {key: 'run', title: 'Whole run', figures: [['acceptance', false], ['classes', false]]},
   {key: 'table', title: 'Table', figures: []},
+  {key: 'whatif', title: 'What if', figures: []},
 ];
 
-/** The card of the round. `choose({tab})`, `choose({node})`. */
-export function roundView(part, choose) {
+/** The card of the round. `choose({tab})`, `choose({node})`. For the view What if: the methods' settings, `unable(race)`
+ * says why a race cannot be decoded again, `again(request)` does it. */
+export function roundView(part, choose, {methods, unable, again}) {
   const plots = new Map();
   let Plotly = null, race = null, lane = null, theme = null, tree = null;
 
@@ -47,6 +50,7 @@ export function roundView(part, choose) {
     for (const button of tabs) button.setAttribute('aria-selected', String(button.dataset.tab === tab));
     if (!lane.rounds.at.length) return panels.get(tab).replaceChildren(note('This run ended with its first token: there are no rounds.'));
     if (tab === 'outline') return outline(panels.get('outline'), race, lane, round, node, choose);
+    if (tab === 'whatif') return whatIf(panels.get('whatif'), race, lane, round, methods, unable(race), again);
     if (tab === 'table') return panels.get('table').replaceChildren(table(round, node));
     const {figures, none} = TABS.find(({key}) => key === tab);
     let any = false;

@@ -12,14 +12,28 @@ const STATUS_EVERY = 1000; // ms between two questions whether the models are th
 export function liveRuns({root, send, fetched, say, shown, grown, restore}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
   const reader = liveReader({started, grown, done: (id) => settle(id, !stillness(), ''), failed});
-  let running = false;
+  let running = false, model = null;
   askForModels();
-  return {read: reader.read, stop: halt, start: () => send('run'), running: () => running};
+  return {read: reader.read, stop: halt, start: () => send('run'), running: () => running, again, unable};
 
   function started(race) {
     busy(true);
     say('The lanes share one machine and take turns; the replay afterwards runs at true speed.');
     shown(race, {replay: false});
+  }
+
+  /** Decode rounds again: the answer comes as a live race's end does. */
+  function again(request) {
+    busy(true);
+    say('Decoding again …');
+    send('branch', {...request, nonce: Date.now()});
+  }
+
+  /** Why a race cannot be decoded again, '' where it can. */
+  function unable(race) {
+    if (running) return 'The model is busy.';
+    if (model === null) return 'No model is loaded here.';
+    return race.model === model ? '' : `This race was recorded with ${race.model}, and the model loaded here is ${model}.`;
   }
 
   function halt() {
@@ -40,8 +54,8 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore}) {
   async function settle(id, replay, text) {
     const race = id && await fetched(id).catch((error) => { text = error.message; });
     busy(false);
-    if (race) shown(race, {replay}); else restore();
-    say(text);
+    if (race) shown(race, {replay: replay && !race.back}); else restore();
+    say(race?.note ?? text);
   }
 
   function busy(now) {
@@ -55,6 +69,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore}) {
     const status = await fetch('models.json').then((answer) => answer.json()).catch(() => ({state: 'loading', text: ''}));
     run.dataset.help = status.text;
     if (status.state === 'ready') {
+      model = status.target;
       run.addEventListener('able', () => able(status.state), {once: true}); // when the controls show what suits the models
       return send('ready');
     }

@@ -41,6 +41,9 @@ class JakiroSettings(TreeSettings):
         choices=("mixture", "decoupled"),
     )
     contrastive: bool = setting(True, "Read the last level off the pass above, by the contrastive feature.")
+    expert: str = setting(
+        "all", "Only expert 0 or only expert 1 proposes, to see what it is worth.", choices=("all", "0", "1")
+    )
     aligned: bool = setting(True, "Give each node of the last level its own parent's row; off: the released mix-up.")
 
     def __post_init__(self) -> None:
@@ -65,7 +68,9 @@ class JakiroDrafter(HeadDrafter):
         active, gates = self.head.activate(residual)
         count = self.head.count
         weights = gates[:, :count].softmax(-1)
-        if self._decoupled:
+        if self.settings.expert != "all":
+            read = [mixed := self.head.own(residual, active)[int(self.settings.expert)]]
+        elif self._decoupled:
             own = self.head.own(residual, active)
             mixed = (own * weights.T[..., None].to(own.dtype)).sum(0)  # the weights sum to one
             read = [*own]
@@ -109,7 +114,7 @@ class JakiroDrafter(HeadDrafter):
 
     @property
     def _decoupled(self) -> bool:
-        return self.settings.candidates == "decoupled"
+        return self.settings.candidates == "decoupled" and self.settings.expert == "all"
 
 
 def blend(logprobs: Tensor, weights: Tensor) -> Tensor:

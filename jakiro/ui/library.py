@@ -6,9 +6,10 @@ import json
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from jakiro.graph import piece
@@ -22,6 +23,21 @@ from jakiro.ui.replay import payload
 KEPT = 16  # live races, and texts prepared for the browser
 KEPT_NODES = 400_000  # of the live races' trees, all together
 PATIENCE = 30.0  # seconds to wait for a race that is being stopped
+LIVE, OPENED = MappingProxyType({"kind": "live"}), MappingProxyType({"kind": "opened"})
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A race that is not among the recorded ones."""
+
+    prompt: str
+    traces: list[Trace]
+    facts: Mapping[str, Any]  # kind, and what else the page is to say of it
+
+    @property
+    def nodes(self) -> int:
+        """Of all trees."""
+        return sum(len(step.tree) for trace in self.traces for step in trace.steps)
 
 
 class Library:
@@ -30,19 +46,19 @@ class Library:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.recorded = {race.id: race for race in recorded.read(folder)}
-        self._live: OrderedDict[str, tuple[str, list[Trace]]] = OrderedDict()  # id -> prompt, traces
+        self._live: OrderedDict[str, Kept] = OrderedDict()
         self._texts: OrderedDict[str, str] = OrderedDict()
-        self._running: dict[str, str] = {}  # id -> prompt
+        self._running: dict[str, tuple[str, Mapping[str, Any]]] = {}  # id -> prompt, facts
         self._changed = threading.Condition()
 
     def opening(self) -> list[str]:
         """The id of the race that the page opens on; empty without recorded ones."""
         return list(self.recorded)[:1]
 
-    def add(self, traces: Sequence[Trace]) -> str:
-        """Keep runs that came in a file; the id under which they can be asked for, as hard to guess as a live one's."""
-        id = self.new_id().replace("live", "file")
-        self.begin(id, prompt_of(traces[0]))
+    def add(self, traces: Sequence[Trace], facts: Mapping[str, Any] = OPENED) -> str:
+        """Keep runs that were not raced here; `facts` say what they are. Their id is as hard to guess as a live one."""
+        id = self.new_id().replace("live", "kept")
+        self.begin(id, prompt_of(traces[0]), facts)
         self.keep(id, traces)
         return id
 
@@ -51,18 +67,18 @@ class Library:
         """An id for a live race. Not to be guessed: a race is seen by those who were given its address."""
         return f"live-{secrets.token_hex(6)}"
 
-    def begin(self, id: str, prompt: str) -> None:
+    def begin(self, id: str, prompt: str, facts: Mapping[str, Any] = LIVE) -> None:
         """A live race has started; who asks for it waits until it is kept."""
         with self._changed:
-            self._running[id] = prompt
+            self._running[id] = prompt, facts
 
     def keep(self, id: str, traces: Sequence[Trace]) -> None:
         """A live race is over. Without a single trace it is forgotten."""
         with self._changed:
-            prompt = self._running.pop(id, "")
+            prompt, facts = self._running.pop(id, ("", LIVE))
             if traces:
-                _put(self._live, id, (prompt, list(traces)))
-                while len(self._live) > 1 and sum(map(_nodes, self._live.values())) > KEPT_NODES:
+                _put(self._live, id, Kept(prompt, list(traces), facts))
+                while len(self._live) > 1 and sum(kept.nodes for kept in self._live.values()) > KEPT_NODES:
                     self._live.popitem(last=False)
             self._changed.notify_all()
         settle()
@@ -71,7 +87,7 @@ class Library:
         """The traces of a race. Raises RequestError for one that is not there (any more)."""
         if id in self.recorded:
             return recorded.load(self.folder, self.recorded[id])
-        return self._kept(id)[1]
+        return self._kept(id).traces
 
     def about(self, id: str) -> dict[str, Any]:
         """What is shown: id, title, prompt, model, device, date, and where it is from. Raises RequestError."""
@@ -79,8 +95,8 @@ class Library:
             facts = asdict(self.recorded[id])
             del facts["traces"]
             return facts | {"kind": "recorded"}
-        prompt, traces = self._kept(id)
-        return about(id, prompt, traces, "live" if id.startswith("live") else "opened")
+        kept = self._kept(id)
+        return about(id, kept.prompt, kept.traces, kept.facts)
 
     def text(self, id: str) -> str:
         """What the browser draws the race from: {"about": .., "replay": .. (replay.py)}. Raises RequestError."""
@@ -95,7 +111,7 @@ class Library:
             _put(self._texts, id, text)
         return text
 
-    def _kept(self, id: str) -> tuple[str, list[Trace]]:
+    def _kept(self, id: str) -> Kept:
         with self._changed:
             self._changed.wait_for(lambda: id not in self._running, PATIENCE)
             if id not in self._live:
@@ -104,20 +120,16 @@ class Library:
             return self._live[id]
 
 
-def about(id: str, prompt: str, traces: Sequence[Trace], kind: str) -> dict[str, Any]:
-    """What the page says of a race. Kinds: recorded (with the project), live, opened (from a file)."""
+def about(id: str, prompt: str, traces: Sequence[Trace], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page says of a race. Kinds: recorded (with the project), live, opened (from a file), what if."""
     first = traces[0]
-    facts = {"model": first.target, "device": first.device, "date": first.recorded[:10], "kind": kind}
-    return {"id": id, "title": prompt, "prompt": prompt} | facts
+    common = {"model": first.target, "device": first.device, "date": first.recorded[:10]}
+    return {"id": id, "title": prompt, "prompt": prompt} | common | facts
 
 
 def prompt_of(trace: Trace) -> str:
     """The prompt as far as a trace has it: its tokens' texts, the chat template's among them."""
     return "".join(piece(trace, token) for token in trace.prompt)
-
-
-def _nodes(kept: tuple[str, list[Trace]]) -> int:
-    return sum(len(step.tree) for trace in kept[1] for step in trace.steps)
 
 
 def _put(shelf: OrderedDict, id: str, value: object) -> None:

@@ -79,7 +79,8 @@ class Models:
             return {"state": "loading", "text": "The models are loading; this page shows a recording meanwhile."}
         if self._loaded is None:
             return {"state": "failed", "text": f"Live runs are off: {self._error}"}
-        return {"state": "ready", "text": f"{self._loaded.target.name} is ready.", "missing": self._loaded.missing}
+        name = self._loaded.target.name
+        return {"state": "ready", "text": f"{name} is ready.", "missing": self._loaded.missing, "target": name}
 
     def _work(self) -> None:
         try:

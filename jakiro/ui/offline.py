@@ -18,7 +18,7 @@ from jakiro.assets import ASSETS
 from jakiro.methods import METHODS
 from jakiro.trace import Trace
 from jakiro.traces import traces_json
-from jakiro.ui.library import about, prompt_of
+from jakiro.ui.library import OPENED, about, prompt_of
 from jakiro.ui.replay import payload
 
 ID = "replay"
@@ -66,7 +66,7 @@ mount({{
 def page(traces: Sequence[Trace], assets: Path = ASSETS) -> str:
     """The file's text, for at least one trace."""
     titles = {name: method.title for name, method in METHODS.items()}
-    facts = about(ID, prompt_of(traces[0]), traces, "opened")
+    facts = about(ID, prompt_of(traces[0]), traces, OPENED)
     race = f'{{"about":{json.dumps(facts)},"replay":{payload(traces, titles)}}}'
     return PAGE.format(
         policy=POLICY,

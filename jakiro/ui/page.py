@@ -26,6 +26,7 @@ from jakiro.ui.library import Library
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.race import Race, check
 from jakiro.ui.stream import events, flushed
+from jakiro.ui.whatif import descriptions, what_if
 
 LOG = logging.getLogger(__name__)
 RACERS = ("vanilla", "eagle2", "jakiro")  # ticked at first
@@ -36,9 +37,9 @@ MONO = ["ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "DejaVu
 
 # Names of custom events must stand in this text, quoted: gr.HTML looks for them here.
 ON_LOAD = """
-const events = {run: 'run', stop: 'stop', ready: 'ready'};
+const events = {run: 'run', stop: 'stop', ready: 'ready', branch: 'branch'};
 import(new URL('viewer/main.js', document.baseURI))
-  .then((viewer) => viewer.mount({element, props, watch, send: (name) => trigger(events[name])}));
+  .then((viewer) => viewer.mount({element, props, watch, send: (name, data) => trigger(events[name], data)}));
 """
 
 
@@ -67,6 +68,7 @@ def build(
     with gr.Blocks(title="Jakiro Debugger", analytics_enabled=False, fill_width=True) as demo:
         viewer, inputs = _layout(library, assets)
         _wire(viewer, inputs, models, live)
+        _wire_branches(viewer, models, library)
         _api(library, live)
     demo.queue(max_size=WAITING)
     demo._queue.sleep_when_free = demo._queue.progress_update_sleep_when_free = POLL
@@ -116,6 +118,7 @@ def _layout(library: Library, assets: Path) -> tuple[gr.HTML, Inputs]:
         apply_default_css=False,
         races=[asdict(race) for race in library.recorded.values()],
         exports=list(EXPORTS),
+        methods=descriptions(),
     ) as viewer:
         prompt = gr.Textbox(
             label="Prompt",
@@ -189,6 +192,24 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
     )
     able = "() => document.querySelector('#viewer [data-do=run]').dispatchEvent(new Event('able'))"
     shown.then(None, js=able, api_visibility="private")  # not before: a run reads the controls
+
+
+def _wire_branches(viewer: gr.HTML, models: Models, library: Library) -> None:
+    def decode_again(event: gr.EventData) -> str:
+        try:
+            return _line({"event": "done", "race": what_if(models.get(), library, event._data)})
+        except RequestError as error:
+            return _line({"event": "error", "message": str(error)})
+
+    viewer.branch(
+        decode_again,
+        None,
+        viewer,
+        show_progress="hidden",
+        concurrency_id="model",
+        concurrency_limit=1,
+        api_visibility="private",
+    )
 
 
 def _live(models: Models, library: Library, gpu: Callable[[Callable], Callable] | None) -> Callable[..., Iterator[str]]:

@@ -9,7 +9,7 @@
      "lossless": {"identical": bool, "text": str,                   # the badge: every trace against traces[0]
                   "against_first": [null | {"at", "ours", "theirs", "margin", "text"}]},  # null = same ids
      "traces": [
-       {"method": str, "title": str,
+       {"method": str, "key": str, "title": str,                   # key: what the address calls it
         "header":  [[label, text]],                                 # target, device, sampling, settings, versions ...
         "stop":    "eos" | "length" | "context" | "stopped",
         "pieces":  {id: text},                                      # raw: show it with textContent only
@@ -27,6 +27,7 @@
         "bonus":   [id],                                            # the bonus token of every round
         "fields":  [{"key", "label", "format", "help"}],            # the inspector's rows; a key is a column of nodes
                      # format: token id rank share log number word
+        "sampling": {"temperature", "top_p", "seed"}, "settings": {name: value},
         "metrics": [{"key", "label", "value", "text", "help"}],     # of the run
         "headline": text,                                           # the run in one sentence
         "figures": {"tree": RoundFigure, "routing": RoundFigure | null, "diversity": RoundFigure | null,
@@ -83,7 +84,7 @@ SCHEMA = "jakiro-replay/1"
 def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) -> str:
     """The traces prepared for the browser as JSON text. `titles` names methods; a name twice gets a number."""
     traces = list(traces)
-    names = _unique_names([(titles or {}).get(trace.method, trace.method) for trace in traces])
+    names = _told_apart([(titles or {}).get(trace.method, trace.method) for trace in traces], "{} ({})")
     diversities = [run_diversity(trace) for trace in traces]
     vanilla = next((trace for trace in traces if trace.method == "vanilla"), None)
     data = {
@@ -94,10 +95,11 @@ def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) ->
         "moments": MOMENTS,
         "lossless": summary.lossless(traces, names),
         "traces": [
-            _facts(trace, name)
+            {"key": key}
+            | _facts(trace, name)
             | {"headline": headline(trace, name, vanilla)}
             | {"figures": _figures(traces, index, names, diversities)}
-            for index, (trace, name) in enumerate(zip(traces, names, strict=True))
+            for index, (trace, name, key) in enumerate(zip(traces, names, keys(traces), strict=True))
         ],
     }
     return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
@@ -111,6 +113,8 @@ def _facts(trace: Trace, title: str) -> dict[str, Any]:
         "method": trace.method,
         "title": title,
         "header": summary.header(trace),
+        "sampling": {"temperature": trace.temperature, "top_p": trace.top_p, "seed": trace.seed},
+        "settings": trace.settings,
         "stop": trace.stop,
         "pieces": pieces,
         "labels": {token: label(text) for token, text in pieces.items()},
@@ -167,11 +171,16 @@ def _figures(traces: list[Trace], index: int, names: list[str], found: list[RunD
     }
 
 
-def _unique_names(names: list[str]) -> list[str]:
+def keys(traces: Sequence[Trace]) -> list[str]:
+    """What the page's address calls each lane: its method, and a number where that runs in several."""
+    return _told_apart([trace.method for trace in traces], "{}-{}")
+
+
+def _told_apart(names: list[str], numbered: str) -> list[str]:
     """The names, numbered where one occurs again."""
     seen: dict[str, int] = {}
     found = []
     for name in names:
         seen[name] = seen.get(name, 0) + 1
-        found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+        found.append(name if seen[name] == 1 else numbered.format(name, seen[name]))
     return found

@@ -1,0 +1,61 @@
+// What if: a form under the round that asks for some rounds to be decoded again, with something changed.
+
+import {h} from './dom.js';
+import {token} from './format.js';
+
+const OF_SAMPLING = [
+  {name: 'temperature', help: '0 is greedy.', kind: 'float', low: 0, high: 100},
+  {name: 'top_p', help: 'Sample from the likeliest tokens with this mass.', kind: 'float', low: 0, high: 1},
+  {name: 'seed', help: 'Same seed, same text.', kind: 'int', low: 0},
+];
+const ROUNDS = {name: 'rounds', help: 'How many rounds are decoded again.', kind: 'int', low: 1, high: 64};
+
+/** The form in `box` for a round of a lane. `ask(request)` sends it; `why` says why that cannot be, '' where it can. */
+export function whatIf(box, race, lane, round, methods, why, ask) {
+  const key = `${race.id} ${lane.method} ${round} ${why}`;
+  if (box.dataset.shows === key) return;
+  box.dataset.shows = key;
+  const own = methods?.[lane.kind] ?? [];
+  const inputs = new Map();
+  const fields = [
+    ...own.map((field) => control(field, lane.settings[field.name], inputs)),
+    ...OF_SAMPLING.map((field) => control(field, lane.sampling[field.name], inputs)),
+    control(ROUNDS, 10, inputs), forced(race, lane, round, inputs),
+  ];
+  const button = h('button', {type: 'submit', class: 'primary', disabled: Boolean(why)}, `Decode again from round ${round + 1}`);
+  const form = h('form', {class: 'whatif'}, ...fields, button, why ? h('p', {class: 'none'}, why) : null);
+  form.addEventListener('submit', (event) => { event.preventDefault(); ask(request()); });
+  box.replaceChildren(form);
+
+  function request() {
+    const value = (name) => read(inputs.get(name));
+    const settings = Object.fromEntries(own.filter(({name}) => value(name) !== lane.settings[name]).map(({name}) => [name, value(name)]));
+    const sampling = Object.fromEntries(OF_SAMPLING.map(({name}) => [name, value(name)]));
+    return {race: race.id, lane: race.lanes.indexOf(lane), round, settings, ...sampling, rounds: value('rounds'), token: value('token')};
+  }
+}
+
+function control({name, help, kind, choices, low, high}, value, inputs) {
+  let input = null;
+  if (kind === 'bool') input = h('input', {type: 'checkbox', checked: value === true});
+  else if (kind === 'choice') input = h('select', {}, ...choices.map((one) => h('option', {selected: one === value}, one)));
+  else input = h('input', {type: 'number', value, min: low, max: high, step: kind === 'int' ? 1 : 'any', required: true});
+  inputs.set(name, input);
+  return h('label', {'data-help': help}, `${name} `, input);
+}
+
+/** The token after the root: as the target chose it, or one of the candidates. */
+function forced(race, lane, round, inputs) {
+  const {id, parent} = lane.nodes[round];
+  const children = id.filter((_, node) => parent[node] === 0);
+  const select = h('select', {}, h('option', {value: ''}, 'the target chooses'),
+    ...children.map((one) => h('option', {value: one}, token(lane, one))));
+  inputs.set('token', select);
+  return h('label', {'data-help': 'Force another token after the root of this round.'}, 'next token ', select);
+}
+
+function read(input) {
+  if (input.type === 'checkbox') return input.checked;
+  if (input.type === 'number') return input.valueAsNumber;
+  return input.value === '' ? null : /^\d+$/.test(input.value) && input.options[0].value === '' ? Number(input.value) : input.value;
+}

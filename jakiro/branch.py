@@ -1,0 +1,100 @@
+"""What if: some rounds of a run decoded again from where one of them began, with something changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from jakiro.engine import Drafter, Prefill, as_trace, decode
+from jakiro.metrics import first_difference, tau
+from jakiro.settings import autos, build
+from jakiro.target import Target
+from jakiro.trace import Trace, walk_positions
+from jakiro.verify import Sampling
+
+MOST_ROUNDS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is other than it was. None: as it was."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    token: int | None = None  # forced after the round's root
+    rounds: int = 10
+
+
+def branch(
+    target: Target, method: Any, make: Callable[[Any], Drafter], trace: Trace, index: int, change: Change
+) -> tuple[Trace, Trace]:
+    """The run from round `index` on, as it was and as it would have been; both clocks start there.
+
+    The prefix comes from the trace. Raises ValueError, saying why, where the trace is not this target's, where there is
+    no such round, or for a bad change.
+    """
+    if trace.target != target.name:
+        raise ValueError(f"this run was recorded with {trace.target}, and the model loaded here is {target.name}")
+    if not 0 <= index < len(trace.steps):
+        raise ValueError(f"there is no round {index + 1}: this run has {len(trace.steps)}")
+    if not 1 <= change.rounds <= MOST_ROUNDS:
+        raise ValueError(f"rounds must be from 1 to {MOST_ROUNDS}, not {change.rounds}")
+    settings = build(method.settings, build(method.settings, None, trace.settings), change.settings)
+    if names := autos(settings):
+        raise ValueError(f"{names[0]} must be a number here, not auto")
+    changed = {name: getattr(change, name) for name in ("temperature", "top_p", "seed")}
+    was = {"temperature": trace.temperature, "top_p": trace.top_p, "seed": trace.seed}
+    sampling = Sampling(**{name: was[name] if value is None else value for name, value in changed.items()})
+    start = [start for start, _ in walk_positions(trace)][index]  # tokens before the round, its root the last of them
+    text = trace.prompt + trace.tokens[:start]
+    prompt, first = (text[:-1], text[-1]) if change.token is None else (text, change.token)
+    length = target.context - len(prompt)
+    run = decode(target, make(settings), prompt, length, sampling, first=first)
+    steps = list(islice((step for step in run if not isinstance(step, Prefill)), change.rounds))
+    would = as_trace(target, prompt, length, sampling, Prefill(first, 0.0), steps, trace.method, settings)
+    end = index + change.rounds
+    stop = trace.stop if end >= len(trace.steps) else "stopped"
+    as_was = replace(trace, prompt=text[:-1], first=text[-1], prefill_s=0.0, steps=trace.steps[index:end], stop=stop)
+    return as_was, would
+
+
+def told(as_was: Trace, would: Trace, index: int, title: str) -> str:
+    """What was changed, and what that did to tau, to the nodes of a round and to the text."""
+    changes = _changes(as_was, would)
+    return (
+        f"{title} from round {index + 1} on, with {', '.join(changes) or 'nothing changed'}: "
+        f"tau {_tau(would)} instead of {_tau(as_was)}, {_nodes(would)} nodes a round instead of {_nodes(as_was)}, "
+        f"{_text(as_was, would)}."
+    )
+
+
+def _changes(as_was: Trace, would: Trace) -> list[str]:
+    before, after = (asdict(Sampling(one.temperature, one.top_p, one.seed)) | one.settings for one in (as_was, would))
+    found = [f"{name} {_plain(after[name])} instead of {_plain(before[name])}" for name in after
+             if after[name] != before.get(name)]  # fmt: skip
+    forced = len(would.prompt) - len(as_was.prompt) == 1
+    return found + [f"“{would.pieces.get(would.first, would.first)}” forced"] * forced
+
+
+def _text(as_was: Trace, would: Trace) -> str:
+    shift = len(would.prompt) - len(as_was.prompt)
+    ours, theirs = as_was.tokens[shift:], would.tokens
+    shared = min(len(ours), len(theirs))
+    at = first_difference(ours[:shared], theirs[:shared])
+    return f"the same text for {shared} tokens" if at is None else f"another text from token {at + 1} on"
+
+
+def _plain(value: Any) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else f"{value}"
+
+
+def _tau(trace: Trace) -> str:
+    return f"{tau(trace):.2f}" if trace.steps else "none"
+
+
+def _nodes(trace: Trace) -> str:
+    return f"{sum(len(step.tree) for step in trace.steps) / len(trace.steps):.1f}" if trace.steps else "no"

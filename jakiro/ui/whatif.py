@@ -1,0 +1,72 @@
+"""What if, as the page asks it: a round of a race, what to change, and the race that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from jakiro.branch import Change, branch, told
+from jakiro.methods import METHODS
+from jakiro.settings import AUTO
+from jakiro.ui.library import Library
+from jakiro.ui.models import Loaded, RequestError
+from jakiro.ui.replay import keys
+
+SAMPLING = ("temperature", "top_p", "seed")
+
+
+def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
+    """The id of a race of two lanes, the rounds as they were and as they would have been.
+
+    `asked` has race, lane and round (from 0), and what is changed: settings, temperature, top_p, seed, token, rounds.
+    Raises RequestError with the remedy.
+    """
+    race, lane, index = asked.get("race"), asked.get("lane"), asked.get("round")
+    if not isinstance(race, str) or not _whole(lane) or not _whole(index):
+        raise RequestError("say which race, which lane and which round to decode again")
+    traces = library.traces(race)
+    if not 0 <= lane < len(traces):
+        raise RequestError(f"there is no lane {lane + 1}: this race has {len(traces)}")
+    trace = traces[lane]
+    if trace.method not in loaded.makers:
+        why = loaded.missing.get(trace.method, f"known are {', '.join(METHODS)}")
+        raise RequestError(f"{trace.method} cannot run here: {why}")
+    method = METHODS[trace.method]
+    try:
+        as_was, would = branch(loaded.target, method, loaded.makers[trace.method], trace, index, _change(asked))
+    except ValueError as error:
+        raise RequestError(str(error)) from error
+    back = {"race": race, "method": keys(traces)[lane], "round": index}
+    facts = {"kind": "what if", "note": told(as_was, would, index, method.title), "back": back}
+    return library.add([as_was, would], facts)
+
+
+def _change(asked: Mapping[str, Any]) -> Change:
+    settings = asked.get("settings") or {}
+    if not isinstance(settings, Mapping):
+        raise ValueError("settings must be names with values")
+    given = {name: asked[name] for name in (*SAMPLING, "token", "rounds") if asked.get(name) is not None}
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ValueError(f"{name} must be a number, not {str(value)[:40]!r}")
+        if name in ("seed", "token", "rounds") and value != int(value):
+            raise ValueError(f"{name} must be a whole number, not {value}")
+    whole = {name: int(value) if name in ("seed", "token", "rounds") else float(value) for name, value in given.items()}
+    return Change(settings=dict(settings), **whole)
+
+
+def descriptions() -> dict[str, list[dict[str, Any]]]:
+    """For each method the fields of its settings: name, help, and what values they take."""
+    return {name: [_description(one) for one in fields(method.settings)] for name, method in METHODS.items()}
+
+
+def _description(one) -> dict[str, Any]:
+    facts = one.metadata
+    kind = {bool: "bool", str: "choice", int: "int", float: "float"}[type(one.default)]
+    known = {"name": one.name, "help": facts["help"].replace(f", or {AUTO}", ""), "kind": kind}
+    return known | {"choices": facts["choices"], "low": facts["low"], "high": facts["high"]}
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

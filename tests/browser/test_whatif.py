@@ -1,0 +1,48 @@
+"""What if, on the page: rounds of a race decoded again with something changed, shown beside what they were."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+from served import IN_CHROMIUM, part, wait_for_tree
+
+pytestmark = IN_CHROMIUM
+
+
+def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
+    tab = show("?motion=0")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("#prompt textarea").fill("the an the")
+    tab.locator("[data-do=run]").click()
+    expect(part(tab, "kind")).to_have_text("live")
+    wait_for_tree(tab)
+    tab.keyboard.press("Home")
+    tab.keyboard.press("ArrowRight")
+    tab.wait_for_selector("[data-round='1'][data-method=jakiro]")
+    tab.locator("[data-tab=whatif]").click()
+    form = tab.locator("form.whatif")
+    form.get_by_label("depth").fill("2")
+    form.get_by_label("rounds").fill("3")
+    form.locator("[type=submit]").click()
+    expect(part(tab, "kind")).to_have_text("what if")
+    expect(part(tab, "notice")).to_contain_text("depth 2 instead of 3")
+    expect(part(tab, "notice")).to_contain_text("the same text")
+    assert tab.locator(".lane").count() == 2
+    assert tab.locator(".lane.chosen h2").text_content() == "Jakiro (2)"
+    tab.wait_for_selector("[data-method=jakiro-2]")
+    wait_for_tree(tab)
+    part(tab, "back").click()
+    tab.wait_for_selector("[data-round='1'][data-method=jakiro]")
+    expect(part(tab, "kind")).to_have_text("live")
+    form.get_by_label("depth").fill("99")
+    tab.evaluate("document.querySelector('form.whatif').noValidate = true")
+    form.locator("[type=submit]").click()
+    expect(part(tab, "notice")).to_contain_text("depth must be a whole number from 1 to 16")
+    expect(part(tab, "kind")).to_have_text("live")
+
+
+def test_another_models_run_cannot_be_decoded_again_and_the_form_says_so(show):
+    tab = show("?race=question&method=jakiro&round=3&tab=whatif")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.keyboard.press("ArrowRight")
+    expect(tab.locator("form.whatif .none")).to_contain_text("recorded with synthetic")
+    expect(tab.locator("form.whatif [type=submit]")).to_be_disabled()

@@ -1,0 +1,146 @@
+"""What if: rounds decoded again from a stored prefix. Nothing changed gives what there was, anything else says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jakiro.branch import MOST_ROUNDS, Change, branch, told
+from jakiro.engine import record
+from jakiro.methods import METHODS
+from jakiro.text import encode
+from jakiro.trace import from_json, to_json
+from jakiro.ui import models
+from jakiro.ui.library import Library
+from jakiro.ui.models import RequestError
+from jakiro.ui.whatif import descriptions, what_if
+from jakiro.verify import Sampling
+
+TREE = {"top_k": 4, "depth": 3, "total_tokens": 12}
+
+
+@pytest.fixture(scope="module")
+def loaded(target):
+    return models.load(target)
+
+
+def run(loaded, name, temperature=0.0):
+    method = METHODS[name]
+    settings = method.settings(**(TREE if name in ("eagle2", "jakiro") else {}))
+    ids = encode(loaded.target.tokenizer, "the an the")
+    sampling = Sampling(temperature, 0.9, 3)
+    made = record(loaded.target, loaded.makers[name](settings), ids, 30, sampling, name, settings)
+    return from_json(to_json(made))  # as it comes from a file
+
+
+def again(loaded, trace, index, **change):
+    return branch(loaded.target, METHODS[trace.method], loaded.makers[trace.method], trace, index, Change(**change))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("name", ["vanilla", "prompt_lookup", "eagle2", "jakiro"])
+def test_with_nothing_changed_the_rounds_are_what_they_were(loaded, name, temperature):
+    trace = run(loaded, name, temperature)
+    for index in (0, len(trace.steps) // 2):
+        as_was, would = again(loaded, trace, index, rounds=4)
+        assert would.tokens[: len(as_was.tokens)] == as_was.tokens
+        for ours, theirs in zip(as_was.steps, would.steps, strict=False):
+            assert (ours.tree.tokens, ours.tree.parents, ours.accepted) == (
+                theirs.tree.tokens, theirs.tree.parents, theirs.accepted)  # fmt: skip
+        assert "with nothing changed" in told(as_was, would, index, name) and "the same text" in told(
+            as_was, would, index, name
+        )
+
+
+def test_another_tree_gives_the_same_text_and_is_named(loaded):
+    trace = run(loaded, "jakiro")
+    as_was, would = again(loaded, trace, 3, settings={"depth": 2, "top_k": 2, "contrastive": False}, rounds=5)
+    assert all(max(step.tree.depths()) <= 2 for step in would.steps)
+    assert would.settings["depth"] == 2 and as_was.settings["depth"] == 3
+    text = told(as_was, would, 3, "Jakiro")
+    assert "top_k 2 instead of 4, depth 2 instead of 3, contrastive off instead of on" in text
+    assert "Jakiro from round 4 on" in text and "the same text for" in text
+
+
+@pytest.mark.parametrize("expert", ["0", "1"])
+def test_one_expert_alone_proposes_its_own_candidates(loaded, expert):
+    trace = run(loaded, "jakiro")
+    _, would = again(loaded, trace, 0, settings={"expert": expert, "contrastive": False}, rounds=3)
+    for step in would.steps:
+        assert all(rank is None or rank < 4 for rank in step.tree.columns[f"expert{expert}_rank"])
+
+
+def test_a_forced_token_stands_after_the_root(loaded):
+    trace = run(loaded, "jakiro")
+    start = 1 + sum(len(step.emitted) for step in trace.steps[:2])
+    as_was, would = again(loaded, trace, 2, token=7, rounds=3)
+    assert would.prompt == trace.prompt + trace.tokens[:start] and would.tokens[0] == 7
+    assert as_was.tokens[0] == trace.tokens[start - 1]
+    assert "forced" in told(as_was, would, 2, "Jakiro")
+
+
+def test_another_seed_gives_another_text(loaded):
+    trace = run(loaded, "vanilla", temperature=0.8)
+    as_was, would = again(loaded, trace, 2, seed=4, rounds=12)
+    assert would.seed == 4 and "seed 4 instead of 3" in told(as_was, would, 2, "Vanilla")
+    assert "another text from token" in told(as_was, would, 2, "Vanilla")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rounds": 0}, f"rounds must be from 1 to {MOST_ROUNDS}"),
+        ({"settings": {"depth": 99}}, "depth must be a whole number from 1 to 16"),
+        ({"settings": {"depth": "auto"}}, "depth must be a number here"),
+        ({"settings": {"other": 1}}, "unknown setting 'other'"),
+        ({"temperature": -1.0}, "temperature is -1.0"),
+        ({"token": 10_000}, "the token 10000 is outside"),
+    ],
+)
+def test_bad_changes_are_refused(loaded, change, message):
+    with pytest.raises(ValueError, match=message):
+        again(loaded, run(loaded, "jakiro"), 0, **change)
+
+
+def test_runs_of_other_models_and_rounds_that_are_not_there_are_refused(loaded):
+    trace = run(loaded, "vanilla")
+    with pytest.raises(ValueError, match="recorded with other"):
+        again(loaded, replace(trace, target="other"), 0)
+    with pytest.raises(ValueError, match="there is no round 99"):
+        again(loaded, trace, 98)
+
+
+def test_the_page_gets_both_as_a_race_with_the_way_back(loaded, tmp_path):
+    library = Library(tmp_path)
+    race = library.add([run(loaded, "vanilla"), run(loaded, "jakiro")])
+    made = what_if(loaded, library, {"race": race, "lane": 1, "round": 2, "settings": {"depth": 2}, "rounds": 3})
+    about = library.about(made)
+    assert about["kind"] == "what if" and about["back"] == {"race": race, "method": "jakiro", "round": 2}
+    assert "depth 2 instead of 3" in about["note"] and len(library.traces(made)) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({}, "say which race"),
+        ({"lane": "x"}, "say which race"),
+        ({"lane": 7}, "there is no lane 8"),
+        ({"race": "kept-none"}, "not kept any more"),
+        ({"rounds": "many"}, "rounds must be a number"),
+        ({"seed": 1.5}, "seed must be a whole number"),
+        ({"settings": "x"}, "names with values"),
+    ],
+)
+def test_bad_requests_are_told_what_to_do(loaded, tmp_path, asked, message):
+    library = Library(tmp_path)
+    good = {"race": library.add([run(loaded, "vanilla")]), "lane": 0, "round": 0, "rounds": 2}
+    with pytest.raises(RequestError, match=message):
+        what_if(loaded, library, (good | asked) if asked else {})
+
+
+def test_every_setting_is_described_for_the_form():
+    found = descriptions()["jakiro"]
+    kinds = {one["name"]: one["kind"] for one in found}
+    assert kinds["depth"] == "int" and kinds["contrastive"] == "bool" and kinds["expert"] == "choice"
+    assert descriptions()["vanilla"] == []

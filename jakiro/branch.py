@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -32,10 +32,10 @@ class Change:
 def branch(
     target: Target, method: Any, make: Callable[[Any], Drafter], trace: Trace, index: int, change: Change
 ) -> tuple[Trace, Trace]:
-    """The run from round `index` on, as it was and as it would have been; both clocks start there.
+    """Rounds from round `index` on, with the run's own settings and with the changed ones.
 
-    The prefix comes from the trace. Raises ValueError, saying why, where the trace is not this target's, where there is
-    no such round, or for a bad change.
+    Only the prefix comes from the trace: both are decoded now, so that their times can be compared. Raises ValueError,
+    saying why, where the trace is not this target's, where there is no such round, or for a bad change.
     """
     if trace.target != target.name:
         raise ValueError(f"this run was recorded with {trace.target}, and the model loaded here is {target.name}")
@@ -43,23 +43,25 @@ def branch(
         raise ValueError(f"there is no round {index + 1}: this run has {len(trace.steps)}")
     if not 1 <= change.rounds <= MOST_ROUNDS:
         raise ValueError(f"rounds must be from 1 to {MOST_ROUNDS}, not {change.rounds}")
-    settings = build(method.settings, build(method.settings, None, trace.settings), change.settings)
+    had = build(method.settings, None, trace.settings)  # with the defaults of what it was recorded without
+    settings = build(method.settings, had, change.settings)
     if names := autos(settings):
         raise ValueError(f"{names[0]} must be a number here, not auto")
-    changed = {name: getattr(change, name) for name in ("temperature", "top_p", "seed")}
     was = {"temperature": trace.temperature, "top_p": trace.top_p, "seed": trace.seed}
-    sampling = Sampling(**{name: was[name] if value is None else value for name, value in changed.items()})
+    given = {name: getattr(change, name) for name in was if getattr(change, name) is not None}
+    sampling = Sampling(**was | given)
     start = [start for start, _ in walk_positions(trace)][index]  # tokens before the round, its root the last of them
     text = trace.prompt + trace.tokens[:start]
-    prompt, first = (text[:-1], text[-1]) if change.token is None else (text, change.token)
-    length = target.context - len(prompt)
-    run = decode(target, make(settings), prompt, length, sampling, first=first)
-    steps = list(islice((step for step in run if not isinstance(step, Prefill)), change.rounds))
-    would = as_trace(target, prompt, length, sampling, Prefill(first, 0.0), steps, trace.method, settings)
-    end = index + change.rounds
-    stop = trace.stop if end >= len(trace.steps) else "stopped"
-    as_was = replace(trace, prompt=text[:-1], first=text[-1], prefill_s=0.0, steps=trace.steps[index:end], stop=stop)
-    return as_was, would
+    prefix = (text[:-1], text[-1]) if change.token is None else (text, change.token)
+
+    def run(prompt: list[int], first: int, settings: Any, sampling: Sampling) -> Trace:
+        length = target.context - len(prompt)
+        events = decode(target, make(settings), prompt, length, sampling, first=first)
+        steps = list(islice((event for event in events if not isinstance(event, Prefill)), change.rounds))
+        start = Prefill(first, 0.0)  # both clocks start at the round
+        return as_trace(target, prompt, length, sampling, start, steps, trace.method, settings)
+
+    return run(text[:-1], text[-1], had, Sampling(**was)), run(*prefix, settings, sampling)
 
 
 def told(as_was: Trace, would: Trace, index: int, title: str) -> str:
@@ -75,7 +77,7 @@ def told(as_was: Trace, would: Trace, index: int, title: str) -> str:
 def _changes(as_was: Trace, would: Trace) -> list[str]:
     before, after = (asdict(Sampling(one.temperature, one.top_p, one.seed)) | one.settings for one in (as_was, would))
     found = [f"{name} {_plain(after[name])} instead of {_plain(before[name])}" for name in after
-             if after[name] != before.get(name)]  # fmt: skip
+             if after[name] != before[name]]  # fmt: skip
     forced = len(would.prompt) - len(as_was.prompt) == 1
     return found + [f"“{would.pieces.get(would.first, would.first)}” forced"] * forced
 

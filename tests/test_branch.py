@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from jakiro.text import encode
 from jakiro.trace import from_json, to_json
 from jakiro.ui import models
 from jakiro.ui.library import Library
+from jakiro.ui.live import branches
 from jakiro.ui.models import RequestError
 from jakiro.ui.whatif import descriptions, what_if
 from jakiro.verify import Sampling
@@ -44,8 +46,10 @@ def test_with_nothing_changed_the_rounds_are_what_they_were(loaded, name, temper
     trace = run(loaded, name, temperature)
     for index in (0, len(trace.steps) // 2):
         as_was, would = again(loaded, trace, index, rounds=4)
-        assert would.tokens[: len(as_was.tokens)] == as_was.tokens
-        for ours, theirs in zip(as_was.steps, would.steps, strict=False):
+        assert would.tokens == as_was.tokens
+        for ours, theirs in zip(trace.steps[index:], would.steps, strict=False):
+            if ours is trace.steps[-1]:
+                break  # the run's length cap ended it
             assert (ours.tree.tokens, ours.tree.parents, ours.accepted) == (
                 theirs.tree.tokens, theirs.tree.parents, theirs.accepted)  # fmt: skip
         assert "with nothing changed" in told(as_was, would, index, name) and "the same text" in told(
@@ -61,6 +65,14 @@ def test_another_tree_gives_the_same_text_and_is_named(loaded):
     text = told(as_was, would, 3, "Jakiro")
     assert "top_k 2 instead of 4, depth 2 instead of 3, contrastive off instead of on" in text
     assert "Jakiro from round 4 on" in text and "the same text for" in text
+
+
+def test_a_setting_that_is_newer_than_the_trace_has_its_default(loaded):
+    trace = run(loaded, "jakiro")
+    old = replace(trace, settings={name: value for name, value in trace.settings.items() if name != "expert"})
+    as_was, would = again(loaded, old, 0, settings={"depth": 2}, rounds=2)
+    assert as_was.settings["expert"] == "all"
+    assert "with depth 2 instead of 3: tau" in told(as_was, would, 0, "Jakiro")
 
 
 @pytest.mark.parametrize("expert", ["0", "1"])
@@ -111,10 +123,19 @@ def test_runs_of_other_models_and_rounds_that_are_not_there_are_refused(loaded):
         again(loaded, trace, 98)
 
 
-def test_the_page_gets_both_as_a_race_with_the_way_back(loaded, tmp_path):
+class Ready:
+    """Models that are there."""
+
+    def __init__(self, loaded) -> None:
+        self.get = lambda: loaded
+
+
+@pytest.mark.parametrize("gpu", [None, lambda work: lambda asked: work(json.loads(json.dumps(asked)))])
+def test_the_page_gets_both_as_a_race_with_the_way_back(loaded, tmp_path, gpu):
     library = Library(tmp_path)
     race = library.add([run(loaded, "vanilla"), run(loaded, "jakiro")])
-    made = what_if(loaded, library, {"race": race, "lane": 1, "round": 2, "settings": {"depth": 2}, "rounds": 3})
+    asked = {"race": race, "lane": 1, "round": 2, "settings": {"depth": 2}, "rounds": 3}
+    made = branches(Ready(loaded), library, gpu)(asked)
     about = library.about(made)
     assert about["kind"] == "what if" and about["back"] == {"race": race, "method": "jakiro", "round": 2}
     assert "depth 2 instead of 3" in about["note"] and len(library.traces(made)) == 2

@@ -15,9 +15,10 @@ import synthetic
 
 from jakiro.engine import Prefill
 from jakiro.trace import TraceError, from_json, to_json
-from jakiro.ui import export, page, recorded
+from jakiro.ui import export, recorded
 from jakiro.ui import library as library_module
 from jakiro.ui.library import Library
+from jakiro.ui.live import live_races
 from jakiro.ui.models import Loaded, Models, RequestError, load
 from jakiro.ui.race import Race, check
 from jakiro.ui.stream import events, flushed
@@ -310,7 +311,7 @@ def test_a_host_that_lends_its_gpu_hands_the_traces_over_as_text(models, tmp_pat
         decorated.append(function.__name__)
         return function
 
-    live = page._live(Ready(), shelf, gpu)
+    live = live_races(Ready(), shelf, gpu)
     texts = list(live("live-1", *GOOD.values()))
     assert decorated == ["elsewhere"] and all(text.startswith("{") for text in texts)
     assert [trace.method for trace in shelf.traces("live-1")] == METHODS

@@ -104,9 +104,10 @@ class Library:
             if id in self._texts:
                 self._texts.move_to_end(id)
                 return self._texts[id]
-        about = json.dumps(self.about(id), ensure_ascii=False)
-        replay = payload(self.traces(id), {name: method.title for name, method in METHODS.items()})
-        text = f'{{"about":{about},"replay":{replay}}}'
+        facts = self.about(id)
+        titles = {name: method.title for name, method in METHODS.items()}
+        replay = payload(self.traces(id), titles, facts.get("names"))
+        text = f'{{"about":{json.dumps(facts, ensure_ascii=False)},"replay":{replay}}}'
         with self._changed:
             _put(self._texts, id, text)
         return text

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,14 @@ import gradio as gr
 
 from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.methods import METHODS
-from jakiro.traces import read_traces, traces_json
+from jakiro.traces import traces_json
 from jakiro.ui import site
 from jakiro.ui.controls import Controls
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import Library
+from jakiro.ui.live import branches, live_races
 from jakiro.ui.models import Models, RequestError
-from jakiro.ui.race import Race, check
-from jakiro.ui.stream import events, flushed
-from jakiro.ui.whatif import descriptions, what_if
+from jakiro.ui.whatif import descriptions
 
 LOG = logging.getLogger(__name__)
 RACERS = ("vanilla", "eagle2", "jakiro")  # ticked at first
@@ -63,12 +62,12 @@ class Inputs:
 def build(
     models: Models, library: Library, gpu: Callable[[Callable], Callable] | None = None, assets: Path = ASSETS
 ) -> gr.Blocks:
-    """The page, not launched. `gpu` decorates the one generator that uses the model, where a host asks for that."""
-    live = _live(models, library, gpu)
+    """The page, not launched. `gpu` decorates what uses the model, where a host asks for that."""
+    live = live_races(models, library, gpu)
     with gr.Blocks(title="Jakiro Debugger", analytics_enabled=False, fill_width=True) as demo:
         viewer, inputs = _layout(library, assets)
         _wire(viewer, inputs, models, live)
-        _wire_branches(viewer, models, library)
+        _wire_branches(viewer, branches(models, library, gpu))
         _api(library, live)
     demo.queue(max_size=WAITING)
     demo._queue.sleep_when_free = demo._queue.progress_update_sleep_when_free = POLL
@@ -194,10 +193,10 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
     shown.then(None, js=able, api_visibility="private")  # not before: a run reads the controls
 
 
-def _wire_branches(viewer: gr.HTML, models: Models, library: Library) -> None:
+def _wire_branches(viewer: gr.HTML, again: Callable[[Mapping[str, Any]], str]) -> None:
     def decode_again(event: gr.EventData) -> str:
         try:
-            return _line({"event": "done", "race": what_if(models.get(), library, event._data)})
+            return _line({"event": "done", "race": again(event._data)})
         except RequestError as error:
             return _line({"event": "error", "message": str(error)})
 
@@ -210,41 +209,6 @@ def _wire_branches(viewer: gr.HTML, models: Models, library: Library) -> None:
         concurrency_limit=1,
         api_visibility="private",
     )
-
-
-def _live(models: Models, library: Library, gpu: Callable[[Callable], Callable] | None) -> Callable[..., Iterator[str]]:
-    """The generator that runs a race and keeps its traces: lines of JSON so far, again and again."""
-
-    def here(id: str, *arguments: Any) -> Iterator[str]:
-        loaded = models.get()
-        race = Race(loaded, check(loaded, *arguments))
-        library.begin(id, race.request.prompt)
-        if titles := [METHODS[name].title for name in race.untuned()]:
-            text = f"Measuring which draft tree suits this machine, for {' and '.join(titles)}: some seconds, once."
-            gr.Info(text, duration=6)
-        try:
-            yield from flushed(events(race, id))
-        finally:
-            library.keep(id, race.traces())  # a race that was stopped can be looked at as far as it went
-
-    if gpu is None:
-        return here
-
-    @gpu
-    def elsewhere(id: str, *arguments: Any) -> Iterator[str]:
-        """In a process of its own, whose memory is lost: the traces come out as text too."""
-        yield from here(id, *arguments)
-        yield traces_json(library.traces(id))
-
-    def live(id: str, *arguments: Any) -> Iterator[str]:
-        for text in elsewhere(id, *arguments):
-            if text.startswith("["):
-                library.begin(id, arguments[0])
-                library.keep(id, read_traces(text))
-            else:
-                yield text
-
-    return live
 
 
 def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:

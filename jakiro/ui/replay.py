@@ -81,10 +81,15 @@ from jakiro.ui.why import why
 SCHEMA = "jakiro-replay/1"
 
 
-def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) -> str:
-    """The traces prepared for the browser as JSON text. `titles` names methods; a name twice gets a number."""
+def payload(
+    traces: Sequence[Trace], titles: Mapping[str, str] | None = None, names: Sequence[str] | None = None
+) -> str:
+    """The traces prepared for the browser as JSON text.
+
+    `titles` names methods, a name twice gets a number; or `names` has one for each trace.
+    """
     traces = list(traces)
-    names = _told_apart([(titles or {}).get(trace.method, trace.method) for trace in traces], "{} ({})")
+    names = names or _told_apart([(titles or {}).get(trace.method, trace.method) for trace in traces], "{} ({})")
     diversities = [run_diversity(trace) for trace in traces]
     vanilla = next((trace for trace in traces if trace.method == "vanilla"), None)
     data = {

@@ -9,6 +9,7 @@ from typing import Any
 from jakiro.branch import Change, branch, told
 from jakiro.methods import METHODS
 from jakiro.settings import AUTO
+from jakiro.trace import Trace
 from jakiro.ui.library import Library
 from jakiro.ui.models import Loaded, RequestError
 from jakiro.ui.replay import keys
@@ -16,8 +17,8 @@ from jakiro.ui.replay import keys
 SAMPLING = ("temperature", "top_p", "seed")
 
 
-def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
-    """The id of a race of two lanes, the rounds as they were and as they would have been.
+def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple[list[Trace], dict[str, Any]]:
+    """Two runs, the rounds as they were and as they would have been, and what the page is to say of them as a race.
 
     `asked` has race, lane and round (from 0), and what is changed: settings, temperature, top_p, seed, token, rounds.
     Raises RequestError with the remedy.
@@ -38,8 +39,9 @@ def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
     except ValueError as error:
         raise RequestError(str(error)) from error
     back = {"race": race, "method": keys(traces)[lane], "round": index}
-    facts = {"kind": "what if", "note": told(as_was, would, index, method.title), "back": back}
-    return library.add([as_was, would], facts)
+    names = [f"{method.title}, {which}" for which in ("as it was", "what if")]
+    facts = {"kind": "what if", "note": told(as_was, would, index, method.title), "back": back, "names": names}
+    return [as_was, would], facts
 
 
 def _change(asked: Mapping[str, Any]) -> Change:

@@ -27,7 +27,7 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     expect(part(tab, "notice")).to_contain_text("depth 2 instead of 3")
     expect(part(tab, "notice")).to_contain_text("the same text")
     assert tab.locator(".lane").count() == 2
-    assert tab.locator(".lane.chosen h2").text_content() == "Jakiro (2)"
+    assert tab.locator(".lane.chosen h2").text_content() == "Jakiro, what if"
     tab.wait_for_selector("[data-method=jakiro-2]")
     wait_for_tree(tab)
     part(tab, "back").click()

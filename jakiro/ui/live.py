@@ -1,0 +1,72 @@
+"""What the page does with the model: live races, and rounds decoded again.
+
+Where a host has GPUs to lend (ZeroGPU), a decorator runs the part that uses the model in a process of its own, whose
+memory is lost: its traces come out as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import gradio as gr
+
+from jakiro.methods import METHODS
+from jakiro.traces import read_traces, traces_json
+from jakiro.ui.library import Library
+from jakiro.ui.models import Models
+from jakiro.ui.race import Race, check
+from jakiro.ui.stream import events, flushed
+from jakiro.ui.whatif import what_if
+
+Decorator = Callable[[Callable], Callable]
+
+
+def live_races(models: Models, library: Library, gpu: Decorator | None) -> Callable[..., Iterator[str]]:
+    """The generator that runs a race and keeps its traces: lines of JSON so far, again and again."""
+
+    def here(id: str, *arguments: Any) -> Iterator[str]:
+        loaded = models.get()
+        race = Race(loaded, check(loaded, *arguments))
+        library.begin(id, race.request.prompt)
+        if titles := [METHODS[name].title for name in race.untuned()]:
+            text = f"Measuring which draft tree suits this machine, for {' and '.join(titles)}: some seconds, once."
+            gr.Info(text, duration=6)
+        try:
+            yield from flushed(events(race, id))
+        finally:
+            library.keep(id, race.traces())  # a race that was stopped can be looked at as far as it went
+
+    if gpu is None:
+        return here
+
+    @gpu
+    def elsewhere(id: str, *arguments: Any) -> Iterator[str]:
+        yield from here(id, *arguments)
+        yield traces_json(library.traces(id))
+
+    def live(id: str, *arguments: Any) -> Iterator[str]:
+        for text in elsewhere(id, *arguments):
+            if text.startswith("["):
+                library.begin(id, arguments[0])
+                library.keep(id, read_traces(text))
+            else:
+                yield text
+
+    return live
+
+
+def branches(models: Models, library: Library, gpu: Decorator | None) -> Callable[[Mapping[str, Any]], str]:
+    """The function that decodes rounds again, as asked, and gives the id of the race that comes of it."""
+
+    def here(asked: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        traces, facts = what_if(models.get(), library, asked)
+        return traces_json(traces), facts
+
+    decode = here if gpu is None else gpu(here)
+
+    def again(asked: Mapping[str, Any]) -> str:
+        text, facts = decode(asked)
+        return library.add(read_traces(text), facts)
+
+    return again

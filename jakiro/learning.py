@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from jakiro.arguments import RECIPES, check_writable
 
 def train(options: argparse.Namespace) -> int:
     """Train a target, write its answers, or train heads of it."""
+    _huge_pages()
     from jakiro.training import workers
 
     for alone in ("target", "answers"):
@@ -64,6 +66,7 @@ def _train_heads(options: argparse.Namespace, accelerator) -> None:
 
 def experiment(options: argparse.Namespace) -> int:
     """Train the heads of an experiment, decode with each variant, write the report and the page about it."""
+    _huge_pages()
     import json
 
     from jakiro import bench as benchmark
@@ -97,6 +100,14 @@ def experiment(options: argparse.Namespace) -> int:
     print(as_page(report))
     workers.end(accelerator)
     return 0
+
+
+def _huge_pages() -> None:
+    """Let torch ask Linux for huge pages where tensors are large; it looks once, when it makes its first tensor.
+
+    A step of training makes and frees gigabytes, and small pages come one by one.
+    """
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 
 def _model(name: Path):

@@ -18,9 +18,10 @@ import torch
 
 from jakiro.arguments import check_writable
 from jakiro.engine import Drafter, decode
+from jakiro.files import write_text
 from jakiro.machine import machine, versions
 from jakiro.target import DTYPES, Target
-from jakiro.trace import StepTrace, write_text
+from jakiro.trace import StepTrace
 from jakiro.verify import Sampling
 
 PHASES = ("draft_s", "verify_s", "overhead_s")

@@ -48,8 +48,8 @@ def bench(options: argparse.Namespace) -> int:
 
     from jakiro import bench as benchmark
     from jakiro import report as tables
+    from jakiro.files import write_text
     from jakiro.limits import limits
-    from jakiro.trace import write_text
 
     check_writable(options.out)
     texts = (
@@ -84,8 +84,8 @@ def tune(options: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from jakiro.bench import load_methods
+    from jakiro.files import write_text
     from jakiro.machine import machine, versions
-    from jakiro.trace import write_text
     from jakiro.tuning import Tuner, as_text
 
     if options.out:
@@ -110,8 +110,8 @@ def doctor(options: argparse.Namespace) -> int:
 
     from jakiro import bench as benchmark
     from jakiro.doctor.visit import as_json, as_text, visit
+    from jakiro.files import write_text
     from jakiro.machine import machine, versions
-    from jakiro.trace import write_text
 
     if options.out:
         check_writable(options.out)

@@ -17,7 +17,7 @@ from jakiro.graphs import now, upload
 from jakiro.machine import device_name, versions
 from jakiro.target import Target
 from jakiro.text import pieces
-from jakiro.trace import DraftTree, StepTrace, Trace
+from jakiro.trace import CutNodes, DraftTree, StepTrace, Trace
 from jakiro.verify import Sampling, pick, walk
 
 TREE_ROWS = 64  # cache rows set aside for a tree; a larger one makes the cache move once
@@ -41,6 +41,9 @@ class Drafter(Protocol):
 
     def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
         """More columns [n] for the tree just verified, given the target's pick after every node. Not timed."""
+
+    def cut(self, tree: DraftTree) -> CutNodes:
+        """What was drafted beside the tree just verified but did not fit into its budget. Not timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,7 @@ def as_trace(
     tokens = [prefill.first] + [token for step in steps for token in step.emitted]
     seen = {*prompt, *tokens}
     for step in steps:
-        seen.update(step.tree.tokens, step.tree.columns.get("pick", []))
+        seen.update(step.tree.tokens, step.tree.columns.get("pick", []), step.tree.cut.tokens)
     return Trace(
         method=method,
         settings=asdict(settings) if is_dataclass(settings) else dict(settings or {}),
@@ -229,7 +232,7 @@ def _inspected(tree: DraftTree, picks: list[int], logprobs: Tensor, drafter: Dra
         **drafter.inspect(tree, picks),
     }
     assert all(len(column) == len(tree) for column in columns.values()), "a column has one value a node"
-    return DraftTree(tree.tokens, tree.parents, tree.scores, columns)
+    return DraftTree(tree.tokens, tree.parents, tree.scores, columns, drafter.cut(tree))
 
 
 def _given_parent(tree: DraftTree, logprobs: Tensor) -> list[float]:

@@ -14,6 +14,7 @@ from jakiro.trace import DraftTree, StepTrace, Trace
 
 ROOT, ACCEPTED, REJECTED, UNREACHED = STATES = ("root", "accepted", "rejected", "unreached")
 BONUS = "bonus"  # key and state of the extra node; the nodes of the tree have their index as key
+CUT = "cut"  # state of nodes that the budget left out; their keys go on counting
 
 
 def states(step: StepTrace) -> list[str]:
@@ -40,12 +41,13 @@ def draft_logprobs(tree: DraftTree) -> list[float]:
     return [step if value is None else value for step, value in zip(steps, recorded, strict=True)]
 
 
-def round_graph(trace: Trace, index: int) -> nx.DiGraph:
+def round_graph(trace: Trace, index: int, cut: bool = False) -> nx.DiGraph:
     """The draft tree of one round with the bonus as one more node under the node where the walk stopped.
 
     Node attributes: token, piece, depth, state, q, p (probabilities given the parent), score (path log-probability
     under the draft), x, y (depth and row) and every column of the trace. The bonus knows only token, piece, depth,
-    state, p, x and y. Edge attributes: q and state of the child.
+    state, p, x and y. Edge attributes: q and state of the child. With `cut` the nodes that the budget left out are
+    there too; they know token, piece, depth, state, q, score, x and y.
     """
     step = trace.steps[index]
     tree = step.tree
@@ -59,6 +61,8 @@ def round_graph(trace: Trace, index: int) -> nx.DiGraph:
         graph.add_node(node, **facts, q=probability(logq), p=probability(logp))
         if node:
             graph.add_edge(tree.parents[node], node, q=graph.nodes[node]["q"], state=state)
+    if cut:
+        _add_cut(graph, trace, tree)
     _add_bonus(graph, trace, step)
     for node, (x, y) in positions(children_in_draft_order(graph)).items():
         graph.nodes[node].update(x=x, y=y)
@@ -99,6 +103,16 @@ def piece(trace: Trace, token: int) -> str:
 def probability(logprob: float) -> float:
     """exp, held within [0, 1] against rounding."""
     return math.exp(min(logprob, 0.0))
+
+
+def _add_cut(graph: nx.DiGraph, trace: Trace, tree: DraftTree) -> None:
+    rows = zip(tree.cut.tokens, tree.cut.parents, tree.cut.scores, strict=True)
+    for node, (token, parent, score) in enumerate(rows, start=len(tree)):
+        above = graph.nodes[parent]
+        q = probability(score - above["score"])
+        facts = {"token": token, "piece": piece(trace, token), "depth": above["depth"] + 1, "score": score, "q": q}
+        graph.add_node(node, **facts, state=CUT)
+        graph.add_edge(parent, node, q=q, state=CUT)
 
 
 def _add_bonus(graph: nx.DiGraph, trace: Trace, step: StepTrace) -> None:

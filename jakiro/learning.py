@@ -71,9 +71,9 @@ def experiment(options: argparse.Namespace) -> int:
 
     from jakiro import bench as benchmark
     from jakiro import experiment as experiments
+    from jakiro.files import write_text
     from jakiro.findings import as_page
     from jakiro.target import Target
-    from jakiro.trace import write_text
     from jakiro.training import workers
     from jakiro.training.heads import train_heads
     from jakiro.training.sources import only_source

@@ -30,7 +30,7 @@ def validate(options: argparse.Namespace) -> int:
 
 def replay(options: argparse.Namespace) -> int:
     """Write the runs of all files side by side into one HTML file."""
-    from jakiro.trace import write_text
+    from jakiro.files import write_text
     from jakiro.ui.offline import page
 
     check_writable(options.out)

@@ -7,18 +7,29 @@ page and every metric is a function of it. Nothing here needs more than the stan
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jakiro.files import write_text
 from jakiro.reading import Fields, TraceError, ids, numbers, plain, texts, typed
 
 SCHEMA = "jakiro-trace/1"
 SHARES = ("gate0", "gate1", "overlap")  # columns that are between 0 and 1
 STOPS = ("eos", "length", "context", "stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class CutNodes:
+    """Nodes that were drafted but did not fit into the node budget: the best of them, best first."""
+
+    tokens: list[int] = field(default_factory=list)  # [m]
+    parents: list[int] = field(default_factory=list)  # [m], a node of the tree, or n + the index of an earlier cut node
+    scores: list[float] = field(default_factory=list)  # [m], as in the tree
+
+    def __len__(self) -> int:
+        return len(self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,7 @@ class DraftTree:
     parents: list[int]  # [n], -1 at the root, else smaller than the node's own index
     scores: list[float]  # [n], log-probability of the path under the draft, 0.0 at the root
     columns: dict[str, list] = field(default_factory=dict)  # name -> [n] of float, int or None (does not apply)
+    cut: CutNodes = field(default_factory=CutNodes)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -124,7 +136,11 @@ class Trace:
 
 def to_json(trace: Trace) -> str:
     """The trace as JSON text. Floats keep seven significant digits, which is what fp32 carries."""
-    return json.dumps(_rounded(asdict(trace)), allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    data = asdict(trace)
+    for step in data["steps"]:
+        if not step["tree"]["cut"]["tokens"]:
+            del step["tree"]["cut"]
+    return json.dumps(_rounded(data), allow_nan=False, separators=(",", ":"), ensure_ascii=False)
 
 
 def from_json(text: str) -> Trace:
@@ -147,22 +163,6 @@ def load(path: str | Path) -> Trace:
         return from_json(Path(path).read_text(encoding="utf-8"))
     except (TraceError, UnicodeDecodeError) as error:
         raise TraceError(f"{path}: {error}") from error
-
-
-def write_text(path: str | Path, text: str) -> None:
-    """Replace a file in one step, so that a crash or a full disk leaves the old one or none."""
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes it private
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def from_dict(data: Any) -> Trace:
@@ -226,7 +226,20 @@ def _tree(data: Any, where: str) -> DraftTree:
         name: numbers(values, len(tokens), f"{where}.columns.{name}", optional=True, share=name in SHARES)
         for name, values in get("columns", dict).items()
     }
-    return DraftTree(tokens, parents, scores, columns)
+    cut = _cut(data.get("cut", {}), len(tokens), f"{where}.cut")
+    return DraftTree(tokens, parents, scores, columns, cut)
+
+
+def _cut(data: Any, size: int, where: str) -> CutNodes:
+    if not typed(data, dict, where):
+        return CutNodes()
+    get = Fields(data, where)
+    tokens = ids(get("tokens", list), f"{where}.tokens")
+    parents = numbers(get("parents", list), len(tokens), f"{where}.parents")
+    for at, parent in enumerate(parents):
+        if not 0 <= typed(parent, int, f"{where}.parents") < size + at:
+            raise TraceError(f"{where}.parents[{at}] is {parent}; a parent must come before its child")
+    return CutNodes(tokens, parents, numbers(get("scores", list), len(tokens), f"{where}.scores"))
 
 
 def _newer(schema: Any) -> bool:

@@ -21,8 +21,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "browser")]
 from served import browser, open_page, served  # noqa: E402
 
 from jakiro.assets import BENCHMARKS, TRACES  # noqa: E402
+from jakiro.files import write_text  # noqa: E402
 from jakiro.findings import as_page  # noqa: E402
-from jakiro.trace import write_text  # noqa: E402
 
 DOCS = ROOT / "docs"
 WIDTH = 900  # px

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from jakiro import bench
 from jakiro.assets import TARGET
+from jakiro.files import write_text
 from jakiro.machine import machine
 from jakiro.rehearsal import verify_cost
 from jakiro.report import means
 from jakiro.target import Target
-from jakiro.trace import write_text
 from jakiro.verify import Sampling
 
 NODES = (1, 2, 4, 8, 10, 12, 14, 16, 20, 24, 32, 48, 60)

@@ -13,7 +13,7 @@ from jakiro.engine import Context, StepTrace, decode
 from jakiro.methods.eagle2 import Eagle2Drafter
 from jakiro.methods.jakiro import JakiroDrafter, JakiroSettings
 from jakiro.target import Target
-from jakiro.trace import DraftTree
+from jakiro.trace import CutNodes, DraftTree
 from jakiro.verify import Sampling
 
 PROMPT = [5, 17, 3, 250, 99]
@@ -48,6 +48,9 @@ class Helped:
 
     def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
         return {}
+
+    def cut(self, tree: DraftTree) -> CutNodes:
+        return CutNodes()
 
 
 def drafter_for(target, mode: str, shape: str = "plain"):

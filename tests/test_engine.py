@@ -13,7 +13,7 @@ from jakiro import trace as traces
 from jakiro.engine import Context, Prefill, decode, record, stop_reason
 from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.target import Target
-from jakiro.trace import DraftTree
+from jakiro.trace import CutNodes, DraftTree
 from jakiro.verify import Sampling, pick
 
 PROMPT = [5, 17, 230, 41, 5, 99]
@@ -33,6 +33,9 @@ class Base:
 
     def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
         return {}
+
+    def cut(self, tree: DraftTree) -> CutNodes:
+        return CutNodes()
 
 
 class Oracle(Base):

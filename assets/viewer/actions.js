@@ -73,13 +73,13 @@ export function bindKeys(act) {
   document.addEventListener('keydown', (event) => {
     const target = event.target;
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    if (target.closest('input:not([type=range]), textarea, select, dialog, [contenteditable]')) return;
+    if (target.closest('input:not([type=range], [type=checkbox]), textarea, select, dialog, [contenteditable]')) return;
     const far = event.shiftKey ? 10 : 1;
     const inTree = target.closest('[data-view=tree], [data-view=outline]');
     if (inTree && event.key.startsWith('Arrow')) act('node', event.key);
     else if (event.key === 'ArrowLeft' || event.key.toLowerCase() === 'j') act('step', -far);
     else if (event.key === 'ArrowRight' || event.key.toLowerCase() === 'k') act('step', far);
-    else if (event.key === ' ' && !target.closest('button, summary, a, [role=tab]')) act('play');
+    else if (event.key === ' ' && !target.closest('button, summary, a, [role=tab], [type=checkbox]')) act('play');
     else if (LETTERS[event.key]) act(LETTERS[event.key]);
     else if (event.key === 'Escape' && document.querySelector('#viewer.presenting')) act('present');
     else if (/^[1-9]$/.test(event.key)) act('lane', Number(event.key) - 1);

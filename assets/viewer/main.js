@@ -38,6 +38,7 @@ export function mount({element: root, props, watch, send}) {
   part('races').addEventListener('change', (event) => open(event.target.value));
   for (const name of ['clock', 'speed', 'against', 'moment']) part(name).addEventListener('change', (event) => go({[name]: event.target.value}));
   new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
+  part('cut').addEventListener('change', (event) => go({cut: event.target.checked ? '1' : ''}));
   openFiles(part('file'), (id) => { state = {...state, round: null, node: null}; open(id); }, say);
   watch('value', () => live.read(props.value));
   open(state.race);
@@ -131,13 +132,27 @@ export function mount({element: root, props, watch, send}) {
     lanes.mark(state.method, sameTime(race, lane, state.round, state.clock, roundAt));
     if (!timeline.playing()) lanes.at(null, state.clock);
     timeline.at(state.round);
-    round.at(state.round, node, state.tab);
+    round.at(state.round, node, state.tab, withCut());
     inspect(race, lane, state.round, node);
     benchmarks.at(state.bench, theme(), Plotly);
     for (const name of ['clock', 'speed', 'moment']) part(name).value = state[name];
+    part('cut').checked = state.cut === '1';
+    reveal(part('cut-box'), state.tab === 'tree' && lane.cut);
     viewer.classList.toggle('presenting', state.present === '1');
     root.dataset.round = state.round;
     root.dataset.method = state.method;
+  }
+
+  /** Whether the tree is to show the nodes that were cut; they are fetched when they are first asked for. */
+  function withCut() {
+    const own = lane;
+    if (!state.cut || !own.cut) return false;
+    if (!own.figures.cut) {
+      own.figures.cut = {};
+      fetch(`races/${encodeURIComponent(race.id)}/cut/${race.lanes.indexOf(own)}.json`).then((answer) => answer.json())
+        .then((figure) => { own.figures.cut = figure; redraw(); }, (error) => say(error.message));
+    }
+    return Boolean(own.figures.cut.template);
   }
 
   function changeLane(next) {

@@ -42,8 +42,8 @@ export function roundView(part, choose, {methods, unable, again}) {
     [race, lane, theme] = [nextRace, nextLane, nextTheme];
   }
 
-  /** Everything about one round of the lane. */
-  function at(round, node, tab) {
+  /** Everything about one round of the lane; `cut`: the tree with the nodes that were cut. */
+  function at(round, node, tab, cut) {
     heading(round, tab);
     if (tab !== 'tree') tree?.settle();
     for (const {key} of TABS) reveal(panels.get(key), key === tab);
@@ -54,7 +54,7 @@ export function roundView(part, choose, {methods, unable, again}) {
     if (tab === 'table') return panels.get('table').replaceChildren(table(round, node));
     const {figures, none} = TABS.find(({key}) => key === tab);
     let any = false;
-    for (const [name, perRound] of figures) any = figure(panels.get(tab), name, perRound, round, node) || any;
+    for (const [name, perRound] of figures) any = figure(panels.get(tab), name, perRound, round, node, cut) || any;
     let empty = panels.get(tab).querySelector('.none');
     if (!empty) panels.get(tab).append(empty = note(none ?? ''));
     reveal(empty, !any && Boolean(none));
@@ -70,8 +70,8 @@ export function roundView(part, choose, {methods, unable, again}) {
     part('moments').replaceChildren(...kinds.map(([name, help]) => h('span', {class: 'chip', tabindex: 0, 'data-help': help}, `✦ ${name}`)));
   }
 
-  function figure(panel, name, perRound, round, node) {
-    const source = lane.figures?.[name];
+  function figure(panel, name, perRound, round, node, cut) {
+    const source = lane.figures?.[name === 'tree' && cut ? 'cut' : name];
     const box = plotBox(panel, name, source);
     if (!reveal(box.closest('.scroll'), Boolean(source))) return false;
     if (name === 'tree') tree ??= treePlot(box);
@@ -79,12 +79,12 @@ export function roundView(part, choose, {methods, unable, again}) {
       if (name === 'tree') preview(source, round);
       return true;
     }
-    const key = `${race.id} ${lane.method} ${theme} ${perRound ? round : ''} ${name === 'tree' ? node : ''}`;
+    const key = `${race.id} ${lane.method} ${theme} ${perRound ? round : ''} ${name === 'tree' ? `${node} ${cut}` : ''}`;
     if (box.dataset.shows === key) return true;
     box.dataset.shows = key;
     const filled = perRound ? fill(source, round, lane, race.words, theme, race.themes) : whole(source, theme, race.themes);
     const drawn = () => begin(box, name);
-    if (name === 'tree') tree.show(Plotly, filled, node, `${race.id} ${lane.method} ${theme}`, race.themes[theme], race.config, drawn);
+    if (name === 'tree') tree.show(Plotly, filled, node, `${race.id} ${lane.method} ${theme} ${cut}`, race.themes[theme], race.config, drawn);
     else draw(Plotly, box, filled, race.config).then(drawn);
     return true;
   }

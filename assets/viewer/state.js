@@ -1,11 +1,11 @@
-// The view state is the address: race, method, round, node, tab, clock, speed, moment, against, bench, present. Nothing
-// else decides what is shown.
+// The view state is the address: race, method, round, node, tab, cut, clock, speed, moment, against, bench, present.
+// Nothing else decides what is shown.
 
 import {TABS} from './round.js';
 
 const NUMBERS = new Set(['round', 'node']);
-const DEFAULTS = {race: '', method: '', round: null, node: null, tab: narrow() ? 'outline' : 'tree', clock: 'wall', speed: '1', moment: '', against: '', bench: '', present: ''};
-const CHOICES = {clock: ['wall', 'passes'], speed: ['0.25', '0.5', '1', '2', '4'], present: ['', '1']};
+const DEFAULTS = {race: '', method: '', round: null, node: null, tab: narrow() ? 'outline' : 'tree', cut: '', clock: 'wall', speed: '1', moment: '', against: '', bench: '', present: ''};
+const CHOICES = {clock: ['wall', 'passes'], speed: ['0.25', '0.5', '1', '2', '4'], present: ['', '1'], cut: ['', '1']};
 
 /** Where a tree would not fit, its outline is what is shown first. */
 function narrow() { return matchMedia('(max-width: 700px)').matches; }

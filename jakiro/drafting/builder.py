@@ -80,6 +80,14 @@ class Growth:
         ids = [chosen + start for chosen, start in zip(self._chosen, starts, strict=True)]
         return torch.cat(ids) if ids else self._tokens[0][:0]
 
+    def rest(self, count: int, more: int) -> tuple[list[int], list[int], list[float], list[int]]:
+        """Up to `more` nodes of the pool after the best `count`, best first: tokens, parents (pool indices, -1 the
+        root), scores, pool indices."""
+        tokens, scores = torch.cat(self._tokens), torch.cat(self._scores)
+        ids = torch.sort(scores, descending=True, stable=True).indices[count : count + more]
+        parents = torch.cat([ids.new_full((1,), -1), self.frontier_ids()])[ids // self.width]
+        return tokens[ids].tolist(), parents.tolist(), scores[ids].tolist(), ids.tolist()
+
     def rerank(self, count: int) -> Tensor:
         """The best `count` nodes of the pool, or all where it has fewer, packed for `Kept.read`: int64 [4, n]."""
         tokens, scores = torch.cat(self._tokens), torch.cat(self._scores)

@@ -15,13 +15,15 @@ from torch import Tensor
 from jakiro.engine import Context
 from jakiro.settings import autos
 from jakiro.target import Target
-from jakiro.trace import DraftTree
+from jakiro.trace import CutNodes, DraftTree
 
 from .builder import Children, Growth, Kept
 from .columns import Rows
 from .fused import FusedHead
 from .state import FixedState, HeadState
 from .tree import TreeSettings
+
+MOST_CUT = 32  # nodes beyond the budget that a trace keeps of a round
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,15 @@ class HeadDrafter(ABC):
         place = {row: at for at, row in enumerate(used)} | {None: None}
         rows = Rows([place[row] for row in rows.hung], [place[row] for row in rows.own])
         return self.columns(tree, picks, rows, self._round, torch.tensor(used, device=self.target.device))
+
+    def cut(self, tree: DraftTree) -> CutNodes:
+        """The best nodes of the pool after those kept; none where levels of the tree were cut off for want of room."""
+        last = self._round
+        if last is None or len(tree) <= len(last.kept.ids):
+            return CutNodes()
+        tokens, parents, scores, ids = last.growth.rest(len(last.kept.ids), MOST_CUT)
+        numbers = {-1: 0} | {index: node for node, index in enumerate([*last.kept.ids, *ids], start=1)}
+        return CutNodes(tokens, [numbers[parent] for parent in parents], scores)
 
     def follow(self, level: int, tokens: Tensor, rows: Tensor, before: Step) -> Step:
         """The answer of a frontier at depth `level`; rows [k] say which row of the step before is each one's parent."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from jakiro.engine import Context
 from jakiro.settings import check, setting
 from jakiro.target import Target
-from jakiro.trace import DraftTree
+from jakiro.trace import CutNodes, DraftTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,9 @@ class PromptLookupDrafter:
 
     def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
         return {}
+
+    def cut(self, tree: DraftTree) -> CutNodes:
+        return CutNodes()
 
     def _index(self, tokens: list[int]) -> None:
         """Note the follower of every n-gram but the last, which nothing follows yet."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jakiro.engine import Context
 from jakiro.target import Target
-from jakiro.trace import DraftTree
+from jakiro.trace import CutNodes, DraftTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,9 @@ class VanillaDrafter:
 
     def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
         return {}
+
+    def cut(self, tree: DraftTree) -> CutNodes:
+        return CutNodes()
 
 
 class Vanilla:

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.drafting.head import HeadConfig
 from jakiro.drafting.weights import save_head
-from jakiro.trace import write_text
+from jakiro.files import write_text
 from jakiro.training import answers, loop
 from jakiro.training.data import Document, draw, take
 from jakiro.training.head_job import HeadJob

@@ -19,7 +19,7 @@ from jakiro.methods import METHODS
 from jakiro.trace import Trace
 from jakiro.traces import traces_json
 from jakiro.ui.library import OPENED, about, prompt_of
-from jakiro.ui.replay import payload
+from jakiro.ui.replay import cut_figure, payload
 
 ID = "replay"
 POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
@@ -43,6 +43,7 @@ body {{ margin: 0; font-family: system-ui, -apple-system, "Segoe UI", Roboto, "D
 <div id="viewer" class="offline">{template}</div>
 <script type="application/json" id="race">{race}</script>
 <script type="application/json" id="traces">{traces}</script>
+<script type="application/json" id="cut">{cut}</script>
 <script>{plotly}</script>
 <script type="module">
 import {{mount}} from 'viewer/main.js';
@@ -51,6 +52,9 @@ const inside = {{
   'races/{id}.json': text('race'), 'models.json': '{{"state": "offline", "text": ""}}',
   'benchmarks.json': '{{"reports": []}}',
 }};
+JSON.parse(text('cut')).forEach((figure, lane) => {{
+  inside[`races/{id}/cut/${{lane}}.json`] = JSON.stringify(figure);
+}});
 window.fetch = async (name) => new Response(inside[name] ?? 'not in this file', {{status: name in inside ? 200 : 404}});
 mount({{
   element: document.getElementById('viewer'), watch() {{}}, send() {{}},
@@ -76,6 +80,7 @@ def page(traces: Sequence[Trace], assets: Path = ASSETS) -> str:
         template=(assets / "page.html").read_text(encoding="utf-8").replace("@children", ""),
         race=_inert(race),
         traces=_inert(traces_json(traces)),
+        cut=_inert(f"[{','.join(map(cut_figure, traces))}]"),
         plotly=get_plotlyjs().replace("</script", "<\\/script"),
         id=ID,
     )

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jakiro import trace
+from jakiro.files import write_text
 from jakiro.trace import Trace, TraceError
 
 SCHEMA = "jakiro-races/1"
@@ -71,7 +72,7 @@ def save(folder: str | Path, id: str, title: str, prompt: str, traces: Sequence[
         trace.save(one, folder / name)
     races = {one.id: one for one in read(folder)} | {id: race}
     index = {"schema": SCHEMA, "races": [asdict(one) for one in races.values()]}
-    trace.write_text(folder / INDEX, json.dumps(index, indent=1, ensure_ascii=False) + "\n")
+    write_text(folder / INDEX, json.dumps(index, indent=1, ensure_ascii=False) + "\n")
     return race
 
 

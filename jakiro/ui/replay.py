@@ -12,6 +12,7 @@
        {"method": str, "key": str, "title": str,                   # key: what the address calls it
         "header":  [[label, text]],                                 # target, device, sampling, settings, versions ...
         "stop":    "eos" | "length" | "context" | "stopped",
+        "cut":     bool,                                            # nodes are known that did not fit: `cut_figure`
         "pieces":  {id: text},                                      # raw: show it with textContent only
         "labels":  {id: text},                                      # white space as glyphs, short, escaped for plotly
         "tokens":  {"id": [..], "round": [..], "kind": [..], "at": [..]},
@@ -121,6 +122,7 @@ def _facts(trace: Trace, title: str) -> dict[str, Any]:
         "sampling": {"temperature": trace.temperature, "top_p": trace.top_p, "seed": trace.seed},
         "settings": trace.settings,
         "stop": trace.stop,
+        "cut": any(len(step.tree.cut) for step in trace.steps),
         "pieces": pieces,
         "labels": {token: label(text) for token, text in pieces.items()},
         "tokens": _tokens(trace),
@@ -174,6 +176,11 @@ def _figures(traces: list[Trace], index: int, names: list[str], found: list[RunD
         "acceptance": acceptance_figure(trace),
         "classes": classes_figure(trace),
     }
+
+
+def cut_figure(trace: Trace) -> str:
+    """The trees with the nodes that the budget left out, a RoundFigure as JSON text; asked for when it is wanted."""
+    return json.dumps(tree_figure(trace, cut=True), allow_nan=False, separators=(",", ":"), ensure_ascii=False)
 
 
 def keys(traces: Sequence[Trace]) -> list[str]:

@@ -4,6 +4,7 @@ viewer/<file>            the viewer's modules and style
 plotly/<version>         plotly.js out of the installed plotly package
 races/<id>.json          a race prepared for drawing (library.py, replay.py)
 races/<id>/<export>      a race as a file (export.py)
+races/<id>/cut/<lane>    its trees with the nodes that were cut (replay.py)
 races (POST)             a file of traces; the answer is {"id"} of the race that it becomes, or {"error"}
 models.json              whether live races can be run
 benchmarks.json          what was measured, prepared for drawing (benchmarks.py)
@@ -29,6 +30,7 @@ from jakiro.ui.benchmarks import payload
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models, RequestError
+from jakiro.ui.replay import cut_figure
 
 PLOTLY = f"plotly/{plotly.__version__}"
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}  # the version is in the address
@@ -55,6 +57,13 @@ def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> 
             return PlainTextResponse(str(error), status_code=404)
         return Response(text, media_type=media, headers={"Content-Disposition": f'attachment; filename="{id}-{name}"'})
 
+    def cut(request: Request) -> Response:
+        try:
+            trace = library.traces(request.path_params["id"])[request.path_params["lane"]]
+        except (RequestError, IndexError) as error:
+            return PlainTextResponse(str(error), status_code=404)
+        return Response(cut_figure(trace), media_type="application/json", headers={"Cache-Control": "no-cache"})
+
     async def opened(request: Request) -> Response:
         try:
             return JSONResponse({"id": library.add(await run_in_threadpool(read_traces, await _text(request)))})
@@ -72,6 +81,7 @@ def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> 
         Mount("/viewer", StaticFiles(directory=viewer)),
         Route(f"/{PLOTLY}", plotly_js),
         Route("/races/{id}.json", race),
+        Route("/races/{id}/cut/{lane:int}.json", cut),
         Route("/races/{id}/{name}", export),
         Route("/races", opened, methods=["POST"]),
         Route("/models.json", status),

@@ -92,7 +92,7 @@ def test_a_trace_from_a_file_is_shown_as_such(show):
     wait_for_tree(tab)
     expect(part(tab, "prompt")).to_contain_text(HOSTILE)
     assert tab.locator(".lane").count() == 1 and tab.evaluate("window.hacked") is None
-    tab.wait_for_function("location.search.includes('race=file-')")
+    tab.wait_for_function("location.search.includes('race=kept-')")
     tab.reload()
     tab.wait_for_selector("[data-ready=yes]")
     expect(part(tab, "kind")).to_have_text("opened")

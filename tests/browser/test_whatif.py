@@ -16,6 +16,13 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     expect(part(tab, "kind")).to_have_text("live")
     wait_for_tree(tab)
     tab.keyboard.press("Home")
+    points = tab.locator("[data-figure=tree] .points path").count()
+    part(tab, "cut").check()  # the nodes that did not fit are drawn too
+    tab.wait_for_function(
+        "(count) => document.querySelectorAll('[data-figure=tree] .points path').length > count", arg=points
+    )
+    tab.wait_for_function("location.search.includes('cut=1')")
+    part(tab, "cut").uncheck()
     tab.keyboard.press("ArrowRight")
     tab.wait_for_selector("[data-round='1'][data-method=jakiro]")
     tab.locator("[data-tab=whatif]").click()

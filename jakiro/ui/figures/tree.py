@@ -12,7 +12,7 @@ from typing import Any
 
 import networkx as nx
 
-from jakiro.graph import ACCEPTED, BONUS, REJECTED, UNREACHED, round_graph
+from jakiro.graph import ACCEPTED, BONUS, CUT, REJECTED, ROOT, UNREACHED, round_graph
 from jakiro.trace import Trace
 from jakiro.ui.figures.labels import label
 from jakiro.ui.figures.theme import SOURCES
@@ -25,18 +25,21 @@ EDGE_LIMITS = (0.05, 0.2, 0.5)  # draft probabilities between the widths of edge
 LARGEST, SMALLEST, OUTLINE = 20, 4, 5  # px: nodes, and what an accepted node's outline adds
 
 
-def tree_figure(trace: Trace) -> dict:
-    """The trees of a run: {"template", "rounds", "height", "min_width"} (replay.py says how it becomes a figure)."""
-    graphs = [round_graph(trace, index) for index in range(len(trace.steps))]
+def tree_figure(trace: Trace, cut: bool = False) -> dict:
+    """The trees of a run: {"template", "rounds", "height", "min_width"} (replay.py says how it becomes a figure).
+
+    With `cut` the nodes that the budget left out are drawn too, as empty circles on dotted lines.
+    """
+    graphs = [round_graph(trace, index, cut) for index in range(len(trace.steps))]
     rows = max((_rows(graph) for graph in graphs), default=1)
     levels = max((max(nx.get_node_attributes(graph, "depth").values()) for graph in graphs), default=1)
     height = min(max(17 * rows + MARGIN["t"] + MARGIN["b"], 380), 760)
     sources = _sources(trace)
-    base = template(trace, sources, levels, height)
+    base = template(trace, sources, levels, height, cut)
     legend = sum("name" in entry for entry in base["data"])
     return {
         "template": base,
-        "rounds": [_patch(graph, sources, height, legend) for graph in graphs],
+        "rounds": [_patch(graph, sources, height, legend, cut) for graph in graphs],
         "height": height,
         "min_width": 60 + LEVEL_WIDTH * (levels + 1),
     }
@@ -57,7 +60,7 @@ def _source(facts: dict[str, Any]) -> int | None:
     return source if source in SOURCES else None
 
 
-def _patch(graph: nx.DiGraph, sources: list[int | None], height: int, legend: int) -> dict:
+def _patch(graph: nx.DiGraph, sources: list[int | None], height: int, legend: int, cut: bool) -> dict:
     rows = _rows(graph)
     unit = SPAN / max(rows, MIN_ROWS)  # y units of a row
     pixels = (height - MARGIN["t"] - MARGIN["b"]) / max(rows, MIN_ROWS)
@@ -67,7 +70,8 @@ def _patch(graph: nx.DiGraph, sources: list[int | None], height: int, legend: in
     accepted = _accepted_patch(graph, places, largest, font + 1)
     nodes = [_source_patch(graph, source, places, largest, font) for source in sources]
     shapes = [*_contrastive(graph), *_dashes(graph, places, largest)]
-    data = [*_edges(graph, places), accepted, *nodes, *_ends(graph, places, font + 1), *([{}] * legend)]
+    ghosts = _ghosts(graph, places, font) if cut else []
+    data = [*ghosts, *_edges(graph, places), accepted, *nodes, *_ends(graph, places, font + 1), *([{}] * legend)]
     return {"data": data, "layout": {"shapes": shapes}}
 
 
@@ -84,6 +88,8 @@ def _edges(graph: nx.DiGraph, places: dict) -> list[dict]:
     groups: list[list] = [[] for _ in range(len(EDGE_WIDTHS) + 3)]
     special = {REJECTED: len(EDGE_WIDTHS), ACCEPTED: len(EDGE_WIDTHS) + 1, BONUS: len(EDGE_WIDTHS) + 2}
     for parent, child, facts in graph.edges(data=True):
+        if facts["state"] == CUT:
+            continue
         group = special.get(facts["state"])
         if group is None:
             group = sum(facts["q"] >= limit for limit in EDGE_LIMITS)
@@ -116,7 +122,9 @@ def _accepted_patch(graph: nx.DiGraph, places: dict, largest: float, font: float
 
 def _source_patch(graph: nx.DiGraph, source: int | None, places: dict, largest: float, font: float) -> dict:
     facts = graph.nodes
-    nodes = [node for node in graph if node not in (0, BONUS) and _source(facts[node]) == source]
+    nodes = [
+        node for node in graph if facts[node]["state"] not in (ROOT, BONUS, CUT) and _source(facts[node]) == source
+    ]
     return {
         **_at(nodes, places),
         "text": [_faded_label(facts[node]) for node in nodes],
@@ -131,6 +139,21 @@ def _faded_label(facts: dict[str, Any]) -> str:
     if facts["state"] == ACCEPTED:
         return ""
     return " " * (facts["state"] == REJECTED) + label(facts["piece"], LABEL)
+
+
+def _ghosts(graph: nx.DiGraph, places: dict, font: float) -> list[dict]:
+    """Edges and nodes that the budget left out."""
+    facts = graph.nodes
+    nodes = [node for node in graph if facts[node]["state"] == CUT]
+    edges = [(places[parent], places[node]) for node in nodes for parent in graph.predecessors(node)]
+    hover = [
+        f"<b>{label(facts[node]['piece'])}</b>  id {facts[node]['token']} · cut by the node budget<br>"
+        f"draft q {facts[node]['q']:.3f}<br>path log-probability {facts[node]['score']:.2f}"
+        for node in nodes
+    ]
+    text = [f" {label(facts[node]['piece'], LABEL)}" for node in nodes]
+    look = {"text": text, "hovertext": hover, "textfont.size": font}
+    return [_curves(edges), _at(nodes, places) | {"customdata": [-1] * len(nodes)} | look]
 
 
 def _ends(graph: nx.DiGraph, places: dict, font: float) -> list[dict]:

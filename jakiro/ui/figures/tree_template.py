@@ -14,8 +14,9 @@ EDGE_WIDTHS = (0.8, 1.6, 2.8, 4.2)  # px
 ROOT_SIZE, BONUS_SIZE = 15, 17  # px
 
 
-def template(trace: Trace, sources: list[int | None], levels: int, height: int) -> dict:
-    """The figure without a round: edges by width, first rejected, accepted, bonus; nodes by source; legend entries."""
+def template(trace: Trace, sources: list[int | None], levels: int, height: int, cut: bool = False) -> dict:
+    """The figure without a round: with `cut` the nodes that were cut, then edges by width, first rejected, accepted,
+    bonus; nodes by source; legend entries."""
     drafts = any(len(step.tree) > 1 for step in trace.steps)
     lines = [_line(width, "@edge") for width in EDGE_WIDTHS]
     lines += [_line(1.5, "@rejected", "dot"), _line(5, "@accepted"), _line(2.5, "@bonus")]
@@ -30,7 +31,8 @@ def template(trace: Trace, sources: list[int | None], levels: int, height: int) 
     figure = layout(height, axes, margin=MARGIN, shapes=[])
     if sources != [None]:
         figure["legend"] |= {"title": {"text": "in the top-k of ", "font": {"size": 11, "color": "@muted"}}}
-    legend = _legend(sources if drafts else [], drafts)
+    legend = _legend(sources if drafts else [], drafts) + [_ghost_entry()] * cut
+    lines = [*_ghost_traces(), *lines] if cut else lines
     return {"data": [*lines, _accepted_trace(), *nodes, _root_trace(), _bonus_trace(), *legend], "layout": figure}
 
 
@@ -54,6 +56,18 @@ def _legend(sources: list[int | None], drafts: bool) -> list[dict]:
     star = {"symbol": "star", "color": "@bonus", "size": 12}
     entries.append({"name": "bonus (the target's own)", "mode": "markers", "marker": star})
     return [{"type": "scatter", "x": [None], "y": [None], "hoverinfo": "skip"} | entry for entry in entries]
+
+
+def _ghost_traces() -> list[dict]:
+    """Lines and points of nodes that were cut."""
+    look = {"symbol": "circle-open", "size": 5, "color": "@faded"}
+    return [_line(0.8, "@edge", "dot"), _text_trace("@faded", look, hovertemplate="%{hovertext}<extra></extra>")]
+
+
+def _ghost_entry() -> dict:
+    marker = {"symbol": "circle-open", "color": "@faded", "size": 8}
+    entry = {"name": "cut", "mode": "markers", "marker": marker}
+    return {"type": "scatter", "x": [None], "y": [None], "hoverinfo": "skip"} | entry
 
 
 def _source_trace(source: int | None, hover: str) -> dict:

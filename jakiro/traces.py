@@ -14,6 +14,7 @@ from jakiro.trace import Trace, TraceError, from_dict, to_json
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_NODES = 150_000  # of all trees together: they are sent to the browser and kept for a while
 MAX_RUNS = 8
+MAX_LEVELS = 64  # of a tree
 MAX_TEXT = 1_000  # characters of a token's text or of a name
 
 
@@ -74,6 +75,9 @@ def _check(trace: Trace) -> None:
     names += [name for step in trace.steps for name in step.tree.columns]
     if long := next((name for name in names if len(name) > MAX_TEXT), None):
         raise TraceError(f"{long[:40]!r} has {len(long):,} characters, {MAX_TEXT:,} can be shown: shorten it")
+    levels = max((max(step.tree.depths()) for step in trace.steps), default=0)
+    if levels > MAX_LEVELS:
+        raise TraceError(f"a tree has {levels:,} levels, {MAX_LEVELS} can be shown: record with a lower depth")
     for token, piece in trace.pieces.items():
         if len(piece) > MAX_TEXT:
             raise TraceError(

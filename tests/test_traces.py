@@ -13,7 +13,7 @@ import synthetic
 
 from jakiro import traces
 from jakiro.__main__ import main
-from jakiro.trace import TraceError, to_json
+from jakiro.trace import DraftTree, StepTrace, TraceError, to_json
 from jakiro.traces import load_traces, read_traces, traces_json
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.replay import payload
@@ -22,6 +22,8 @@ ROOT = Path(__file__).parent.parent
 SCHEMA = json.loads((ROOT / "docs" / "jakiro-trace-1.schema.json").read_text())
 RECORDED = sorted((ROOT / "assets" / "traces").glob("*-*.json"))
 RUN = synthetic.tree_trace(4, nodes=12)
+CHAIN = DraftTree([1] * 5001, list(range(-1, 5000)), [0.0] * 5001)
+DEEP = StepTrace(CHAIN, [], 2, [0.0] * 5001, 0.0, 1.0, 0.0)
 PAIR = [synthetic.vanilla_trace(RUN.tokens), RUN]
 
 
@@ -48,6 +50,7 @@ def test_runs_are_read_from_a_list_or_from_lines(text):
         (to_json(replace(RUN, settings={"x" * 1001: 1})), "1,001 characters"),
         (to_json(replace(RUN, settings={"a": [[]]})), r"trace.settings.a is '\[\[\]\]'"),
         (to_json(replace(RUN, first=-1)), "trace.first is -1"),
+        (to_json(replace(RUN, steps=[DEEP])), "a tree has 5,000 levels, 64 can be shown"),
         (to_json(replace(RUN, prompt=[-5])), "token ids count from 0"),
         (to_json(replace(RUN, prefill_s=-1.0)), "trace.prefill_s is -1"),
         (to_json(replace(RUN, top_p=1.5)), "trace.top_p is 1.5"),

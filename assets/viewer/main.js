@@ -14,7 +14,7 @@ import {liveRuns} from './runs.js';
 import {address, addressKeeper, fromAddress, sound} from './state.js';
 import {timelineView} from './timeline.js';
 
-/** Start the viewer in Gradio's element. `send(name)` reaches Python, `watch` tells of new lines of a running race. */
+/** Start the viewer in Gradio's element. `send(name, data)` reaches Python, `watch` tells of new lines of a running race. */
 export function mount({element: root, props, watch, send}) {
   applyTheme();
   const part = parts(root), viewer = root.closest('#viewer');

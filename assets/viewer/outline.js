@@ -10,7 +10,7 @@ export function outline(box, race, lane, round, chosen, choose) {
   const children = nodes.parent.map(() => []);
   nodes.parent.forEach((parent, node) => { if (parent >= 0) children[parent].push(node); });
   const stop = nodes.state.lastIndexOf(race.words.state.indexOf('accepted'));
-  box.replaceChildren(h('ul', {class: 'outline', role: 'tree', 'aria-label': `Draft tree of round ${round + 1}`}, entry(0)));
+  box.replaceChildren(h('ul', {class: 'outline', 'aria-label': `Draft tree of round ${round + 1}`}, entry(0)));
   if (focused) box.querySelector('[aria-current=true]')?.focus();
 
   function entry(node) {
@@ -20,7 +20,7 @@ export function outline(box, race, lane, round, chosen, choose) {
     button.addEventListener('click', () => choose({node}));
     const below = children[node].map(entry);
     if (node === Math.max(stop, 0)) below.push(bonus());
-    return h('li', {role: 'none'}, button, below.length ? h('ul', {role: 'group'}, ...below) : null);
+    return h('li', {}, button, below.length ? h('ul', {}, ...below) : null);
   }
 
   function said(node, state) {

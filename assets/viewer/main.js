@@ -206,7 +206,7 @@ export function mount({element: root, props, watch, send}) {
     const always = {
       run: live.start, stop: live.stop, theme: toggleTheme,
       help,
-      back: () => { state = {...state, ...race.back, node: null, against: '', tab: 'whatif'}; open(race.back.race); },
+      whole: () => { state = {...state, ...race.back, node: null, against: '', tab: 'whatif'}; open(race.back.race); },
       share: () => share(address(state), say),
       png: () => save('png'), svg: () => save('svg'),
       export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },

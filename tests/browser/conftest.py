@@ -9,13 +9,13 @@ from served import HOSTILE, browser, open_page, served
 from jakiro.ui import recorded
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium():
     with browser() as started:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def address(target, tmp_path_factory):
     """A page with two recorded races, one of them hostile, and a tiny target for live ones."""
     folder = tmp_path_factory.mktemp("traces")

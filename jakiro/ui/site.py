@@ -12,6 +12,7 @@ benchmarks.json          what was measured, prepared for drawing (benchmarks.py)
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from functools import cache
 from pathlib import Path
@@ -64,9 +65,14 @@ def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> 
             return PlainTextResponse(str(error), status_code=404)
         return Response(cut_figure(trace), media_type="application/json", headers={"Cache-Control": "no-cache"})
 
+    reading = asyncio.Lock()  # one file at a time: reading a large one takes seconds
+
     async def opened(request: Request) -> Response:
         try:
-            return JSONResponse({"id": library.add(await run_in_threadpool(read_traces, await _text(request)))})
+            text = await _text(request)
+            async with reading:
+                traces = await run_in_threadpool(read_traces, text)
+            return JSONResponse({"id": library.add(traces)})
         except (TraceError, UnicodeDecodeError) as error:
             return JSONResponse({"error": str(error)})  # a status of 400 would be an error of the page in its console
 

@@ -56,7 +56,8 @@ const KEYS = [
 export function fillHelp(box) {
   const rows = (list) => h('dl', {}, ...list.flatMap(([term, text]) => [h('dt', {}, term), h('dd', {}, text)]));
   box.replaceChildren(
-    h('form', {method: 'dialog', class: 'head'}, h('h2', {}, 'What this page shows'), h('button', {'aria-label': 'Close'}, 'Close')),
+    h('form', {method: 'dialog', class: 'head'}, h('h2', {}, 'What this page shows'),
+      h('button', {type: 'button', 'data-do': 'tour'}, 'Tour of one minute'), h('button', {'aria-label': 'Close'}, 'Close')),
     h('p', {}, 'Each lane decodes the same prompt with the same target. A method drafts a tree of tokens, the target scores '
       + 'it in one pass and walks down as long as its own choice is among the children; the last token of a round, the bonus, '
       + 'is always the target’s own. So all lanes give the same text, and only the number and the cost of the rounds differ.'),

@@ -13,6 +13,7 @@ import {neighbour, roundView} from './round.js';
 import {liveRuns} from './runs.js';
 import {address, addressKeeper, fromAddress, sound} from './state.js';
 import {timelineView} from './timeline.js';
+import {tour} from './tour.js';
 
 /** Start the viewer in Gradio's element. `send(name, data)` reaches Python, `watch` tells of new lines of a running race. */
 export function mount({element: root, props, watch, send}) {
@@ -31,6 +32,7 @@ export function mount({element: root, props, watch, send}) {
   const benchmarks = benchmarksView(part, go, say);
   const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore});
 
+  const guide = tour(part, root, (name) => act(name));
   helpBox(root, part('tip'));
   fillHelp(part('help-text'));
   bindKeys(act);
@@ -208,6 +210,7 @@ export function mount({element: root, props, watch, send}) {
       help,
       whole: () => { state = {...state, ...race.back, node: null, against: '', tab: 'whatif'}; open(race.back.race); },
       share: () => share(address(state), say),
+      tour: () => { part('help').close(); guide(); },
       png: () => save('png'), svg: () => save('svg'),
       export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },
       settings: () => document.querySelector('#settings .toggle-button')?.click(),

@@ -84,3 +84,24 @@ def test_for_a_talk_only_the_race_is_shown(show):
     tab.wait_for_function("location.search.includes('present=1')")
     tab.keyboard.press("Escape")
     expect(tab.locator("#prompt")).to_be_visible()
+
+
+def test_a_newcomer_is_offered_a_tour_that_leads_through_the_page(show):
+    tab = show("?race=question&method=jakiro&round=5")
+    wait_for_tree(tab)
+    part(tab, "offer").click()
+    stops = int(part(tab, "tour").locator("span").text_content().split()[-1])
+    for stop in range(1, stops + 1):
+        expect(part(tab, "tour")).to_contain_text(f"{stop} of {stops}")
+        assert tab.locator("#viewer .toured").count() == 1
+        part(tab, "tour").get_by_role("button", name="Done" if stop == stops else "Next").click()
+    expect(part(tab, "tour")).to_be_hidden()
+    assert tab.locator("#viewer .toured").count() == 0
+    tab.reload()
+    wait_for_tree(tab)
+    expect(part(tab, "offer")).to_be_hidden()
+    tab.keyboard.press("?")
+    part(tab, "help").get_by_text("Tour of one minute").click()
+    expect(part(tab, "tour")).to_contain_text(f"1 of {stops}")
+    part(tab, "tour").get_by_role("button", name="Close").click()
+    expect(part(tab, "tour")).to_be_hidden()

@@ -25,14 +25,21 @@ PICTURES = {
     "page-light": ("", {"viewport": DESKTOP, "color_scheme": "light"}, True),
     "routing-light": ("tab=routing", {"viewport": DESKTOP, "color_scheme": "light"}, True),
     "diversity-light": ("tab=diversity", {"viewport": DESKTOP, "color_scheme": "light"}, True),
+    "run-light": ("tab=run", {"viewport": DESKTOP, "color_scheme": "light"}, True),
     "table-light": ("tab=table", {"viewport": DESKTOP, "color_scheme": "light"}, True),
-    "mobile": ("", {"viewport": PHONE, "color_scheme": "light", "device_scale_factor": 2}, True),
+    "whatif-light": ("tab=whatif", {"viewport": DESKTOP, "color_scheme": "light"}, True),
+    "present-dark": ("present=1", {"viewport": DESKTOP, "color_scheme": "dark"}, False),
+    "mobile": ("tab=outline", {"viewport": PHONE, "color_scheme": "light", "device_scale_factor": 2}, True),
 }
 READY = {  # state -> what is there when its views are drawn
     "": "[data-figure=tree][data-drawn=yes]",
     "tab=routing": "[data-figure=run_routing][data-drawn=yes]",
     "tab=diversity": "[data-figure=run_diversity][data-drawn=yes]",
+    "tab=run": "[data-figure=classes][data-drawn=yes]",
     "tab=table": "[data-view=table] tr",
+    "tab=whatif": "[data-view=whatif] form",
+    "present=1": "[data-figure=tree][data-drawn=yes]",
+    "tab=outline": "[data-view=outline] [aria-current=true]",
 }
 
 

@@ -137,8 +137,8 @@ export function mount({element: root, props, watch, send}) {
     round.at(state.round, node, state.tab, withCut());
     inspect(race, lane, state.round, node);
     benchmarks.at(state.bench, theme(), Plotly);
-    for (const name of ['clock', 'speed', 'moment']) part(name).value = state[name];
-    part('cut').checked = state.cut === '1';
+    for (const name of ['clock', 'speed', 'moment']) if (part(name).value !== state[name]) part(name).value = state[name];
+    if (part('cut').checked !== (state.cut === '1')) part('cut').checked = state.cut === '1';
     reveal(part('cut-box'), state.tab === 'tree' && lane.cut);
     viewer.classList.toggle('presenting', state.present === '1');
     root.dataset.round = state.round;

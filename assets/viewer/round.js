@@ -66,8 +66,15 @@ export function roundView(part, choose, {methods, unable, again}) {
     part('nodes').textContent = `${lane.rounds.nodes[round] ?? 0} nodes`;
     part('accepted').textContent = `accepted ${accepted} + bonus ${lane.bonus?.[round] === undefined ? '' : `“${token(lane, lane.bonus[round])}”`}`;
     part('why').textContent = tab === 'run' ? lane.headline : lane.why?.[round] ?? '';
-    const kinds = (lane.moments[round] ?? []).map((kind) => race.moments[kind]);
-    part('moments').replaceChildren(...kinds.map(([name, help]) => h('span', {class: 'chip', tabindex: 0, 'data-help': help}, `✦ ${name}`)));
+    chips(lane.moments[round] ?? []);
+  }
+
+  function chips(kinds) {
+    const key = kinds.join(' ');
+    if (part('moments').dataset.shows === key) return; // most rounds are like the one before
+    part('moments').dataset.shows = key;
+    const named = kinds.map((kind) => race.moments[kind]);
+    part('moments').replaceChildren(...named.map(([name, help]) => h('span', {class: 'chip', tabindex: 0, 'data-help': help}, `✦ ${name}`)));
   }
 
   function figure(panel, name, perRound, round, node, cut) {

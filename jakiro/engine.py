@@ -95,7 +95,7 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         start = clock()
         tree = drafter.draft(context)
         drafted = clock()
-        tree = _within(tree, context)
+        tree = within(tree, context)
         positions = [len(tokens) + depth for depth in tree.depths()]  # of the token picked after each node
         ready = now()
         logits, tree_features = target.score(tree.tokens, tree.parents, cache)
@@ -108,12 +108,8 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         tokens += [tree.tokens[node] for node in accepted] + [last]
         seconds = clock() - start
         draft_s, verify_s = drafted - start, verified - ready
-        logprobs = logits.float().log_softmax(-1).clamp_min(LOWEST)
-        if inspect:
-            tree = _inspected(tree, picks, logprobs, drafter)
-        yield StepTrace(
-            tree, accepted, last, _given_parent(tree, logprobs), draft_s, verify_s, seconds - draft_s - verify_s
-        )
+        tree, logprobs = checked(tree, picks, logits, drafter if inspect else None)
+        yield StepTrace(tree, accepted, last, logprobs, draft_s, verify_s, seconds - draft_s - verify_s)
 
 
 def stop_reason(target: Target, prompt: list[int], tokens: list[int], max_new_tokens: int) -> str:
@@ -205,7 +201,7 @@ def stopwatch(device: torch.device) -> Callable[[], float]:
     return clock
 
 
-def _within(tree: DraftTree, context: Context) -> DraftTree:
+def within(tree: DraftTree, context: Context) -> DraftTree:
     """The tree without the levels that cannot count any more. A drafter that minds the room gets its own tree back."""
     assert tree.tokens[0] == context.tokens[-1], "the root of a tree is the last token of its context"
     assert len(tree.tokens) == len(tree.parents) == len(tree.scores), (
@@ -221,8 +217,18 @@ def _within(tree: DraftTree, context: Context) -> DraftTree:
     return DraftTree([tree.tokens[node] for node in kept], parents, [tree.scores[node] for node in kept], columns)
 
 
+def checked(
+    tree: DraftTree, picks: list[int], logits: Tensor, drafter: Drafter | None
+) -> tuple[DraftTree, list[float]]:
+    """The tree with the engine's and the drafter's columns (none: as it is), and log p of each node's token after its
+    parent, [n], 0.0 at the root. `logits` [n, vocab] are the target's."""
+    logprobs = logits.float().log_softmax(-1).clamp_min(LOWEST)
+    if drafter is not None:
+        tree = _inspected(tree, picks, logprobs, drafter)
+    return tree, _given_parent(tree, logprobs)
+
+
 def _inspected(tree: DraftTree, picks: list[int], logprobs: Tensor, drafter: Drafter) -> DraftTree:
-    """The tree with the engine's and the drafter's columns. logprobs [n, vocab] of the target."""
     chosen = logprobs.gather(-1, torch.tensor(picks, device=logprobs.device)[:, None])[:, 0]
     columns = {
         **tree.columns,

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "jakiro").rglob("*.py"))
 
-VIEWS = {"metrics", "routing", "diversity", "graph", "tables", "endings", "classes"}  # functions of traces
+VIEWS = {"metrics", "routing", "diversity", "graph", "tables", "endings", "classes", "pairs"}  # functions of traces
 LOOP = {"trace", "verify", "cache", "target", "text", "settings", "machine", "graphs", "fixed", "checks", "engine"}
 ALLOWED = {  # part -> the parts of ours that it may import; more than one name deep where a folder needs it
     "reading": set(),
@@ -37,9 +37,12 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "training": LOOP | {"drafting", "methods", "bench", "peers", "report"},
     "traces": {"trace"},
     "branch": LOOP | {"metrics"},
+    "compare": LOOP | {"pairs"},
     "doctor": LOOP | {"drafting", "methods"},
     "sharing": {"arguments", "traces", "metrics", "trace", "ui"},
-    "ui": LOOP | VIEWS | {"traces", "branch", "methods", "assets", "report", "findings", "tuning", "ui.figures"},
+    "ui": LOOP
+    | VIEWS
+    | {"traces", "branch", "compare", "methods", "assets", "report", "findings", "tuning", "ui.figures"},
     "report": set(),
     "journal": {"report"},
     "peers": LOOP | {"bench"},

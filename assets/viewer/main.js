@@ -26,11 +26,11 @@ export function mount({element: root, props, watch, send}) {
   const header = headerView(part, props);
   const lanes = lanesView(part('lanes'), go);
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
-  const branching = {methods: props.methods, unable: (shown) => live.unable(shown), again: (request) => live.again(request)};
+  const branching = {methods: props.methods, unable: (shown) => live.unable(shown), again: (request) => live.again(request), compare: (request) => live.compare(request)};
   const round = roundView(part, go, branching);
   const inspect = nodeView(part('node'));
   const benchmarks = benchmarksView(part, go, say);
-  const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore});
+  const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared});
 
   const guide = tour(part, root, (name) => act(name));
   helpBox(root, part('tip'));
@@ -101,6 +101,14 @@ export function mount({element: root, props, watch, send}) {
     if (replay) requestAnimationFrame(() => act('play')); // once the lanes are there
   }
 
+  /** Two lanes of the race shown have been compared. */
+  function compared({lane: index, other, ...found}) {
+    const own = race.lanes[index];
+    own.compared = (own.compared ?? new Map()).set(other, found);
+    go({method: own.method, against: race.lanes[other].method, tab: 'compare'});
+    redraw();
+  }
+
   /** Back to the race of the address, after one that came to nothing. */
   function restore() {
     if (race?.running) { race = null; open(state.race); }
@@ -121,7 +129,7 @@ export function mount({element: root, props, watch, send}) {
   function go(change, replaying = false) {
     if (!race || race.running) return;
     if (!replaying) timeline.stop();
-    state = sound({...state, ...change}, race);
+    state = sound({...state, ...('round' in change || 'method' in change ? {place: null} : {}), ...change}, race);
     keep(state);
     redraw();
   }
@@ -134,7 +142,8 @@ export function mount({element: root, props, watch, send}) {
     lanes.mark(state.method, sameTime(race, lane, state.round, state.clock, roundAt));
     if (!timeline.playing()) lanes.at(null, state.clock);
     timeline.at(state.round);
-    round.at(state.round, node, state.tab, withCut());
+    const other = race.lanes.findIndex((one) => one.method === below());
+    round.at(state.round, node, state.tab, withCut(), {other, place: state.place ?? (lane.rounds.from[state.round] ?? 1) - 1});
     inspect(race, lane, state.round, node);
     benchmarks.at(state.bench, theme(), Plotly);
     for (const name of ['clock', 'speed', 'moment']) if (part(name).value !== state[name]) part(name).value = state[name];

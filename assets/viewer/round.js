@@ -3,6 +3,7 @@
 import {h, show as reveal} from './dom.js';
 import {draw, fill, whole} from './figures.js';
 import {cell, token} from './format.js';
+import {compareView} from './compare.js';
 import {outline} from './outline.js';
 import {treePlot} from './tree.js';
 import {whatIf} from './whatif.js';
@@ -16,12 +17,14 @@ export const TABS = [
     none: 'This method drafts from one distribution: there are no experts to compare.'},
   {key: 'run', title: 'Whole run', figures: [['acceptance', false], ['classes', false]]},
   {key: 'table', title: 'Table', figures: []},
+  {key: 'compare', title: 'Compare', figures: []},
   {key: 'whatif', title: 'What if', figures: []},
 ];
 
 /** The card of the round. `choose({tab})`, `choose({node})`. For the view What if: the methods' settings, `unable(race)`
- * says why a race cannot be decoded again, `again(request)` does it. */
-export function roundView(part, choose, {methods, unable, again}) {
+ * says why a race cannot be decoded again, `again(request)` does it;
+ * `compare(request)` has two lanes compared. */
+export function roundView(part, choose, {methods, unable, again, compare}) {
   const plots = new Map();
   let Plotly = null, race = null, lane = null, theme = null, tree = null;
 
@@ -31,6 +34,7 @@ export function roundView(part, choose, {methods, unable, again}) {
   const panels = new Map(TABS.map(({key}) => [key, h('div', {role: 'tabpanel', 'aria-labelledby': `tab-${key}`, 'data-view': key, hidden: true})]));
   part('views').replaceChildren(...panels.values());
   panels.get('tree').setAttribute('tabindex', '0');
+  const comparing = compareView(panels.get('compare'), ({other}) => compare({race: race.id, lane: race.lanes.indexOf(lane), other}), choose);
 
   return {show, at, library};
 
@@ -43,13 +47,18 @@ export function roundView(part, choose, {methods, unable, again}) {
   }
 
   /** Everything about one round of the lane; `cut`: the tree with the nodes that were cut. */
-  function at(round, node, tab, cut) {
+  function at(round, node, tab, cut, {other, place}) {
     heading(round, tab);
     if (tab !== 'tree') tree?.settle();
     for (const {key} of TABS) reveal(panels.get(key), key === tab);
     for (const button of tabs) button.setAttribute('aria-selected', String(button.dataset.tab === tab));
     if (!lane.rounds.at.length) return panels.get(tab).replaceChildren(note('This run ended with its first token: there are no rounds.'));
     if (tab === 'outline') return outline(panels.get('outline'), race, lane, round, node, choose);
+    if (tab === 'compare') {
+      const said = comparing.at(race, lane, other, place, unable(race), Plotly, theme);
+      if (said) part('why').textContent = said;
+      return;
+    }
     if (tab === 'whatif') return whatIf(panels.get('whatif'), race, lane, round, methods, unable(race), again);
     if (tab === 'table') return panels.get('table').replaceChildren(table(round, node));
     const {figures, none} = TABS.find(({key}) => key === tab);

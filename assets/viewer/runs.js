@@ -7,14 +7,14 @@ const STATUS_EVERY = 1000; // ms between two questions whether the models are th
 
 /**
  * `send(event)` reaches Python, `fetched(id)` gives a finished race, `say(text)` shows a notice.
- * Calls back: shown(race, {replay}) for a race to show, grown() for more of it, restore() for what was shown before.
+ * Calls back: shown(race, {replay}) for a race to show, grown() for more of it, restore() for what was shown before, compared({lane, other, ..}) for a comparison.
  */
-export function liveRuns({root, send, fetched, say, shown, grown, restore}) {
+export function liveRuns({root, send, fetched, say, shown, grown, restore, compared}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
-  const reader = liveReader({started, grown, done: (id) => settle(id, !stillness(), ''), failed});
+  const reader = liveReader({started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared});
   let running = false, model = null;
   askForModels();
-  return {read: reader.read, stop: halt, start: () => send('run'), running: () => running, again, unable};
+  return {read: reader.read, stop: halt, start: () => send('run'), running: () => running, again, compare, unable};
 
   function started(race) {
     busy(true);
@@ -27,6 +27,25 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore}) {
     busy(true);
     say('Decoding again …');
     send('branch', {...request, nonce: Date.now()});
+  }
+
+  /** Compare two lanes; the answer says where to fetch what came of it. */
+  function compare(request) {
+    busy(true);
+    say('Drafting along the text, twice …');
+    send('compare', {...request, nonce: Date.now()});
+  }
+
+  async function fetchCompared({race, lane, other}) {
+    try {
+      const answer = await fetch(`races/${encodeURIComponent(race)}/compare/${lane}/${other}.json`);
+      if (!answer.ok) throw new Error(await answer.text());
+      compared({lane, other, ...await answer.json()});
+      say('');
+    } catch (error) {
+      say(error.message);
+    }
+    busy(false);
   }
 
   /** Why a race cannot be decoded again, '' where it can. */

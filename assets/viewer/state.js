@@ -1,10 +1,10 @@
-// The view state is the address: race, method, round, node, tab, cut, clock, speed, moment, against, bench, present.
+// The view state is the address: race, method, round, node, place, tab, cut, clock, speed, moment, against, bench, present.
 // Nothing else decides what is shown.
 
 import {TABS} from './round.js';
 
-const NUMBERS = new Set(['round', 'node']);
-const DEFAULTS = {race: '', method: '', round: null, node: null, tab: narrow() ? 'outline' : 'tree', cut: '', clock: 'wall', speed: '1', moment: '', against: '', bench: '', present: ''};
+const NUMBERS = new Set(['round', 'node', 'place']);
+const DEFAULTS = {race: '', method: '', round: null, node: null, place: null, tab: narrow() ? 'outline' : 'tree', cut: '', clock: 'wall', speed: '1', moment: '', against: '', bench: '', present: ''};
 const CHOICES = {clock: ['wall', 'passes'], speed: ['0.25', '0.5', '1', '2', '4'], present: ['', '1'], cut: ['', '1']};
 
 /** Where a tree would not fit, its outline is what is shown first. */
@@ -54,6 +54,7 @@ export function sound(wanted, race) {
     method: lane.method,
     round,
     node: wanted.node !== null && wanted.node < size ? wanted.node : null,
+    place: wanted.place !== null && wanted.place < lane.tokens.id.length ? wanted.place : null,
     tab: TABS.some(({key}) => key === wanted.tab) ? wanted.tab : DEFAULTS.tab,
     ...Object.fromEntries(Object.entries(CHOICES).map(([name, values]) => [name, values.includes(wanted[name]) ? wanted[name] : DEFAULTS[name]])),
     moment: wanted.moment in race.moments ? wanted.moment : '',

@@ -48,6 +48,7 @@ class Library:
         self.recorded = {race.id: race for race in recorded.read(folder)}
         self._live: OrderedDict[str, Kept] = OrderedDict()
         self._texts: OrderedDict[str, str] = OrderedDict()
+        self._compared: OrderedDict[str, str] = OrderedDict()  # race, lane and other -> JSON text
         self._running: dict[str, tuple[str, Mapping[str, Any]]] = {}  # id -> prompt, facts
         self._changed = threading.Condition()
 
@@ -111,6 +112,19 @@ class Library:
         with self._changed:
             _put(self._texts, id, text)
         return text
+
+    def keep_comparison(self, race: str, lane: int, other: int, text: str) -> None:
+        """Keep what came of comparing two lanes of a race."""
+        with self._changed:
+            _put(self._compared, f"{race} {lane} {other}", text)
+
+    def comparison(self, race: str, lane: int, other: int) -> str:
+        """What was kept. Raises RequestError where it is not there (any more)."""
+        with self._changed:
+            found = self._compared.get(f"{race} {lane} {other}")
+        if found is None:
+            raise RequestError("these lanes have not been compared, or not of late: compare them again")
+        return found
 
     def _kept(self, id: str) -> Kept:
         with self._changed:

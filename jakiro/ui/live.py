@@ -1,4 +1,4 @@
-"""What the page does with the model: live races, and rounds decoded again.
+"""What the page does with the model: live races, rounds decoded again, lanes compared along a text.
 
 Where a host has GPUs to lend (ZeroGPU), a decorator runs the part that uses the model in a process of its own, whose
 memory is lost: its traces come out as text.
@@ -13,6 +13,7 @@ import gradio as gr
 
 from jakiro.methods import METHODS
 from jakiro.traces import read_traces, traces_json
+from jakiro.ui.comparing import compare
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models
 from jakiro.ui.race import Race, check
@@ -70,3 +71,22 @@ def branches(models: Models, library: Library, gpu: Decorator | None) -> Callabl
         return library.add(read_traces(text), facts)
 
     return again
+
+
+def comparisons(
+    models: Models, library: Library, gpu: Decorator | None
+) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    """The function that compares two lanes, as asked, and keeps the result under race, lane and other."""
+
+    def here(asked: Mapping[str, Any]) -> str:
+        return compare(models.get(), library, asked)
+
+    run = here if gpu is None else gpu(here)
+
+    def compared(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        text = run(asked)
+        found = {name: asked[name] for name in ("race", "lane", "other")}
+        library.keep_comparison(**found, text=text)
+        return found
+
+    return compared

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from jakiro.ui import site
 from jakiro.ui.controls import Controls
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import Library
-from jakiro.ui.live import branches, live_races
+from jakiro.ui.live import branches, comparisons, live_races
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.whatif import descriptions
 
@@ -36,7 +37,7 @@ MONO = ["ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "DejaVu
 
 # Names of custom events must stand in this text, quoted: gr.HTML looks for them here.
 ON_LOAD = """
-const events = {run: 'run', stop: 'stop', ready: 'ready', branch: 'branch'};
+const events = {run: 'run', stop: 'stop', ready: 'ready', branch: 'branch', compare: 'compare'};
 import(new URL('viewer/main.js', document.baseURI))
   .then((viewer) => viewer.mount({element, props, watch, send: (name, data) => trigger(events[name], data)}));
 """
@@ -67,7 +68,7 @@ def build(
     with gr.Blocks(title="Jakiro Debugger", analytics_enabled=False, fill_width=True) as demo:
         viewer, inputs = _layout(library, assets)
         _wire(viewer, inputs, models, live)
-        _wire_branches(viewer, branches(models, library, gpu))
+        _wire_questions(viewer, branches(models, library, gpu), comparisons(models, library, gpu))
         _api(library, live)
     demo.queue(max_size=WAITING)
     demo._queue.sleep_when_free = demo._queue.progress_update_sleep_when_free = POLL
@@ -193,22 +194,25 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
     shown.then(None, js=able, api_visibility="private")  # not before: a run reads the controls
 
 
-def _wire_branches(viewer: gr.HTML, again: Callable[[Mapping[str, Any]], str]) -> None:
-    def decode_again(event: gr.EventData) -> str:
-        try:
-            return _line({"event": "done", "race": again(event._data)})
-        except RequestError as error:
-            return _line({"event": "error", "message": str(error)})
+def _wire_questions(viewer: gr.HTML, again: Callable[..., str], compare: Callable[..., Mapping[str, Any]]) -> None:
+    """What is asked of the model about a finished race. The answer is a line like those of a running one."""
 
-    viewer.branch(
-        decode_again,
-        None,
-        viewer,
-        show_progress="hidden",
-        concurrency_id="model",
-        concurrency_limit=1,
-        api_visibility="private",
-    )
+    def decode_again(event: gr.EventData) -> str:
+        return _answer(lambda: {"event": "done", "race": again(event._data)})
+
+    def compared(event: gr.EventData) -> str:
+        return _answer(lambda: {"event": "compared", **compare(event._data)})
+
+    model = {"concurrency_id": "model", "concurrency_limit": 1, "api_visibility": "private"}
+    viewer.branch(decode_again, None, viewer, show_progress="hidden", **model)
+    viewer.compare(compared, None, viewer, show_progress="hidden", **model)
+
+
+def _answer(work: Callable[[], dict[str, Any]]) -> str:
+    try:
+        return _line(work() | {"time": time.time()})  # never the line before
+    except RequestError as error:
+        return _line({"event": "error", "message": str(error), "time": time.time()})
 
 
 def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:

@@ -5,6 +5,7 @@ plotly/<version>         plotly.js out of the installed plotly package
 races/<id>.json          a race prepared for drawing (library.py, replay.py)
 races/<id>/<export>      a race as a file (export.py)
 races/<id>/cut/<lane>    its trees with the nodes that were cut (replay.py)
+races/<id>/compare/<lane>/<other>   two lanes compared (comparing.py)
 races (POST)             a file of traces; the answer is {"id"} of the race that it becomes, or {"error"}
 models.json              whether live races can be run
 benchmarks.json          what was measured, prepared for drawing (benchmarks.py)
@@ -65,6 +66,13 @@ def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> 
             return PlainTextResponse(str(error), status_code=404)
         return Response(cut_figure(trace), media_type="application/json", headers={"Cache-Control": "no-cache"})
 
+    def compared(request: Request) -> Response:
+        try:
+            text = library.comparison(*(request.path_params[name] for name in ("id", "lane", "other")))
+        except RequestError as error:
+            return PlainTextResponse(str(error), status_code=404)
+        return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})
+
     reading = asyncio.Lock()  # one file at a time: reading a large one takes seconds
 
     async def opened(request: Request) -> Response:
@@ -88,6 +96,7 @@ def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> 
         Route(f"/{PLOTLY}", plotly_js),
         Route("/races/{id}.json", race),
         Route("/races/{id}/cut/{lane:int}.json", cut),
+        Route("/races/{id}/compare/{lane:int}/{other:int}.json", compared),
         Route("/races/{id}/{name}", export),
         Route("/races", opened, methods=["POST"]),
         Route("/models.json", status),

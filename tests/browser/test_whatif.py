@@ -47,6 +47,29 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     expect(part(tab, "kind")).to_have_text("live")
 
 
+def test_two_lanes_are_compared_along_one_text(show):
+    tab = show("?motion=0")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("#prompt textarea").fill("the an the")
+    tab.locator("[data-do=run]").click()
+    expect(part(tab, "kind")).to_have_text("live")
+    wait_for_tree(tab)
+    tab.locator("[data-tab=compare]").click()
+    view = tab.locator("[data-view=compare]")
+    view.get_by_label("The other lane").select_option(label="EAGLE-2")
+    view.get_by_role("button", name="Compare").click()
+    for figure in ("overlay", "coverage", "reach"):
+        tab.wait_for_selector(f"[data-figure={figure}][data-drawn=yes]:visible")
+    expect(part(tab, "why")).to_contain_text("tokens of one text, Jakiro would have got further")
+    assert view.locator(".links button").count() == 5
+    view.locator(".links button").nth(1).click()
+    tab.wait_for_function("location.search.includes('place=')")
+    expect(view.locator(".links button").nth(1)).to_have_attribute("aria-current", "true")
+    tab.locator("[data-tab=tree]").click()
+    tab.keyboard.press("ArrowRight")
+    tab.wait_for_function("!location.search.includes('place=')")
+
+
 def test_another_models_run_cannot_be_decoded_again_and_the_form_says_so(show):
     tab = show("?race=question&method=jakiro&round=3&tab=whatif")
     tab.wait_for_selector("#viewer [data-models=ready]")

@@ -15,8 +15,9 @@ import networkx as nx
 from jakiro.graph import ACCEPTED, BONUS, CUT, REJECTED, ROOT, UNREACHED, round_graph
 from jakiro.trace import Trace
 from jakiro.ui.figures.labels import label
+from jakiro.ui.figures.places import STEP, curved, placed, points, row_count
 from jakiro.ui.figures.theme import SOURCES
-from jakiro.ui.figures.tree_template import EDGE_WIDTHS, MARGIN, SPAN, STEP, template
+from jakiro.ui.figures.tree_template import EDGE_WIDTHS, MARGIN, SPAN, template
 
 LEVEL_WIDTH = 112  # px of a level below which labels would run into the next one
 LABEL, PATH_LABEL = 11, 9  # characters that fit into it, the latter with a percentage behind
@@ -31,7 +32,7 @@ def tree_figure(trace: Trace, cut: bool = False) -> dict:
     With `cut` the nodes that the budget left out are drawn too, as empty circles on dotted lines.
     """
     graphs = [round_graph(trace, index, cut) for index in range(len(trace.steps))]
-    rows = max((_rows(graph) for graph in graphs), default=1)
+    rows = max((row_count(graph) for graph in graphs), default=1)
     levels = max((max(nx.get_node_attributes(graph, "depth").values()) for graph in graphs), default=1)
     height = min(max(17 * rows + MARGIN["t"] + MARGIN["b"], 380), 760)
     sources = _sources(trace)
@@ -61,10 +62,10 @@ def _source(facts: dict[str, Any]) -> int | None:
 
 
 def _patch(graph: nx.DiGraph, sources: list[int | None], height: int, legend: int, cut: bool) -> dict:
-    rows = _rows(graph)
+    rows = row_count(graph)
     unit = SPAN / max(rows, MIN_ROWS)  # y units of a row
     pixels = (height - MARGIN["t"] - MARGIN["b"]) / max(rows, MIN_ROWS)
-    places = _places(graph, unit, (SPAN - unit * (rows - 1)) / 2)
+    places = placed(graph, unit, (SPAN - unit * (rows - 1)) / 2)
     largest = min(LARGEST, 1.25 * pixels)
     font = round(min(max(0.78 * pixels, 7.5), 11.5), 1)
     accepted = _accepted_patch(graph, places, largest, font + 1)
@@ -73,14 +74,6 @@ def _patch(graph: nx.DiGraph, sources: list[int | None], height: int, legend: in
     ghosts = _ghosts(graph, places, font) if cut else []
     data = [*ghosts, *_edges(graph, places), accepted, *nodes, *_ends(graph, places, font + 1), *([{}] * legend)]
     return {"data": data, "layout": {"shapes": shapes}}
-
-
-def _rows(graph: nx.DiGraph) -> int:
-    return 1 + round(max(nx.get_node_attributes(graph, "y").values()))
-
-
-def _places(graph: nx.DiGraph, unit: float, top: float) -> dict:
-    return {node: (STEP * facts["x"], round(top + unit * facts["y"])) for node, facts in graph.nodes(data=True)}
 
 
 def _edges(graph: nx.DiGraph, places: dict) -> list[dict]:
@@ -94,25 +87,14 @@ def _edges(graph: nx.DiGraph, places: dict) -> list[dict]:
         if group is None:
             group = sum(facts["q"] >= limit for limit in EDGE_LIMITS)
         groups[group].append((places[parent], places[child]))
-    return [_curves(group) for group in groups]
-
-
-def _curves(edges: list[tuple]) -> dict:
-    """Edges as curves that leave and arrive level, with gaps between them."""
-    xs: list = []
-    ys: list = []
-    for (x0, y0), (x1, y1) in edges:
-        rise = y1 - y0
-        xs += [x0, x0 + 1, x0 + 2, x1, None] if rise else [x0, x1, None]
-        ys += [y0, round(y0 + 0.26 * rise), round(y0 + 0.74 * rise), y1, None] if rise else [y0, y1, None]
-    return {"x": xs[:-1], "y": ys[:-1]}
+    return [curved(group) for group in groups]
 
 
 def _accepted_patch(graph: nx.DiGraph, places: dict, largest: float, font: float) -> dict:
     facts = graph.nodes
     nodes = [node for node in graph if facts[node]["state"] == ACCEPTED]
     return {
-        **_at(nodes, places),
+        **points(nodes, places),
         "text": [_bold(facts[node]["piece"], facts[node]["p"]) for node in nodes],
         "marker.symbol": [SOURCES[_source(facts[node])][1] for node in nodes],
         "marker.size": [_size(facts[node]["q"], largest) + OUTLINE for node in nodes],
@@ -126,7 +108,7 @@ def _source_patch(graph: nx.DiGraph, source: int | None, places: dict, largest: 
         node for node in graph if facts[node]["state"] not in (ROOT, BONUS, CUT) and _source(facts[node]) == source
     ]
     return {
-        **_at(nodes, places),
+        **points(nodes, places),
         "text": [_faded_label(facts[node]) for node in nodes],
         "marker.size": [_size(facts[node]["q"], largest) for node in nodes],
         "marker.opacity": [0.65 if facts[node]["state"] == UNREACHED else 1 for node in nodes],
@@ -153,7 +135,7 @@ def _ghosts(graph: nx.DiGraph, places: dict, font: float) -> list[dict]:
     ]
     text = [f" {label(facts[node]['piece'], LABEL)}" for node in nodes]
     look = {"text": text, "hovertext": hover, "textfont.size": font}
-    return [_curves(edges), _at(nodes, places) | {"customdata": [-1] * len(nodes)} | look]
+    return [curved(edges), points(nodes, places) | {"customdata": [-1] * len(nodes)} | look]
 
 
 def _ends(graph: nx.DiGraph, places: dict, font: float) -> list[dict]:
@@ -163,13 +145,9 @@ def _ends(graph: nx.DiGraph, places: dict, font: float) -> list[dict]:
     hover = f"<b>{label(bonus['piece'])}</b>  id {bonus['token']}<br>bonus: the target's own choice{share}"
     star = {"text": [_bold(bonus["piece"], bonus["p"])], "hovertext": [hover], "customdata": [-1]}
     return [
-        _at([0], places) | {"text": [_bold(root["piece"], None)], "textfont.size": font},
-        _at([BONUS], places) | star | {"textfont.size": font},
+        points([0], places) | {"text": [_bold(root["piece"], None)], "textfont.size": font},
+        points([BONUS], places) | star | {"textfont.size": font},
     ]
-
-
-def _at(nodes: list, places: dict) -> dict:
-    return {"x": [places[node][0] for node in nodes], "y": [places[node][1] for node in nodes], "customdata": [*nodes]}
 
 
 def _bold(piece: str, p: float | None) -> str:

@@ -6,9 +6,10 @@ from typing import Any
 
 from jakiro.trace import Trace
 from jakiro.ui.figures.layout import layout
+from jakiro.ui.figures.places import STEP
 from jakiro.ui.figures.theme import CLEAR, MONO, SOURCES
 
-STEP, SPAN = 3, 1000  # axis units of a level, and from the top of the figure to its bottom
+SPAN = 1000  # y units from the top of the figure to its bottom
 MARGIN = {"l": 8, "r": 8, "t": 44, "b": 34}
 EDGE_WIDTHS = (0.8, 1.6, 2.8, 4.2)  # px
 ROOT_SIZE, BONUS_SIZE = 15, 17  # px
@@ -18,17 +19,10 @@ def template(trace: Trace, sources: list[int | None], levels: int, height: int, 
     """The figure without a round: with `cut` the nodes that were cut, then edges by width, first rejected, accepted,
     bonus; nodes by source; legend entries."""
     drafts = any(len(step.tree) > 1 for step in trace.steps)
-    lines = [_line(width, "@edge") for width in EDGE_WIDTHS]
-    lines += [_line(1.5, "@rejected", "dot"), _line(5, "@accepted"), _line(2.5, "@bonus")]
+    lines = [line(width, "@edge") for width in EDGE_WIDTHS]
+    lines += [line(1.5, "@rejected", "dot"), line(5, "@accepted"), line(2.5, "@bonus")]
     nodes = [_source_trace(source, _hover(trace)) for source in sources]
-    axes = {
-        "xaxis": {"range": [-0.45 * STEP, (levels + 0.9) * STEP], "showgrid": False, "zeroline": False,
-                  "tickvals": [STEP * depth for depth in range(levels + 1)],
-                  "ticktext": ["root", *(f"depth {depth}" for depth in range(1, levels + 1))],
-                  "tickfont": {"size": 11, "color": "@muted"}},
-        "yaxis": {"range": [1.035 * SPAN, -0.035 * SPAN], "visible": False},
-    }  # fmt: skip
-    figure = layout(height, axes, margin=MARGIN, shapes=[])
+    figure = layout(height, tree_axes(levels), margin=MARGIN, shapes=[])
     if sources != [None]:
         figure["legend"] |= {"title": {"text": "in the top-k of ", "font": {"size": 11, "color": "@muted"}}}
     legend = _legend(sources if drafts else [], drafts) + [_ghost_entry()] * cut
@@ -36,7 +30,19 @@ def template(trace: Trace, sources: list[int | None], levels: int, height: int, 
     return {"data": [*lines, _accepted_trace(), *nodes, _root_trace(), _bonus_trace(), *legend], "layout": figure}
 
 
-def _line(width: float, color: str, dash: str = "solid") -> dict:
+def tree_axes(levels: int) -> dict:
+    """x is the depth, y the row."""
+    return {
+        "xaxis": {"range": [-0.45 * STEP, (levels + 0.9) * STEP], "showgrid": False, "zeroline": False,
+                  "tickvals": [STEP * depth for depth in range(levels + 1)],
+                  "ticktext": ["root", *(f"depth {depth}" for depth in range(1, levels + 1))],
+                  "tickfont": {"size": 11, "color": "@muted"}},
+        "yaxis": {"range": [1.035 * SPAN, -0.035 * SPAN], "visible": False},
+    }  # fmt: skip
+
+
+def line(width: float, color: str, dash: str = "solid") -> dict:
+    """Lines without a legend entry."""
     look = {"width": width, "color": color, "dash": dash, "shape": "spline", "smoothing": 1.1}
     return {"type": "scatter", "mode": "lines", "line": look, "hoverinfo": "skip", "showlegend": False}
 
@@ -61,7 +67,7 @@ def _legend(sources: list[int | None], drafts: bool) -> list[dict]:
 def _ghost_traces() -> list[dict]:
     """Lines and points of nodes that were cut."""
     look = {"symbol": "circle-open", "size": 5, "color": "@faded"}
-    return [_line(0.8, "@edge", "dot"), _text_trace("@faded", look, hovertemplate="%{hovertext}<extra></extra>")]
+    return [line(0.8, "@edge", "dot"), text_trace("@faded", look, hovertemplate="%{hovertext}<extra></extra>")]
 
 
 def _ghost_entry() -> dict:
@@ -73,26 +79,27 @@ def _ghost_entry() -> dict:
 def _source_trace(source: int | None, hover: str) -> dict:
     role, symbol, name = SOURCES[source]
     marker = {"symbol": symbol, "color": f"@{role}", "line": {"width": 0}}
-    return _text_trace("@faded", marker, hovertemplate=hover, legendgroup=name)
+    return text_trace("@faded", marker, hovertemplate=hover, legendgroup=name)
 
 
 def _accepted_trace() -> dict:
     """Outlines and labels of the accepted nodes; the nodes themselves are drawn over them by their source."""
-    return _text_trace("@text", {"color": "@accepted", "opacity": 1, "line": {"width": 0}}, hoverinfo="skip")
+    return text_trace("@text", {"color": "@accepted", "opacity": 1, "line": {"width": 0}}, hoverinfo="skip")
 
 
 def _root_trace() -> dict:
     look = {"symbol": "circle", "size": ROOT_SIZE, "color": "@text", "line": {"color": "@accepted", "width": 3}}
     hover = "<b>%{customdata.label}</b>  id %{customdata.id}<br>root: the last token of the text so far<extra></extra>"
-    return _text_trace("@text", look, hovertemplate=hover) | {"textposition": "bottom center"}
+    return text_trace("@text", look, hovertemplate=hover) | {"textposition": "bottom center"}
 
 
 def _bonus_trace() -> dict:
     look = {"symbol": "star", "size": BONUS_SIZE, "color": "@bonus", "line": {"color": "@surface", "width": 1}}
-    return _text_trace("@text", look, hovertemplate="%{hovertext}<extra></extra>")
+    return text_trace("@text", look, hovertemplate="%{hovertext}<extra></extra>")
 
 
-def _text_trace(color: str, marker: dict, **extra: Any) -> dict:
+def text_trace(color: str, marker: dict, **extra: Any) -> dict:
+    """Points with labels to their right."""
     font = {"family": MONO, "color": color, "shadow": "@halo"}
     base = {"type": "scatter", "mode": "markers+text", "marker": marker, "textposition": "middle right"}
     return base | {"textfont": font, "showlegend": False, "cliponaxis": False} | extra

@@ -1,0 +1,60 @@
+// Compare: two lanes drafting after every token of one text. Their trees at one place, what they cover, and the whole text.
+
+import {h, show as reveal} from './dom.js';
+import {draw, fill, whole} from './figures.js';
+
+/** The view in `box`. `ask({other})` has the model compare, `choose({place})` goes to a token of the text. */
+export function compareView(box, ask, choose) {
+  const plots = new Map(['overlay', 'coverage', 'reach'].map((name) => [name, h('div', {class: 'plot', 'data-figure': name})]));
+  const select = h('select', {'aria-label': 'The other lane'}), button = h('button', {type: 'button', class: 'primary'}, 'Compare');
+  const note = h('p', {class: 'none'}), links = h('p', {class: 'links'}), results = h('div', {hidden: true});
+  const plot = (name) => h('div', {class: 'scroll'}, h('div', {class: 'layers'}, plots.get(name)));
+  results.append(links, plot('overlay'), plot('coverage'), plot('reach'));
+  box.append(h('p', {class: 'row'}, h('label', {class: 'inline'}, 'with ', select), button), note, results);
+  button.addEventListener('click', () => ask({other: Number(select.value)}));
+  links.addEventListener('click', (event) => event.target.dataset.place && choose({place: Number(event.target.dataset.place)}));
+  let shown = '';
+  return {at};
+
+  /** `place`: a token of the text; `why`: why lanes cannot be compared here, '' where they can. */
+  function at(race, lane, other, place, why, Plotly, theme) {
+    const index = race.lanes.indexOf(lane);
+    const options = race.lanes.map((one, at) => [at, one]).filter(([at]) => at !== index);
+    select.replaceChildren(...options.map(([at, one]) => h('option', {value: at, selected: at === other}, one.title)));
+    button.disabled = Boolean(why) || !options.length;
+    const found = lane.compared?.get(other);
+    note.textContent = why || (found ? '' : 'Both lanes draft after every token of this one’s text, and the trees are laid over one another.');
+    reveal(note, Boolean(note.textContent));
+    if (!reveal(results, Boolean(found)) || !Plotly) return '';
+    const here = Math.min(place, found.tokens.length - 1);
+    const key = `${race.id} ${lane.method} ${other} ${here} ${theme}`;
+    if (key !== shown) { shown = key; show(race, found, here, Plotly, theme); }
+    const [first, second] = found.reach.map((reach) => reach[here]);
+    return `${found.summary} After token ${here + 1} ${found.names[0]} gets ${first} further, ${found.names[1]} ${second}.`;
+  }
+
+  function show(race, found, here, Plotly, theme) {
+    const piece = (place) => `“${found.pieces[found.tokens[place]]}”`;
+    const named = found.telling.map((place) => h('button', {type: 'button', 'data-place': place, 'aria-current': String(place === here)},
+      `${place + 1} ${piece(place)}: ${found.reach[0][place]} against ${found.reach[1][place]}`));
+    links.replaceChildren('Where they differ most: ', ...named);
+    const nothing = {nodes: {[here]: {}}, labels: {}};
+    for (const name of ['overlay', 'coverage']) {
+      const source = found.figures[name];
+      size(plots.get(name), source.min_width, source.height);
+      draw(Plotly, plots.get(name), fill(source, here, nothing, {}, theme, race.themes), race.config);
+    }
+    const reach = found.figures.reach;
+    size(plots.get('reach'), reach.min_width, reach.layout.height);
+    draw(Plotly, plots.get('reach'), whole(reach, theme, race.themes), race.config).then(() => {
+      if (plots.get('reach').dataset.clicks) return;
+      plots.get('reach').dataset.clicks = 'yes';
+      plots.get('reach').on('plotly_click', ({points}) => choose({place: points[0].customdata}));
+    });
+  }
+
+  function size(plot, width, height) {
+    plot.style.minWidth = `${width}px`;
+    plot.style.minHeight = `${height}px`;
+  }
+}

@@ -1,0 +1,43 @@
+"""Two ways of drafting at the same prefixes: both draft after every token of one finished text.
+
+The text leads both, whatever they propose (teacher forcing), so at each place their trees can be compared (pairs.py).
+"""
+
+from __future__ import annotations
+
+import torch
+
+from jakiro.engine import Context, Drafter, checked, within
+from jakiro.pairs import follow
+from jakiro.target import Target
+from jakiro.trace import StepTrace, Trace
+from jakiro.verify import Sampling, pick
+
+MOST_PLACES = 256  # tokens of a text at which both draft
+
+
+@torch.inference_mode()
+def along(target: Target, drafter: Drafter, trace: Trace, most: int = MOST_PLACES) -> list[StepTrace]:
+    """What `drafter` drafts after each of the first tokens of the run's text, with the target's pass over it.
+
+    In every step `accepted` is the tree's path along the text and `bonus` the token after it; no times are taken.
+    Raises ValueError where the run is another target's.
+    """
+    if trace.target != target.name:
+        raise ValueError(f"this run was recorded with {trace.target}, and the model loaded here is {target.name}")
+    ids = trace.prompt + trace.tokens
+    start, sampling = len(trace.prompt), Sampling(trace.temperature, trace.top_p, trace.seed)
+    cache = target.new_cache(len(ids) + 64)
+    _, features = target.prefill(torch.tensor(trace.prompt, device=target.device), cache)
+    steps = []
+    for at in range(start, min(start + most, len(ids) - 1)):
+        context = Context(ids[: at + 1], features, room=len(ids) - at - 2)
+        tree = within(drafter.draft(context), context)
+        logits, seen = target.score(tree.tokens, tree.parents, cache)
+        picks = pick(logits, [at + 1 + depth for depth in tree.depths()], sampling).tolist()
+        cache.keep(cache.length, [0])
+        features = seen[:1].clone()
+        tree, logprobs = checked(tree, picks, logits, drafter)
+        path = follow(tree, ids[at + 1 : -1])  # the last token can only be a bonus
+        steps.append(StepTrace(tree, path, ids[at + 1 + len(path)], logprobs, 0.0, 0.0, 0.0))
+    return steps

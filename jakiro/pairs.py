@@ -1,0 +1,62 @@
+"""Two drafts at one prefix, laid over one another: who has the path along the text, which nodes both have, and how much
+of the target's probability stays in either tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jakiro.diversity import coverage
+from jakiro.trace import DraftTree, StepTrace
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two drafts after one token of a text, the root of both trees; `accepted` is a tree's path along the text."""
+
+    steps: tuple[StepTrace, StepTrace]
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Drafted tokens along the text."""
+        return tuple(len(step.accepted) for step in self.steps)
+
+    @property
+    def shared(self) -> int:
+        """Nodes below the root that both trees have."""
+        first, second = (set(paths(step.tree)) for step in self.steps)
+        return len(first & second) - 1
+
+    def coverage(self) -> list[tuple[float, float]]:
+        """Target mass in either tree, level by level, [(0..1, 0..1)]; a tree that ends above counts 0."""
+        levels = [coverage(step) if len(step.tree) > 1 else [] for step in self.steps]
+        depth = max(map(len, levels))
+        return list(zip(*(found + [0.0] * (depth - len(found)) for found in levels), strict=True))
+
+
+def follow(tree: DraftTree, text: list[int]) -> list[int]:
+    """The nodes of the tree's path along the text."""
+    below = {(parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))}
+    node, path = 0, []
+    for token in text:
+        if (node := below.get((node, token), 0)) == 0:
+            break
+        path.append(node)
+    return path
+
+
+def paths(tree: DraftTree) -> list[tuple[int, ...]]:
+    """The tokens from the root down to every node, [n]."""
+    found: list[tuple[int, ...]] = []
+    for token, parent in zip(tree.tokens, tree.parents, strict=True):
+        found.append((*found[parent], token) if parent >= 0 else (token,))
+    return found
+
+
+def telling(pairs: list[Pair], count: int = 5) -> list[int]:
+    """The pairs where the two differ most: in how far they get, then in how much of the target they cover."""
+
+    def gap(at: int) -> tuple[int, float]:
+        first, second = pairs[at].reach
+        return abs(first - second), sum(abs(a - b) for a, b in pairs[at].coverage())
+
+    return sorted(range(len(pairs)), key=gap, reverse=True)[:count]

@@ -1,0 +1,101 @@
+"""Compare, as the page asks it: two lanes of a race drafting after every token of one of its texts.
+
+{"schema": "jakiro-compare/1", "lanes": [key, key], "names": [title, title], "summary": text, "telling": [place],
+ "tokens": [id], "pieces": {id: text},                           # of the text; place i has tokens[i] as its root
+ "reach": [[..], [..]], "nodes": [[..], [..]], "shared": [..],   # one entry a place
+ "figures": {"overlay": RoundFigure, "coverage": RoundFigure, "reach": Figure}}   # as in replay.py, a round a place
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from jakiro.compare import along
+from jakiro.methods import METHODS
+from jakiro.pairs import Pair, telling
+from jakiro.settings import build
+from jakiro.text import pieces
+from jakiro.trace import Trace
+from jakiro.ui.figures.labels import escape
+from jakiro.ui.figures.overlay import overlay_figure
+from jakiro.ui.figures.reach import coverage_figure, reach_figure
+from jakiro.ui.library import Library
+from jakiro.ui.models import Loaded, RequestError
+from jakiro.ui.replay import keys
+
+SCHEMA = "jakiro-compare/1"
+
+
+def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
+    """The comparison of lanes `lane` and `other` of `race` along the first one's text, as JSON text.
+
+    Raises RequestError with the remedy.
+    """
+    traces, chosen = _chosen(library, asked)
+    titles = [METHODS[trace.method].title if trace.method in METHODS else trace.method for trace in chosen]
+    text, found = chosen[0], []
+    for trace in chosen:
+        if trace.method not in loaded.makers:
+            why = loaded.missing.get(trace.method, f"known are {', '.join(METHODS)}")
+            raise RequestError(f"{trace.method} cannot run here: {why}")
+        try:
+            settings = build(METHODS[trace.method].settings, None, trace.settings)
+            found.append(along(loaded.target, loaded.makers[trace.method](settings), text))
+        except ValueError as error:
+            raise RequestError(str(error)) from error
+    places = [Pair(pair) for pair in zip(*found, strict=True)]
+    if not places:
+        raise RequestError("this text has a single token: there is nothing to draft")
+    whole = _with_pieces(loaded, text, places)
+    names = (escape(titles[0]), escape(titles[1]))
+    lanes = keys(traces)
+    data = {
+        "schema": SCHEMA,
+        "lanes": [lanes[asked["lane"]], lanes[asked["other"]]],
+        "names": titles,
+        "summary": summary(places, titles),
+        "telling": telling(places),
+        "tokens": text.tokens[: len(places)],
+        "pieces": {token: whole.pieces.get(token, f"<{token}>") for token in text.tokens},
+        "reach": [[place.reach[side] for place in places] for side in (0, 1)],
+        "nodes": [[len(place.steps[side].tree) - 1 for place in places] for side in (0, 1)],
+        "shared": [place.shared for place in places],
+        "figures": {
+            "overlay": overlay_figure(whole, [place.steps for place in places], names),
+            "coverage": coverage_figure(places, names),
+            "reach": reach_figure(places, names),
+        },
+    }
+    return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+
+
+def _chosen(library: Library, asked: Mapping[str, Any]) -> tuple[list[Trace], list[Trace]]:
+    race, lanes = asked.get("race"), [asked.get("lane"), asked.get("other")]
+    if not isinstance(race, str) or any(not isinstance(one, int) or isinstance(one, bool) for one in lanes):
+        raise RequestError("say which race and which two lanes to compare")
+    traces = library.traces(race)
+    if wrong := [one for one in lanes if not 0 <= one < len(traces)]:
+        raise RequestError(f"there is no lane {wrong[0] + 1}: this race has {len(traces)}")
+    return traces, [traces[one] for one in lanes]
+
+
+def _with_pieces(loaded: Loaded, text: Trace, places: list[Pair]) -> Trace:
+    """The text's trace, knowing all that was drafted along it."""
+    seen = {token for place in places for step in place.steps for token in (*step.tree.tokens, step.bonus)}
+    return replace(text, pieces=text.pieces | pieces(loaded.target.tokenizer, seen))
+
+
+def summary(places: list[Pair], names: list[str]) -> str:
+    """Where either gets further, on the whole."""
+    further = [sum(place.reach[side] > place.reach[1 - side] for place in places) for side in (0, 1)]
+    means = [sum(place.reach[side] for place in places) / len(places) for side in (0, 1)]
+    shared = sum(place.shared for place in places) / len(places)
+    sizes = [sum(len(place.steps[side].tree) - 1 for place in places) / len(places) for side in (0, 1)]
+    return (
+        f"After each of {len(places)} tokens of one text, {names[0]} would have got further {further[0]} times and "
+        f"{names[1]} {further[1]} times; on average {means[0]:.2f} and {means[1]:.2f} drafted tokens lie along it. "
+        f"Of {sizes[0]:.1f} and {sizes[1]:.1f} nodes they share {shared:.1f}."
+    )

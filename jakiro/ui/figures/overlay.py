@@ -1,0 +1,151 @@
+"""Two draft trees at one prefix laid over one another: what both propose, what one alone does, and the text itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+
+from jakiro.graph import children_in_draft_order, draft_logprobs, piece, positions, probability
+from jakiro.trace import StepTrace, Trace
+from jakiro.ui.figures.labels import label
+from jakiro.ui.figures.layout import layout
+from jakiro.ui.figures.places import curved, placed, points, row_count
+from jakiro.ui.figures.tree_template import MARGIN, SPAN, line, text_trace, tree_axes
+
+FIRST, SECOND, BOTH, TEXT, ROOT = "first", "second", "both", "text", "root"
+OWNERS = {  # role, symbol, dash of its edges
+    FIRST: ("expert0", "circle", "dash"),
+    SECOND: ("expert1", "diamond", "dot"),
+    BOTH: ("both", "square", "solid"),
+}
+MIN_ROWS = 13
+
+
+def overlay_figure(trace: Trace, pairs: list[tuple[StepTrace, StepTrace]], names: tuple[str, str]) -> dict:
+    """The pairs of trees over a run's text: {"template", "rounds", "height", "min_width"}, as for trees (replay.py).
+
+    `names` stand in the legend as they are, so they come escaped.
+    """
+    graphs = [overlay(trace, *pair) for pair in pairs]
+    rows = max(map(row_count, graphs), default=1)
+    levels = max((max(nx.get_node_attributes(graph, "depth").values()) for graph in graphs), default=1)
+    height = min(max(17 * rows + MARGIN["t"] + MARGIN["b"], 380), 760)
+    return {
+        "template": _template(levels, height, names),
+        "rounds": [_patch(graph, height) for graph in graphs],
+        "height": height,
+        "min_width": 60 + 112 * (levels + 1),
+    }
+
+
+def overlay(trace: Trace, first: StepTrace, second: StepTrace) -> nx.DiGraph:
+    """The union of two trees with one root: nodes with piece, depth, owner, q (of either, None where it has not the
+    node), p, on (along the text), score, x and y. The token that follows the longer path is the node "next"."""
+    graph = nx.DiGraph()
+    graph.add_node(
+        0, piece=piece(trace, first.tree.tokens[0]), depth=0, owner=ROOT, q=[None, None], on=False, score=0.0
+    )
+    known: dict[tuple[int, int], int] = {}  # (parent in the union, token) -> node
+    for side, step in enumerate((first, second)):
+        here, logq = [0], draft_logprobs(step.tree)
+        for node, (token, parent) in enumerate(zip(step.tree.tokens, step.tree.parents, strict=True)):
+            if node:
+                key = here[parent], token
+                if key not in known:
+                    known[key] = len(graph)
+                    depth = graph.nodes[key[0]]["depth"] + 1
+                    facts = {"piece": piece(trace, token), "depth": depth, "score": step.tree.scores[node]}
+                    facts |= {"owner": (FIRST, SECOND)[side], "q": [None, None], "on": False}
+                    graph.add_node(known[key], **facts, p=probability(step.target_logprobs[node]))
+                    graph.add_edge(key[0], known[key])
+                elif side:
+                    graph.nodes[known[key]]["owner"] = BOTH
+                here.append(known[key])
+                facts = graph.nodes[here[node]]
+                facts["q"][side] = probability(logq[node])
+                facts["on"] = facts["on"] or node in step.accepted
+    _add_next(graph, trace, max((first, second), key=lambda step: len(step.accepted)))
+    for node, (x, y) in positions(children_in_draft_order(graph)).items():
+        graph.nodes[node].update(x=x, y=y)
+    return graph
+
+
+def _add_next(graph: nx.DiGraph, trace: Trace, longer: StepTrace) -> None:
+    stop = max(
+        (node for node in graph if graph.nodes[node]["on"]), default=0, key=lambda node: graph.nodes[node]["depth"]
+    )
+    depth = graph.nodes[stop]["depth"] + 1
+    graph.add_node("next", piece=piece(trace, longer.bonus), depth=depth, owner=TEXT, on=True, score=float("-inf"))
+    graph.add_edge(stop, "next")
+
+
+def _template(levels: int, height: int, names: tuple[str, str]) -> dict:
+    lines = [line(1.6, f"@{role}", dash) for role, _, dash in OWNERS.values()] + [
+        line(5, "@accepted"),
+        line(2.5, "@bonus"),
+    ]
+    nodes = [_nodes(role, symbol) for role, symbol, _ in OWNERS.values()]
+    bold = text_trace("@text", {"color": "@accepted", "opacity": 1, "line": {"width": 0}}, hoverinfo="skip")
+    root = text_trace("@text", {"symbol": "circle", "size": 15, "color": "@text"}, hoverinfo="skip")
+    star = text_trace(
+        "@text", {"symbol": "star", "size": 17, "color": "@bonus"}, hovertemplate="%{hovertext}<extra></extra>"
+    )
+    titles = {FIRST: f"{names[0]} alone", SECOND: f"{names[1]} alone", BOTH: "both"}
+    legend = [_entry(titles[owner], role, symbol, dash) for owner, (role, symbol, dash) in OWNERS.items()]
+    path = {"name": "along the text", "mode": "lines", "line": {"color": "@accepted", "width": 5}}
+    data = [*lines, bold, *nodes, root | {"textposition": "bottom center"}, star, *legend, _nothing() | path]
+    return {"data": data, "layout": layout(height, tree_axes(levels), margin=MARGIN, shapes=[])}
+
+
+def _nodes(role: str, symbol: str) -> dict:
+    look = {"symbol": symbol, "color": f"@{role}", "size": 10, "line": {"width": 0}}
+    return text_trace("@faded", look, hovertemplate="%{hovertext}<extra></extra>")
+
+
+def _entry(name: str, role: str, symbol: str, dash: str) -> dict:
+    marker = {"symbol": symbol, "color": f"@{role}", "size": 10}
+    style = {"color": f"@{role}", "width": 1.6, "dash": dash}
+    return _nothing() | {"name": name, "mode": "lines+markers", "marker": marker, "line": style}
+
+
+def _nothing() -> dict:
+    return {"type": "scatter", "x": [None], "y": [None], "hoverinfo": "skip"}
+
+
+def _patch(graph: nx.DiGraph, height: int) -> dict:
+    rows = row_count(graph)
+    unit = SPAN / max(rows, MIN_ROWS)
+    pixels = (height - MARGIN["t"] - MARGIN["b"]) / max(rows, MIN_ROWS)
+    places = placed(graph, unit, (SPAN - unit * (rows - 1)) / 2)
+    font = round(min(max(0.78 * pixels, 7.5), 11.5), 1)
+    facts = graph.nodes
+
+    def edges(wanted) -> dict:
+        return curved([(places[a], places[b]) for a, b in graph.edges if wanted(b)])
+
+    lines = [edges(lambda node, own=owner: facts[node]["owner"] == own and not facts[node]["on"]) for owner in OWNERS]
+    on = [node for node in graph if facts[node]["on"] and node != "next"]
+    data = [*lines, edges(lambda node: node in on), edges(lambda node: node == "next")]
+    bold = [f"<b>{label(facts[node]['piece'], 9)} {100 * facts[node]['p']:.0f}%</b>" for node in on]
+    data.append(_still(points(on, places)) | {"text": bold, "marker.size": 16, "textfont.size": font + 1})
+    for owner in OWNERS:
+        mine = [node for node in graph if facts[node]["owner"] == owner]
+        text = ["" if facts[node]["on"] else label(facts[node]["piece"], 11) for node in mine]
+        hover = [_hover(facts[node]) for node in mine]
+        data.append(_still(points(mine, places)) | {"text": text, "hovertext": hover, "textfont.size": font})
+    for node in (0, "next"):
+        text = {"text": [f"<b>{label(facts[node]['piece'], 9)}</b>"], "textfont.size": font + 1}
+        data.append(_still(points([node], places)) | text)
+    data[-1] |= {"hovertext": ["the token of the text that follows"]}
+    return {"data": [*data, {}, {}, {}, {}], "layout": {}}
+
+
+def _still(found: dict) -> dict:
+    """Points that belong to no node of the round shown."""
+    return found | {"customdata": [-1] * len(found["x"])}
+
+
+def _hover(facts: dict[str, Any]) -> str:
+    q = " and ".join("nothing" if one is None else f"q {one:.3f}" for one in facts["q"])
+    return f"<b>{label(facts['piece'])}</b><br>drafts give it {q}<br>target p {facts['p']:.3f}"

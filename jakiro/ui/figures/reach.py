@@ -1,0 +1,55 @@
+"""Two ways of drafting along one text: how far either gets after each token, and what of the target it covers."""
+
+from __future__ import annotations
+
+from jakiro.pairs import Pair
+from jakiro.ui.figures.bars import bars
+from jakiro.ui.figures.layout import axis, caption, layout
+from jakiro.ui.figures.patch import rounded_list
+
+ROLES = ("@expert0", "@expert1")
+
+
+def reach_figure(places: list[Pair], names: tuple[str, str]) -> dict:
+    """Drafted tokens along the text after every token of it, one way above the axis, the other below."""
+    at = list(range(len(places)))
+    data = []
+    for side, sign in ((0, 1), (1, -1)):
+        counts = [place.reach[side] for place in places]
+        words = [f"after token {place + 1}: {count} along the text" for place, count in enumerate(counts)]
+        extra = {"text": words, "textposition": "none", "hovertemplate": "%{text}<extra></extra>", "customdata": at}
+        heights = [sign * count for count in counts]
+        data.append(bars(at, heights, ROLES[side], names[side], **extra) | {"showlegend": True})
+    top = max(max(place.reach) for place in places)
+    ticks = list(range(-top, top + 1))
+    axes = {
+        "xaxis": axis((0, 1), "y", "token of the text", showgrid=False),
+        "yaxis": axis((0, 1), "x", "tokens", tickvals=ticks, ticktext=[str(abs(tick)) for tick in ticks]),
+    }
+    look = layout(220, axes, margin={"l": 46, "r": 12, "t": 34, "b": 40}, barmode="relative", bargap=0.15)
+    return {"data": data, "layout": look, "min_width": 560}
+
+
+def coverage_figure(places: list[Pair], names: tuple[str, str]) -> dict:
+    """At each place the target's probability that its text stays in either tree, level by level; a round a place."""
+    levels = max(len(place.coverage()) for place in places)
+    axes = {
+        "xaxis": axis((0, 1), "y", "depth", showgrid=False, dtick=1, range=[0.4, max(levels, 1) + 0.6]),
+        "yaxis": axis((0, 0.88), "x", range=[0, 1.02], tickformat=".0%", nticks=4),
+    }
+    title = caption(0, 0.92, "target's probability that stays in the tree, by level")
+    look = layout(220, axes, margin={"l": 46, "r": 12, "t": 30, "b": 40}, barmode="group", annotations=[title])
+    hover = "depth %{x}: %{y:.1%}<extra></extra>"
+    data = [bars([], [], ROLES[side], names[side], hovertemplate=hover) | {"showlegend": True} for side in (0, 1)]
+    return {
+        "template": {"data": data, "layout": look},
+        "rounds": [_patch(place) for place in places],
+        "height": 220,
+        "min_width": 420,
+    }
+
+
+def _patch(place: Pair) -> dict:
+    found = place.coverage()
+    depths = list(range(1, len(found) + 1))
+    return {"data": [{"x": depths, "y": rounded_list([one[side] for one in found])} for side in (0, 1)], "layout": {}}

@@ -1,0 +1,138 @@
+"""Two ways of drafting at the same prefixes: what each drafts there is what it would have drafted in a run."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hand import FIRST, SECOND
+
+from jakiro.compare import along
+from jakiro.engine import record
+from jakiro.methods import METHODS
+from jakiro.pairs import Pair, follow, paths, telling
+from jakiro.trace import DraftTree, walk_positions
+from jakiro.ui import models
+from jakiro.ui.comparing import compare
+from jakiro.ui.figures.overlay import overlay
+from jakiro.ui.library import Library
+from jakiro.ui.live import comparisons
+from jakiro.ui.models import RequestError
+from jakiro.verify import Sampling
+
+PROMPT = [5, 17, 3, 250, 99]
+
+
+def drafter(target, name, **settings):
+    method = METHODS[name]
+    return method.load(target)(method.settings(**settings))
+
+
+TREE = {"top_k": 4, "depth": 3, "total_tokens": 12}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("name", ["eagle2", "jakiro"])
+def test_at_the_roots_of_a_run_the_drafts_are_the_runs_own(target, name, temperature):
+    trace = record(target, drafter(target, name, **TREE), PROMPT, 20, Sampling(temperature, 1.0, 3))
+    steps = along(target, drafter(target, name, **TREE), trace)
+    assert len(steps) == len(trace.tokens) - 1
+    for start, own in list(walk_positions(trace))[:-1]:  # the last one has less room
+        here = steps[start - 1]
+        assert (here.tree.tokens, here.tree.parents) == (own.tree.tokens, own.tree.parents)
+        assert here.accepted == own.accepted and here.bonus == own.bonus
+        assert here.target_logprobs == pytest.approx(own.target_logprobs, abs=1e-3)
+        assert here.tree.columns["pick"][0] == own.tree.columns["pick"][0]
+
+
+def test_vanilla_proposes_nothing_anywhere(target):
+    trace = record(target, drafter(target, "jakiro", **TREE), PROMPT, 8, Sampling())
+    steps = along(target, drafter(target, "vanilla"), trace, most=3)
+    assert [step.accepted for step in steps] == [[], [], []]
+    assert [step.bonus for step in steps] == trace.tokens[1:4]
+
+
+def test_another_targets_run_is_refused(target):
+    trace = record(target, drafter(target, "vanilla"), PROMPT, 4, Sampling())
+    with pytest.raises(ValueError, match="recorded with other"):
+        along(target, drafter(target, "vanilla"), replace(trace, target="other"))
+
+
+def test_paths_tell_nodes_apart_and_follow_finds_the_text():
+    tree = DraftTree([7, 1, 2, 1, 3], [-1, 0, 0, 2, 3], [0.0] * 5)
+    assert paths(tree) == [(7,), (7, 1), (7, 2), (7, 2, 1), (7, 2, 1, 3)]
+    assert follow(tree, [2, 1, 3, 9]) == [2, 3, 4] and follow(tree, [2, 9]) == [2] and follow(tree, []) == []
+
+
+def test_a_place_counts_what_both_have_and_what_either_covers():
+    smaller = replace(FIRST, tree=DraftTree([10, 11], [-1, 0], [0.0, -0.7]), accepted=[1], target_logprobs=[0.0, -0.7])
+    place = Pair((FIRST, smaller))
+    assert place.reach == (2, 1) and place.shared == 1
+    assert place.coverage() == [pytest.approx((0.75, 0.4966), abs=1e-3), pytest.approx((0.5, 0.0), abs=1e-3)]
+
+
+def test_the_telling_places_come_first():
+    same, apart = Pair((SECOND, SECOND)), Pair((FIRST, SECOND))
+    assert telling([same, apart, same], count=2)[0] == 1 and len(telling([same], count=5)) == 1
+
+
+@pytest.fixture(scope="module")
+def raced(target, tmp_path_factory):
+    """Models, a library, and the id of a race of two lanes in it."""
+    loaded = models.load(target)
+    library = Library(tmp_path_factory.mktemp("traces"))
+    runs = [
+        record(target, drafter(target, name, **TREE), PROMPT, 14, Sampling(), name, METHODS[name].settings(**TREE))
+        for name in ("eagle2", "jakiro")
+    ]
+    return loaded, library, library.add(runs)
+
+
+def test_the_page_gets_both_lanes_along_the_text(raced):
+    loaded, library, race = raced
+    ready = type("Ready", (), {"get": staticmethod(lambda: loaded)})
+    asked = comparisons(ready, library, None)({"race": race, "lane": 1, "other": 0, "nonce": 5})
+    assert asked == {"race": race, "lane": 1, "other": 0}
+    found = json.loads(library.comparison(race, 1, 0))
+    trace = library.traces(race)[1]
+    count = len(trace.tokens) - 1
+    assert found["lanes"] == ["jakiro", "eagle2"] and found["tokens"] == trace.tokens[:count]
+    assert all(len(one) == count for one in (*found["reach"], *found["nodes"], found["shared"]))
+    assert found["reach"][0][0] == len(trace.steps[0].accepted)
+    assert len(found["figures"]["overlay"]["rounds"]) == len(found["figures"]["coverage"]["rounds"]) == count
+    for one in found["figures"]["overlay"]["rounds"]:
+        assert len(one["data"]) == len(found["figures"]["overlay"]["template"]["data"])
+
+
+def test_the_overlay_has_every_node_once_and_tells_whose_it_is(target):
+    trace = record(target, drafter(target, "jakiro", **TREE), PROMPT, 10, Sampling())
+    first, second = (along(target, drafter(target, name, **TREE), trace)[2] for name in ("jakiro", "eagle2"))
+    graph = overlay(trace, first, second)
+    pair = Pair((first, second))
+    owners = Counter(facts["owner"] for _, facts in graph.nodes(data=True))
+    sizes = [len(step.tree) - 1 for step in (first, second)]
+    assert owners["both"] == pair.shared
+    assert owners["first"] == sizes[0] - pair.shared and owners["second"] == sizes[1] - pair.shared
+    assert sum(facts["on"] for _, facts in graph.nodes(data=True)) == max(pair.reach) + 1  # and the token that follows
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"race": 3}, "say which race"),
+        ({"lane": True}, "say which race"),
+        ({"other": 9}, "there is no lane 10"),
+        ({"race": "kept-none"}, "not kept any more"),
+    ],
+)
+def test_bad_questions_are_told_what_to_do(raced, asked, message):
+    loaded, library, race = raced
+    with pytest.raises(RequestError, match=message):
+        compare(loaded, library, {"race": race, "lane": 0, "other": 1} | asked)
+
+
+def test_a_comparison_that_is_not_kept_is_refused(raced):
+    with pytest.raises(RequestError, match="compare them again"):
+        raced[1].comparison("other", 0, 1)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from jakiro.target import Target
 from jakiro.ui import page
@@ -74,6 +74,15 @@ def part(tab: Page, name: str) -> Locator:
 def wait_for_tree(tab: Page) -> None:
     """Until the round's tree is drawn."""
     tab.wait_for_selector("[data-figure=tree][data-drawn=yes]")
+
+
+def race_live(tab: Page, prompt: str) -> None:
+    """Run a live race and wait until its first tree is drawn."""
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("#prompt textarea").fill(prompt)
+    tab.locator("[data-do=run]").click()
+    expect(part(tab, "kind")).to_have_text("live")
+    wait_for_tree(tab)
 
 
 def _no_target() -> Target:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from playwright.sync_api import expect
-from served import IN_CHROMIUM, part, wait_for_tree
+from served import IN_CHROMIUM, part, race_live, wait_for_tree
 
 pytestmark = IN_CHROMIUM
 
 
 def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     tab = show("?motion=0")
-    tab.wait_for_selector("#viewer [data-models=ready]")
-    tab.locator("#prompt textarea").fill("the an the")
-    tab.locator("[data-do=run]").click()
-    expect(part(tab, "kind")).to_have_text("live")
-    wait_for_tree(tab)
+    race_live(tab, "the an the")
     tab.keyboard.press("Home")
     points = tab.locator("[data-figure=tree] .points path").count()
     part(tab, "cut").check()  # the nodes that did not fit are drawn too
@@ -49,11 +45,7 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
 
 def test_two_lanes_are_compared_along_one_text(show):
     tab = show("?motion=0")
-    tab.wait_for_selector("#viewer [data-models=ready]")
-    tab.locator("#prompt textarea").fill("the an the")
-    tab.locator("[data-do=run]").click()
-    expect(part(tab, "kind")).to_have_text("live")
-    wait_for_tree(tab)
+    race_live(tab, "the an the")
     tab.locator("[data-tab=compare]").click()
     view = tab.locator("[data-view=compare]")
     view.get_by_label("The other lane").select_option(label="EAGLE-2")

@@ -17,7 +17,8 @@ from jakiro.graphs import now, upload
 from jakiro.machine import device_name, versions
 from jakiro.target import Target
 from jakiro.text import pieces
-from jakiro.trace import CutNodes, DraftTree, StepTrace, Trace
+from jakiro.trace import StepTrace, Trace
+from jakiro.tree import CutNodes, DraftTree
 from jakiro.verify import Sampling, pick, walk
 
 TREE_ROWS = 64  # cache rows set aside for a tree; a larger one makes the cache move once

@@ -10,7 +10,8 @@ import math
 
 import networkx as nx
 
-from jakiro.trace import DraftTree, StepTrace, Trace
+from jakiro.trace import StepTrace, Trace
+from jakiro.tree import DraftTree
 
 ROOT, ACCEPTED, REJECTED, UNREACHED = STATES = ("root", "accepted", "rejected", "unreached")
 BONUS = "bonus"  # key and state of the extra node; the nodes of the tree have their index as key

@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jakiro.diversity import coverage
-from jakiro.trace import DraftTree, StepTrace
+from jakiro.trace import StepTrace
+from jakiro.tree import DraftTree
 
 
 @dataclass(frozen=True, slots=True)

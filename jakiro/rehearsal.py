@@ -24,7 +24,7 @@ from jakiro.assets import PROMPTS
 from jakiro.engine import Context, Drafter, decode, stopwatch
 from jakiro.target import Target
 from jakiro.text import encode
-from jakiro.trace import DraftTree
+from jakiro.tree import DraftTree
 from jakiro.verify import Sampling
 
 NODES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 60)  # sizes of trees whose pass is timed

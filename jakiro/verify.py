@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from jakiro.graphs import upload
-from jakiro.trace import DraftTree
+from jakiro.tree import DraftTree
 
 NUCLEUS_GUESSES = (256, 2048)  # tokens sorted before all are: that would cost a CPU more than the target's pass
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, the increment of splitmix64

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from jakiro.trace import DraftTree, StepTrace, Trace
+from jakiro.trace import StepTrace, Trace
+from jakiro.tree import DraftTree
 
 HALF, QUARTER = math.log(0.5), math.log(0.25)
 

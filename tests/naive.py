@@ -10,7 +10,7 @@ from torch import Tensor
 
 from jakiro.drafting.head import EagleHead, Head, HeadConfig, JakiroHead
 from jakiro.target import Target
-from jakiro.trace import DraftTree
+from jakiro.tree import DraftTree
 
 CONFIGS = {
     "plain": HeadConfig(hidden_size=32, intermediate_size=48, num_attention_heads=4, vocab_size=300),

@@ -11,7 +11,8 @@ import random
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from jakiro.trace import DraftTree, StepTrace, Trace
+from jakiro.trace import StepTrace, Trace
+from jakiro.tree import DraftTree
 
 VOCABULARY = 400
 EOS = 0

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from jakiro.drafting.builder import Children, Growth, Kept, best
-from jakiro.trace import DraftTree
+from jakiro.tree import DraftTree
 
 SIZES = [(1, 1, 5), (3, 1, 2), (2, 4, 9), (4, 3, 12), (5, 4, 60), (3, 3, 1000)]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from jakiro.drafting.columns import Rows, of_experts, place
 from jakiro.drafting.tree import TreeSettings
 from jakiro.engine import Context
-from jakiro.trace import DraftTree
+from jakiro.tree import DraftTree
 
 HEADS = ["eagle2", *(mode for mode in MODES if mode.startswith(("mixture", "decoupled", "two", "one")))]
 

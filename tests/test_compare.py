@@ -13,7 +13,8 @@ from jakiro.compare import along
 from jakiro.engine import record
 from jakiro.methods import METHODS
 from jakiro.pairs import Pair, follow, paths, telling
-from jakiro.trace import DraftTree, walk_positions
+from jakiro.trace import walk_positions
+from jakiro.tree import DraftTree
 from jakiro.ui import models
 from jakiro.ui.comparing import compare
 from jakiro.ui.figures.overlay import overlay

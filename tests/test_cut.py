@@ -11,7 +11,8 @@ from jakiro.drafting import drafter as drafting
 from jakiro.engine import record
 from jakiro.graph import CUT, round_graph
 from jakiro.methods import METHODS
-from jakiro.trace import CutNodes, DraftTree, TraceError, from_json, to_json
+from jakiro.trace import TraceError, from_json, to_json
+from jakiro.tree import CutNodes, DraftTree
 from jakiro.ui.figures.tree import tree_figure
 from jakiro.ui.replay import cut_figure, payload
 from jakiro.verify import Sampling

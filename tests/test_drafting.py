@@ -13,7 +13,7 @@ from jakiro.engine import Context, StepTrace, decode
 from jakiro.methods.eagle2 import Eagle2Drafter
 from jakiro.methods.jakiro import JakiroDrafter, JakiroSettings
 from jakiro.target import Target
-from jakiro.trace import CutNodes, DraftTree
+from jakiro.tree import CutNodes, DraftTree
 from jakiro.verify import Sampling
 
 PROMPT = [5, 17, 3, 250, 99]

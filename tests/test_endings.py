@@ -8,7 +8,8 @@ from hand import FIRST, HAND, SECOND, THIRD, run
 
 from jakiro import endings
 from jakiro.endings import MOMENTS, ending, moments
-from jakiro.trace import DraftTree, StepTrace
+from jakiro.trace import StepTrace
+from jakiro.tree import DraftTree
 
 SURE, UNSURE = math.log(0.9), math.log(0.05)
 

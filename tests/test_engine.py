@@ -13,7 +13,7 @@ from jakiro import trace as traces
 from jakiro.engine import Context, Prefill, decode, record, stop_reason
 from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.target import Target
-from jakiro.trace import CutNodes, DraftTree
+from jakiro.tree import CutNodes, DraftTree
 from jakiro.verify import Sampling, pick
 
 PROMPT = [5, 17, 230, 41, 5, 99]

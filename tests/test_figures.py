@@ -12,7 +12,8 @@ from hand import FIRST, HAND, SECOND, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
 from jakiro.diversity import run_diversity
-from jakiro.trace import DraftTree, StepTrace
+from jakiro.trace import StepTrace
+from jakiro.tree import DraftTree
 from jakiro.ui.figures.acceptance import acceptance_figure
 from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
 from jakiro.ui.figures.labels import label, quote, visible

@@ -10,7 +10,8 @@ import os
 import pytest
 
 from jakiro import trace
-from jakiro.trace import DraftTree, StepTrace, Trace, TraceError
+from jakiro.trace import StepTrace, Trace, TraceError
+from jakiro.tree import DraftTree
 
 TREE = DraftTree(
     tokens=[1, 2, 3, 4, 5],

@@ -13,8 +13,9 @@ import synthetic
 
 from jakiro import traces
 from jakiro.__main__ import main
-from jakiro.trace import DraftTree, StepTrace, TraceError, to_json
+from jakiro.trace import StepTrace, TraceError, to_json
 from jakiro.traces import load_traces, read_traces, traces_json
+from jakiro.tree import DraftTree
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.replay import payload
 

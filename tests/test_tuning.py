@@ -20,7 +20,7 @@ from jakiro.methods import METHODS
 from jakiro.methods.jakiro import JakiroSettings
 from jakiro.rehearsal import Text, Trial, rehearse, sizes_needed
 from jakiro.settings import AUTO
-from jakiro.trace import DraftTree
+from jakiro.tree import DraftTree
 from jakiro.tuning import Point, Tuner, candidates, compare, cost, expected, ranked, rising
 from jakiro.ui.figures.theme import paint
 from jakiro.ui.figures.tuning import tuning_figure

@@ -11,7 +11,7 @@ import torch
 from tiny import random_tree
 
 from jakiro import verify
-from jakiro.trace import DraftTree
+from jakiro.tree import DraftTree
 from jakiro.verify import Sampling, gumbel, nucleus, pick, walk
 
 

@@ -9,7 +9,8 @@ import pytest
 from hand import run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
-from jakiro.trace import DraftTree, StepTrace
+from jakiro.trace import StepTrace
+from jakiro.tree import DraftTree
 from jakiro.ui.why import ordinal, why
 
 PIECES = {1: " one", 2: " two", 3: "\n", 4: " four", 5: " five", 6: " six"}

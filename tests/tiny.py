@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from jakiro.trace import DraftTree
+from jakiro.tree import DraftTree
 
 VOCAB = 300
 CONTEXT = 160

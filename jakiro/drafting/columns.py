@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jakiro.trace import DraftTree
+from jakiro.tree import DraftTree
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from torch import Tensor
 from jakiro.engine import Context
 from jakiro.settings import autos
 from jakiro.target import Target
-from jakiro.trace import CutNodes, DraftTree
+from jakiro.tree import CutNodes, DraftTree
 
 from .builder import Children, Growth, Kept
 from .columns import Rows

@@ -15,7 +15,7 @@ from jakiro.drafting.head import EagleHead
 from jakiro.drafting.tree import TreeSettings, sizes
 from jakiro.drafting.weights import load_head, no_head
 from jakiro.target import Target
-from jakiro.trace import DraftTree
+from jakiro.tree import DraftTree
 
 
 class Eagle2Drafter(HeadDrafter):

@@ -28,7 +28,7 @@ from jakiro.drafting.tree import TreeSettings, sizes
 from jakiro.drafting.weights import load_head, no_head
 from jakiro.settings import AUTO, setting
 from jakiro.target import Target
-from jakiro.trace import DraftTree
+from jakiro.tree import DraftTree
 
 
 @dataclass(frozen=True, slots=True)

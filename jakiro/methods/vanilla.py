@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jakiro.engine import Context
 from jakiro.target import Target
-from jakiro.trace import CutNodes, DraftTree
+from jakiro.tree import CutNodes, DraftTree
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,89 @@
+"""Draft trees as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from jakiro.reading import Fields, TraceError, ids, numbers, typed
+
+SHARES = ("gate0", "gate1", "overlap")  # columns that are between 0 and 1
+
+
+@dataclass(frozen=True, slots=True)
+class CutNodes:
+    """Nodes that were drafted but did not fit into the node budget: the best of them, best first."""
+
+    tokens: list[int] = field(default_factory=list)  # [m]
+    parents: list[int] = field(default_factory=list)  # [m], a node of the tree, or n + the index of an earlier cut node
+    scores: list[float] = field(default_factory=list)  # [m], as in the tree
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftTree:
+    """One round's proposal, in an order in which a parent precedes its children. Node 0 is the root."""
+
+    tokens: list[int]  # [n]
+    parents: list[int]  # [n], -1 at the root, else smaller than the node's own index
+    scores: list[float]  # [n], log-probability of the path under the draft, 0.0 at the root
+    columns: dict[str, list] = field(default_factory=dict)  # name -> [n] of float, int or None (does not apply)
+    cut: CutNodes = field(default_factory=CutNodes)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def depths(self) -> list[int]:
+        """Levels below the root, [n]."""
+        depths = [0] * len(self)
+        for node, parent in enumerate(self.parents[1:], start=1):
+            depths[node] = depths[parent] + 1
+        return depths
+
+    def children(self) -> list[list[int]]:
+        """Children of every node in index order, [n] lists."""
+        children: list[list[int]] = [[] for _ in self.tokens]
+        for node, parent in enumerate(self.parents[1:], start=1):
+            children[parent].append(node)
+        return children
+
+    def path(self, node: int) -> list[int]:
+        """Nodes from below the root down to `node`; empty for the root itself."""
+        path = []
+        while node > 0:
+            path.append(node)
+            node = self.parents[node]
+        return path[::-1]
+
+
+def read_tree(data: Any, where: str) -> DraftTree:
+    """Build a tree from parsed JSON, checking every field. Raises TraceError; `where` is its place in the trace."""
+    get = Fields(data, where)
+    tokens = ids(get("tokens", list), f"{where}.tokens")
+    parents = [typed(parent, int, f"{where}.parents") for parent in get("parents", list)]
+    if not tokens or len(parents) != len(tokens) or parents[0] != -1:
+        raise TraceError(f"{where} needs as many parents as tokens, at least one, the first parent being -1")
+    for node, parent in enumerate(parents[1:], start=1):
+        if not 0 <= parent < node:
+            raise TraceError(f"{where}.parents[{node}] is {parent}; a parent must come before its child")
+    scores = numbers(get("scores", list), len(tokens), f"{where}.scores")
+    columns = {
+        name: numbers(values, len(tokens), f"{where}.columns.{name}", optional=True, share=name in SHARES)
+        for name, values in get("columns", dict).items()
+    }
+    cut = _cut(data.get("cut", {}), len(tokens), f"{where}.cut")
+    return DraftTree(tokens, parents, scores, columns, cut)
+
+
+def _cut(data: Any, size: int, where: str) -> CutNodes:
+    if not typed(data, dict, where):
+        return CutNodes()
+    get = Fields(data, where)
+    tokens = ids(get("tokens", list), f"{where}.tokens")
+    parents = numbers(get("parents", list), len(tokens), f"{where}.parents")
+    for at, parent in enumerate(parents):
+        if not 0 <= typed(parent, int, f"{where}.parents") < size + at:
+            raise TraceError(f"{where}.parents[{at}] is {parent}; a parent must come before its child")
+    return CutNodes(tokens, parents, numbers(get("scores", list), len(tokens), f"{where}.scores"))

@@ -43,7 +43,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "sharing": {"arguments", "traces", "metrics", "trace", "ui"},
     "ui": LOOP
     | VIEWS
-    | {"traces", "branch", "compare", "methods", "assets", "report", "findings", "tuning", "ui.figures"},
+    | {"traces", "branch", "compare", "doctor", "methods", "assets", "report", "findings", "tuning", "ui.figures"},
     "report": set(),
     "journal": {"report"},
     "peers": LOOP | {"bench"},

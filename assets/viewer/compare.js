@@ -2,6 +2,7 @@
 
 import {h, show as reveal} from './dom.js';
 import {draw, fill, whole} from './figures.js';
+import {token} from './format.js';
 
 /** The view in `box`. `ask({other})` has the model compare, `choose({place})` goes to a token of the text. */
 export function compareView(box, ask, choose) {
@@ -9,10 +10,16 @@ export function compareView(box, ask, choose) {
   const select = h('select', {'aria-label': 'The other lane'}), button = h('button', {type: 'button', class: 'primary'}, 'Compare');
   const note = h('p', {class: 'none'}), links = h('p', {class: 'links'}), results = h('div', {hidden: true});
   const plot = (name) => h('div', {class: 'scroll'}, h('div', {class: 'layers'}, plots.get(name)));
-  results.append(links, plot('overlay'), plot('coverage'), plot('reach'));
+  const differ = h('div', {class: 'scroll table'});
+  results.append(links, plot('overlay'), plot('coverage'), plot('reach'), differ);
   box.append(h('p', {class: 'row'}, h('label', {class: 'inline'}, 'with ', select), button), note, results);
   button.addEventListener('click', () => ask({other: Number(select.value)}));
-  links.addEventListener('click', (event) => event.target.dataset.place && choose({place: Number(event.target.dataset.place)}));
+  for (const one of [links, differ]) {
+    one.addEventListener('click', ({target}) => {
+      const chosen = target.closest('[data-place]');
+      if (chosen) choose({place: Number(chosen.dataset.place)});
+    });
+  }
   let shown = '';
   return {at};
 
@@ -34,10 +41,11 @@ export function compareView(box, ask, choose) {
   }
 
   function show(race, found, here, Plotly, theme) {
-    const piece = (place) => `“${found.pieces[found.tokens[place]]}”`;
+    const piece = (place) => `“${token(found, found.tokens[place])}”`;
     const named = found.telling.map((place) => h('button', {type: 'button', 'data-place': place, 'aria-current': String(place === here)},
       `${place + 1} ${piece(place)}: ${found.reach[0][place]} against ${found.reach[1][place]}`));
     links.replaceChildren('Where they differ most: ', ...named);
+    differ.replaceChildren(table(found, here));
     const nothing = {nodes: {[here]: {}}, labels: {}};
     for (const name of ['overlay', 'coverage']) {
       const source = found.figures[name];
@@ -51,6 +59,17 @@ export function compareView(box, ask, choose) {
       plots.get('reach').dataset.clicks = 'yes';
       plots.get('reach').on('plotly_click', ({points}) => choose({place: points[0].customdata}));
     });
+  }
+
+  /** Every place where one lane gets further than the other. */
+  function table({tokens, pieces, names, reach, nodes, shared}, here) {
+    const [first, second] = names, further = (place) => (reach[0][place] > reach[1][place] ? first : second);
+    const head = ['after token', '', 'further', `${first}: along the text`, `${second}: along the text`, `${first}: nodes`, `${second}: nodes`, 'nodes in both'];
+    const places = tokens.map((_, place) => place).filter((place) => reach[0][place] !== reach[1][place]);
+    const rows = places.map((place) => h('tr', {'data-place': place, class: place === here ? 'now' : null},
+      h('th', {scope: 'row'}, h('button', {type: 'button'}, String(place + 1))), h('td', {}, token({pieces}, tokens[place])), h('td', {}, further(place)),
+      ...[reach[0], reach[1], nodes[0], nodes[1], shared].map((counts) => h('td', {}, String(counts[place])))));
+    return h('table', {}, h('thead', {}, h('tr', {}, ...head.map((text) => h('th', {scope: 'col'}, text)))), h('tbody', {}, ...rows));
   }
 
   function size(plot, width, height) {

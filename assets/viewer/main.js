@@ -26,11 +26,11 @@ export function mount({element: root, props, watch, send}) {
   const header = headerView(part, props);
   const lanes = lanesView(part('lanes'), go);
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
-  const branching = {methods: props.methods, unable: (shown) => live.unable(shown), again: (request) => live.again(request), compare: (request) => live.compare(request)};
+  const branching = {methods: props.methods, unable: (shown) => live.unable(shown), again: (request) => live.again(request), compare: (request) => live.compare(request), examine: (method) => live.examine(method), heads: () => live.heads()};
   const round = roundView(part, go, branching);
   const inspect = nodeView(part('node'));
   const benchmarks = benchmarksView(part, go, say);
-  const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared});
+  const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined});
 
   const guide = tour(part, root, (name) => act(name));
   helpBox(root, part('tip'));
@@ -105,7 +105,13 @@ export function mount({element: root, props, watch, send}) {
   function compared({lane: index, other, ...found}) {
     const own = race.lanes[index];
     own.compared = (own.compared ?? new Map()).set(other, found);
-    go({method: own.method, against: race.lanes[other].method, tab: 'compare'});
+    go({method: own.method, against: race.lanes[other].method, tab: state.tab === 'diversity' ? state.tab : 'compare'});
+    redraw();
+  }
+
+  /** The doctor has looked at a method's head. */
+  function examined({method, findings}) {
+    for (const one of race?.lanes ?? []) if (one.kind === method) one.findings = findings;
     redraw();
   }
 

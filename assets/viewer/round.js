@@ -4,6 +4,7 @@ import {h, show as reveal} from './dom.js';
 import {draw, fill, whole} from './figures.js';
 import {cell, token} from './format.js';
 import {compareView} from './compare.js';
+import {doctorView} from './doctor.js';
 import {outline} from './outline.js';
 import {treePlot} from './tree.js';
 import {whatIf} from './whatif.js';
@@ -13,7 +14,7 @@ export const TABS = [
   {key: 'outline', title: 'Outline', figures: []},
   {key: 'routing', title: 'Routing', figures: [['routing', true], ['run_routing', false]],
     none: 'This method has no router: its trace carries no gate weights.'},
-  {key: 'diversity', title: 'Diversity', figures: [['diversity', true], ['run_diversity', false]],
+  {key: 'diversity', title: 'Diversity', figures: [['diversity', true], ['run_diversity', false], ['same', false]],
     none: 'This method drafts from one distribution: there are no experts to compare.'},
   {key: 'run', title: 'Whole run', figures: [['acceptance', false], ['classes', false]]},
   {key: 'table', title: 'Table', figures: []},
@@ -22,11 +23,11 @@ export const TABS = [
 ];
 
 /** The card of the round. `choose({tab})`, `choose({node})`. For the view What if: the methods' settings, `unable(race)`
- * says why a race cannot be decoded again, `again(request)` does it;
- * `compare(request)` has two lanes compared. */
-export function roundView(part, choose, {methods, unable, again, compare}) {
+ * says why a race cannot be decoded again, `again(request)` does it; `compare(request)` has two lanes compared,
+ * `examine(method)` a head, where `heads()` names the methods that have one. */
+export function roundView(part, choose, {methods, unable, again, compare, examine, heads}) {
   const plots = new Map();
-  let Plotly = null, race = null, lane = null, theme = null, tree = null;
+  let Plotly = null, race = null, lane = null, theme = null, tree = null, against = null;
 
   const tabs = TABS.map(({key, title}) => h('button', {type: 'button', role: 'tab', id: `tab-${key}`, 'data-tab': key}, title));
   part('tabs').replaceChildren(...tabs);
@@ -35,6 +36,8 @@ export function roundView(part, choose, {methods, unable, again, compare}) {
   part('views').replaceChildren(...panels.values());
   panels.get('tree').setAttribute('tabindex', '0');
   const comparing = compareView(panels.get('compare'), ({other}) => compare({race: race.id, lane: race.lanes.indexOf(lane), other}), choose);
+
+  const doctor = doctorView(panels.get('run'), examine);
 
   return {show, at, library};
 
@@ -48,6 +51,7 @@ export function roundView(part, choose, {methods, unable, again, compare}) {
 
   /** Everything about one round of the lane; `cut`: the tree with the nodes that were cut. */
   function at(round, node, tab, cut, {other, place}) {
+    against = other;
     heading(round, tab);
     if (tab !== 'tree') tree?.settle();
     for (const {key} of TABS) reveal(panels.get(key), key === tab);
@@ -67,6 +71,19 @@ export function roundView(part, choose, {methods, unable, again, compare}) {
     let empty = panels.get(tab).querySelector('.none');
     if (!empty) panels.get(tab).append(empty = note(none ?? ''));
     reveal(empty, !any && Boolean(none));
+    if (tab === 'run') doctor.at(lane, heads(), unable(race));
+    if (tab === 'diversity') samePlaces(panels.get(tab));
+  }
+
+  /** The offer to compare with another lane after the same tokens, where that has not been done yet. */
+  function samePlaces(panel) {
+    let offer = panel.querySelector('.same');
+    if (!offer) {
+      panel.append(offer = h('p', {class: 'row same'}, h('button', {type: 'button'})));
+      offer.firstChild.addEventListener('click', () => compare({race: race.id, lane: race.lanes.indexOf(lane), other: against}));
+    }
+    offer.firstChild.textContent = `Against ${race.lanes[against].title} after the same tokens`;
+    reveal(offer, race.lanes[against] !== lane && !lane.compared?.has(against) && !unable(race));
   }
 
   function heading(round, tab) {
@@ -87,7 +104,7 @@ export function roundView(part, choose, {methods, unable, again, compare}) {
   }
 
   function figure(panel, name, perRound, round, node, cut) {
-    const source = lane.figures?.[name === 'tree' && cut ? 'cut' : name];
+    const source = name === 'same' ? lane.compared?.get(against)?.figures.diversity : lane.figures?.[name === 'tree' && cut ? 'cut' : name];
     const box = plotBox(panel, name, source);
     if (!reveal(box.closest('.scroll'), Boolean(source))) return false;
     if (name === 'tree') tree ??= treePlot(box);
@@ -95,7 +112,7 @@ export function roundView(part, choose, {methods, unable, again, compare}) {
       if (name === 'tree') preview(source, round);
       return true;
     }
-    const key = `${race.id} ${lane.method} ${theme} ${perRound ? round : ''} ${name === 'tree' ? `${node} ${cut}` : ''}`;
+    const key = `${race.id} ${lane.method} ${theme} ${perRound ? round : against} ${name === 'tree' ? `${node} ${cut}` : ''}`;
     if (box.dataset.shows === key) return true;
     box.dataset.shows = key;
     const filled = perRound ? fill(source, round, lane, race.words, theme, race.themes) : whole(source, theme, race.themes);

@@ -7,14 +7,14 @@ const STATUS_EVERY = 1000; // ms between two questions whether the models are th
 
 /**
  * `send(event)` reaches Python, `fetched(id)` gives a finished race, `say(text)` shows a notice.
- * Calls back: shown(race, {replay}) for a race to show, grown() for more of it, restore() for what was shown before, compared({lane, other, ..}) for a comparison.
+ * Calls back: shown(race, {replay}) for a race to show, grown() for more of it, restore() for what was shown before, compared({lane, other, ..}) for a comparison, examined({method, findings}) for a doctor's report.
  */
-export function liveRuns({root, send, fetched, say, shown, grown, restore, compared}) {
+export function liveRuns({root, send, fetched, say, shown, grown, restore, compared, examined}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
-  const reader = liveReader({started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared});
-  let running = false, model = null;
+  const reader = liveReader({started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { busy(false); say(''); examined(event); }});
+  let running = false, model = null, heads = [];
   askForModels();
-  return {read: reader.read, stop: halt, start: () => send('run'), running: () => running, again, compare, unable};
+  return {read: reader.read, stop: halt, start: () => send('run'), running: () => running, again, compare, examine, unable, heads: () => heads};
 
   function started(race) {
     busy(true);
@@ -34,6 +34,13 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     busy(true);
     say('Drafting along the text, twice …');
     send('compare', {...request, nonce: Date.now()});
+  }
+
+  /** Have the doctor look at a method's head. */
+  function examine(method) {
+    busy(true);
+    say('Examining the head on the target’s answers to the examples …');
+    send('doctor', {method, nonce: Date.now()});
   }
 
   async function fetchCompared({race, lane, other}) {
@@ -88,7 +95,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     const status = await fetch('models.json').then((answer) => answer.json()).catch(() => ({state: 'loading', text: ''}));
     run.dataset.help = status.text;
     if (status.state === 'ready') {
-      model = status.target;
+      [model, heads] = [status.target, status.heads];
       run.addEventListener('able', () => able(status.state), {once: true}); // when the controls show what suits the models
       return send('ready');
     }

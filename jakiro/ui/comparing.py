@@ -3,7 +3,8 @@
 {"schema": "jakiro-compare/1", "lanes": [key, key], "names": [title, title], "summary": text, "telling": [place],
  "tokens": [id], "pieces": {id: text},                           # of the text; place i has tokens[i] as its root
  "reach": [[..], [..]], "nodes": [[..], [..]], "shared": [..],   # one entry a place
- "figures": {"overlay": RoundFigure, "coverage": RoundFigure, "reach": Figure}}   # as in replay.py, a round a place
+ "figures": {"overlay": RoundFigure, "coverage": RoundFigure,         # as in replay.py, a round a place
+             "reach": Figure, "diversity": Figure | null}}            # of the whole text
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from dataclasses import replace
 from typing import Any
 
 from jakiro.compare import along
+from jakiro.diversity import run_diversity
 from jakiro.methods import METHODS
 from jakiro.pairs import Pair, telling
 from jakiro.settings import build
 from jakiro.text import pieces
-from jakiro.trace import Trace
+from jakiro.trace import StepTrace, Trace
+from jakiro.ui.figures.diversity import run_diversity_figure
 from jakiro.ui.figures.labels import escape
 from jakiro.ui.figures.overlay import overlay_figure
 from jakiro.ui.figures.reach import coverage_figure, reach_figure
@@ -67,9 +70,16 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
             "overlay": overlay_figure(whole, [place.steps for place in places], names),
             "coverage": coverage_figure(places, names),
             "reach": reach_figure(places, names),
+            "diversity": _diversity(text, found, names),
         },
     }
     return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+
+
+def _diversity(text: Trace, found: list[list[StepTrace]], names: tuple[str, str]) -> dict | None:
+    """Both lanes' candidates after the same tokens; None where one of them drafts nothing."""
+    runs = [run_diversity(replace(text, steps=steps)) for steps in found]
+    return run_diversity_figure(list(zip(names, runs, strict=True))) if all(runs) else None
 
 
 def _chosen(library: Library, asked: Mapping[str, Any]) -> tuple[list[Trace], list[Trace]]:

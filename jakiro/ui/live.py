@@ -6,11 +6,12 @@ memory is lost: its traces come out as text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gradio as gr
 
+from jakiro.doctor.visit import as_json, visit
 from jakiro.methods import METHODS
 from jakiro.traces import read_traces, traces_json
 from jakiro.ui.comparing import compare
@@ -90,3 +91,17 @@ def comparisons(
         return found
 
     return compared
+
+
+def examinations(
+    models: Models, prompts: Sequence[str], gpu: Decorator | None
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """The function that has the doctor examine the head of a method, as asked, on the target's answers to `prompts`."""
+
+    def examine(asked: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return as_json(visit(models.get().target, str(asked.get("method")), prompts))
+        except ValueError as error:
+            raise RequestError(str(error)) from error
+
+    return examine if gpu is None else gpu(examine)

@@ -80,7 +80,9 @@ class Models:
         if self._loaded is None:
             return {"state": "failed", "text": f"Live runs are off: {self._error}"}
         name = self._loaded.target.name
-        return {"state": "ready", "text": f"{name} is ready.", "missing": self._loaded.missing, "target": name}
+        heads = [method for method in self._loaded.makers if method in self._loaded.target.heads]
+        told = {"missing": self._loaded.missing, "target": name, "heads": heads}
+        return {"state": "ready", "text": f"{name} is ready.", **told}
 
     def _work(self) -> None:
         try:

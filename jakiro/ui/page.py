@@ -24,7 +24,7 @@ from jakiro.ui import site
 from jakiro.ui.controls import Controls
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import Library
-from jakiro.ui.live import branches, comparisons, live_races
+from jakiro.ui.live import branches, comparisons, examinations, live_races
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.whatif import descriptions
 
@@ -37,7 +37,7 @@ MONO = ["ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "DejaVu
 
 # Names of custom events must stand in this text, quoted: gr.HTML looks for them here.
 ON_LOAD = """
-const events = {run: 'run', stop: 'stop', ready: 'ready', branch: 'branch', compare: 'compare'};
+const events = {run: 'run', stop: 'stop', ready: 'ready', branch: 'branch', compare: 'compare', doctor: 'doctor'};
 import(new URL('viewer/main.js', document.baseURI))
   .then((viewer) => viewer.mount({element, props, watch, send: (name, data) => trigger(events[name], data)}));
 """
@@ -65,10 +65,12 @@ def build(
 ) -> gr.Blocks:
     """The page, not launched. `gpu` decorates what uses the model, where a host asks for that."""
     live = live_races(models, library, gpu)
+    examples = json.loads((assets / "prompts.json").read_text(encoding="utf-8"))
+    examine = examinations(models, [one["prompt"] for one in examples], gpu)
     with gr.Blocks(title="Jakiro Debugger", analytics_enabled=False, fill_width=True) as demo:
-        viewer, inputs = _layout(library, assets)
+        viewer, inputs = _layout(library, assets, examples)
         _wire(viewer, inputs, models, live)
-        _wire_questions(viewer, branches(models, library, gpu), comparisons(models, library, gpu))
+        _wire_questions(viewer, branches(models, library, gpu), comparisons(models, library, gpu), examine)
         _api(library, live)
     demo.queue(max_size=WAITING)
     demo._queue.sleep_when_free = demo._queue.progress_update_sleep_when_free = POLL
@@ -96,7 +98,7 @@ def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str
     }
 
 
-def _layout(library: Library, assets: Path) -> tuple[gr.HTML, Inputs]:
+def _layout(library: Library, assets: Path, examples: list[dict[str, str]]) -> tuple[gr.HTML, Inputs]:
     with gr.Sidebar(open=False, label="Settings", elem_id="settings"):
         gr.Markdown("### Settings of the next live race")
         methods = gr.CheckboxGroup(
@@ -128,7 +130,6 @@ def _layout(library: Library, assets: Path) -> tuple[gr.HTML, Inputs]:
             elem_id="prompt",
             container=False,
         )
-        examples = json.loads((assets / "prompts.json").read_text(encoding="utf-8"))
         gr.Examples(
             [[one["prompt"]] for one in examples],
             inputs=[prompt],
@@ -194,8 +195,10 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
     shown.then(None, js=able, api_visibility="private")  # not before: a run reads the controls
 
 
-def _wire_questions(viewer: gr.HTML, again: Callable[..., str], compare: Callable[..., Mapping[str, Any]]) -> None:
-    """What is asked of the model about a finished race. The answer is a line like those of a running one."""
+def _wire_questions(
+    viewer: gr.HTML, again: Callable[..., str], compare: Callable[..., Mapping], examine: Callable[..., dict]
+) -> None:
+    """What is asked of the model about a finished race or a head. The answer is a line like those of a running one."""
 
     def decode_again(event: gr.EventData) -> str:
         return _answer(lambda: {"event": "done", "race": again(event._data)})
@@ -203,9 +206,13 @@ def _wire_questions(viewer: gr.HTML, again: Callable[..., str], compare: Callabl
     def compared(event: gr.EventData) -> str:
         return _answer(lambda: {"event": "compared", **compare(event._data)})
 
+    def examined(event: gr.EventData) -> str:
+        return _answer(lambda: {"event": "examined", "method": event._data["method"], **examine(event._data)})
+
     model = {"concurrency_id": "model", "concurrency_limit": 1, "api_visibility": "private"}
     viewer.branch(decode_again, None, viewer, show_progress="hidden", **model)
     viewer.compare(compared, None, viewer, show_progress="hidden", **model)
+    viewer.doctor(examined, None, viewer, show_progress="hidden", **model)
 
 
 def _answer(work: Callable[[], dict[str, Any]]) -> str:

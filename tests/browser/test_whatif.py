@@ -57,9 +57,42 @@ def test_two_lanes_are_compared_along_one_text(show):
     view.locator(".links button").nth(1).click()
     tab.wait_for_function("location.search.includes('place=')")
     expect(view.locator(".links button").nth(1)).to_have_attribute("aria-current", "true")
+    rows = view.locator("tbody tr")
+    assert rows.count() > 0
+    rows.last.get_by_role("button").click()
+    expect(rows.last).to_have_class("now")
+    further, first, second = (rows.last.locator("td").nth(at).text_content() for at in (1, 2, 3))
+    assert further == ("Jakiro" if int(first) > int(second) else "EAGLE-2")
+    tab.locator("[data-tab=diversity]").click()
+    tab.wait_for_selector("[data-figure=same][data-drawn=yes]:visible")  # both lanes after the same tokens
+    expect(tab.locator("[data-view=diversity] .same")).to_be_hidden()
     tab.locator("[data-tab=tree]").click()
     tab.keyboard.press("ArrowRight")
     tab.wait_for_function("!location.search.includes('place=')")
+
+
+def test_diversity_offers_the_comparison_and_stays_where_it_is(show):
+    tab = show("?motion=0")
+    race_live(tab, "the an the")
+    tab.locator("[data-tab=diversity]").click()
+    offer = tab.locator("[data-view=diversity] .same button")
+    expect(offer).to_have_text("Against EAGLE-2 after the same tokens")
+    offer.click()
+    tab.wait_for_selector("[data-figure=same][data-drawn=yes]:visible")
+    expect(tab.locator("[data-tab=diversity]")).to_have_attribute("aria-selected", "true")
+
+
+def test_the_doctor_examines_the_head_of_the_lane_shown(show):
+    tab = show("?motion=0")
+    race_live(tab, "the an the")
+    tab.locator("[data-tab=run]").click()
+    view = tab.locator("[data-view=run]")
+    view.get_by_role("button", name="Examine Jakiro’s head").click()
+    expect(view.locator(".findings tr")).to_have_count(10)
+    expect(view.locator(".findings tr").first).to_contain_text("keys and shapes")
+    expect(view.locator(".findings tr").first).to_contain_text("good")
+    tab.keyboard.press("1")  # vanilla has no head
+    expect(view.locator(".doctor")).to_be_hidden()
 
 
 def test_another_models_run_cannot_be_decoded_again_and_the_form_says_so(show):

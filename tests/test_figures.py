@@ -294,3 +294,24 @@ def test_other_runs_stand_beside_this_one():
 
 def test_a_stopped_walk_is_drawn_with_its_candidates():
     assert set(markers(tree(run(FIRST, SECOND), 1))) == {-1, 0, 1, 2}  # though it lacks the column of the first round
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_colours_stand_out_from_the_card(theme):
+    """WCAG 2.1: 4.5 to 1 for text (1.4.3), 3 to 1 for what a figure is read by (1.4.11)."""
+    palette = THEMES[theme]
+    for role in ("text", "muted", "faded", "rejected", "accepted", "bonus"):
+        assert contrast(palette[role], palette["surface"]) >= 4.5, role
+    for role in ("expert0", "expert1", "both", "mixture", "other"):
+        assert contrast(palette[role], palette["surface"]) >= 3, role
+
+
+def contrast(one, other):
+    low, high = sorted(map(luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(color):
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

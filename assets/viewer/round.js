@@ -156,7 +156,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     const rows = nodes.id.map((_, index) => h('tr', {'data-node': index, class: index === node ? 'now' : null},
       h('th', {scope: 'row'}, String(index)),
       ...lane.fields.map((field) => h('td', {}, cell(nodes[field.key]?.[index], field, lane, race.words)))));
-    const whole = h('div', {class: 'scroll table'}, h('table', {}, h('thead', {}, head), h('tbody', {}, ...rows)));
+    const whole = h('div', {class: 'scroll table', tabindex: 0, role: 'region', 'aria-label': 'All nodes of the round'}, h('table', {}, h('thead', {}, head), h('tbody', {}, ...rows)));
     whole.addEventListener('click', (event) => {
       const chosen = event.target.closest('[data-node]');
       if (chosen) choose({node: Number(chosen.dataset.node)});

@@ -1,0 +1,46 @@
+"""Every view in light, in dark and on a narrow screen: nothing that axe (WCAG 2 A and AA) finds, no sideways scroll."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from served import IN_CHROMIUM, part, wait_for_tree
+
+pytestmark = IN_CHROMIUM
+
+VIEWS = ["tree", "outline", "routing", "diversity", "run", "table", "compare", "whatif"]
+SCREENS = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "narrow": {"viewport": {"width": 390, "height": 844}},
+}
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_every_view_can_be_read_by_everyone(show, screen):
+    tab = show("?race=question&method=jakiro&round=3&motion=0&tab=tree", **SCREENS[screen])
+    wait_for_tree(tab)
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    found = []
+    for view in VIEWS:
+        tab.locator(f"[data-tab={view}]").click()
+        tab.wait_for_selector(f"[data-view={view}]:visible")
+        tab.wait_for_selector("[data-drawn=no]", state="detached")
+        found += [f"{view}: {one}" for one in troubles(tab)]
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
+    part(tab, "benchmarks").locator("summary").first.click()
+    tab.locator("#viewer [data-do=help]").click()
+    tab.wait_for_selector("dialog[open]")
+    found += [f"help: {one}" for one in troubles(tab)]
+    assert found == []
+
+
+def troubles(tab) -> list[str]:
+    """What axe finds in the viewer: the rule, what is wrong, and where."""
+    violations = Axe().run(tab, context="#viewer", options=RULES).response["violations"]
+    return [
+        f"{one['id']}: {one['help']}: {node['target']} {node['failureSummary']}"
+        for one in violations
+        for node in one["nodes"]
+    ]

@@ -22,6 +22,8 @@ from jakiro.drafting.weights import save_head
 from jakiro.methods import METHODS
 from jakiro.target import Target
 from jakiro.text import encode
+from jakiro.ui.live import examinations
+from jakiro.ui.models import Models, RequestError
 
 PROMPTS = [f"the {a}{b}" for a in "abcdefgh" for b in "uvwxyz"]
 NEW = 24
@@ -193,3 +195,14 @@ def test_a_head_that_does_not_load_is_the_first_finding(folder, capsys):
 def test_a_method_that_there_is_not_is_refused(target):
     with pytest.raises(ValueError, match="unknown method 'medusa'"):
         visit(target, "medusa", PROMPTS)
+
+
+def test_the_page_asks_it_of_the_loaded_target(folder):
+    models = Models(lambda: Target.load(folder))
+    models.start()
+    examine = examinations(models, PROMPTS[:4], None)
+    found = examine({"method": "eagle2", "nonce": 1})
+    assert found["findings"][0]["check"] == "keys and shapes" and len(found["findings"]) == 10
+    assert models.status()["heads"] == ["eagle2"]
+    with pytest.raises(RequestError, match="no vanilla head"):
+        examine({"method": "vanilla"})

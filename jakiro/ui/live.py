@@ -16,7 +16,7 @@ from jakiro.methods import METHODS
 from jakiro.traces import read_traces, traces_json
 from jakiro.ui.comparing import compare
 from jakiro.ui.library import Library
-from jakiro.ui.models import Models
+from jakiro.ui.models import Models, RequestError
 from jakiro.ui.race import Race, check
 from jakiro.ui.stream import events, flushed
 from jakiro.ui.whatif import what_if

@@ -28,6 +28,12 @@ PICTURES = {
     "run-light": ("tab=run", {"viewport": DESKTOP, "color_scheme": "light"}, True),
     "table-light": ("tab=table", {"viewport": DESKTOP, "color_scheme": "light"}, True),
     "whatif-light": ("tab=whatif", {"viewport": DESKTOP, "color_scheme": "light"}, True),
+    "compare-light": ("tab=compare&against=eagle2", {"viewport": DESKTOP, "color_scheme": "light"}, True),
+    "compare-mobile": (
+        "tab=compare&against=eagle2",
+        {"viewport": PHONE, "color_scheme": "light", "device_scale_factor": 2},
+        True,
+    ),
     "present-dark": ("present=1", {"viewport": DESKTOP, "color_scheme": "dark"}, False),
     "mobile": ("tab=outline", {"viewport": PHONE, "color_scheme": "light", "device_scale_factor": 2}, True),
 }
@@ -38,6 +44,7 @@ READY = {  # state -> what is there when its views are drawn
     "tab=run": "[data-figure=classes][data-drawn=yes]",
     "tab=table": "[data-view=table] tr",
     "tab=whatif": "[data-view=whatif] form",
+    "tab=compare&against=eagle2": "[data-view=compare] .primary:enabled",
     "present=1": "[data-figure=tree][data-drawn=yes]",
     "tab=outline": "[data-view=outline] [aria-current=true]",
 }
@@ -57,6 +64,9 @@ def main() -> None:
             tab, trouble = open_page(chromium, address, f"?{query}", **context)
             tab.wait_for_selector("[data-models=ready]")
             tab.wait_for_selector(READY[state])
+            if "compare" in state:
+                tab.locator("[data-view=compare] .primary").click()
+                tab.wait_for_selector("[data-figure=reach][data-drawn=yes]")
             tab.wait_for_selector("[data-drawn=no]", state="detached")
             tab.screenshot(path=options.out / f"{name}.png", full_page=whole)
             tab.context.close()

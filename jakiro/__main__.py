@@ -132,10 +132,8 @@ def card(options: argparse.Namespace) -> int:
     from jakiro.training import card as cards
 
     target = _target(options)
-    runs = {"target": options.target_run, "heads": options.heads_run}
-    recipes = {"target": options.target_recipe, "heads": options.heads_recipe}
     reports = {"default": cards.read_report(options.default), "wide": cards.read_report(options.wide)}
-    cards.write(target, runs, recipes, reports, options.data)
+    cards.write(target, options.target_recipe, options.heads_recipe, reports, options.data)
     return 0
 
 

@@ -73,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument("--run-folder", type=Path, required=True, help="checkpoints and metrics; resumes what is there")
     learn.add_argument("--target", type=Path, default=TARGET, help="the heads' target: folder or hub id")
     learn.add_argument("--like", type=Path, help="folder of a model whose tokenizer a new target takes, to assist it")
+    learn.add_argument("--start", type=Path, help="go on from a trained target, or from a folder of trained heads")
     learn.add_argument("--out", type=Path, default=None, help="model folder to write; heads: default beside the target")
     learn.add_argument("--device", default="cpu", help="cpu or cuda; which GPU a process takes is accelerate's choice")
     learn.add_argument("--threads", type=int, help="CPU threads; default: torch's choice")
@@ -97,10 +98,11 @@ def parser() -> argparse.ArgumentParser:
 
     about = commands.add_parser("card", help="write the model card of a trained target and its heads")
     about.add_argument("--target", type=Path, default=TARGET)
-    about.add_argument("--target-run", type=Path, required=True, help="run folder of the target's training")
-    about.add_argument("--heads-run", type=Path, required=True, help="run folder of the heads' training")
     about.add_argument("--target-recipe", type=Path, default=RECIPES / "target-cpu.json")
-    about.add_argument("--heads-recipe", type=Path, default=RECIPES / "heads-cpu.json")
+    ran = [RECIPES / "heads-cpu.json", RECIPES / "heads-further-cpu.json"]
+    about.add_argument(
+        "--heads-recipe", type=Path, nargs="+", default=ran, help="that the heads were trained by in turn"
+    )
     about.add_argument("--default", type=Path, required=True, help="bench.json with the device's default tree")
     about.add_argument("--wide", type=Path, required=True, help="bench.json with 60 nodes")
     about.add_argument("--data", type=Path, required=True, help="folder with train/ and eval/")

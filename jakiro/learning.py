@@ -39,7 +39,8 @@ def _train_target(options: argparse.Namespace, accelerator) -> None:
     data, only = only_source(options.data)
     if only:
         recipe = replace(recipe, mixes=dict.fromkeys(recipe.mixes, only))
-    train(accelerator, recipe, data, options.run_folder, options.out, options.compile, options.like, options.shard)
+    given = (accelerator, recipe, data, options.run_folder, options.out)
+    train(*given, options.compile, options.like, options.shard, options.start)
 
 
 def _train_heads(options: argparse.Namespace, accelerator) -> None:
@@ -61,7 +62,7 @@ def _train_heads(options: argparse.Namespace, accelerator) -> None:
         return
     out = {name: (options.out or options.target) / name for name in options.what}
     given = (options.what, accelerator, model, tokenizer, recipe, data, options.run_folder, out)
-    train_heads(*given, options.compile, options.shard)
+    train_heads(*given, options.compile, options.shard, options.start)
 
 
 def experiment(options: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ from jakiro.arguments import RECIPES
 from jakiro.drafting.head import HeadConfig, HeadOutput
 from jakiro.drafting.weights import load_head
 from jakiro.target import Target
-from jakiro.training import answers, loop, repeats, workers
+from jakiro.training import answers, history, loop, repeats, workers
 from jakiro.training.answers import Answers
 from jakiro.training.data import draw, encode_chats, take
 from jakiro.training.growth import grow
@@ -161,6 +161,65 @@ def test_only_what_an_answer_repeats_is_a_loss(trained):
     assert (loss.item(), share) == (0.0, 0.0)
 
 
+def test_going_round_starts_where_a_block_is_said_again():
+    ids = torch.tensor(
+        [
+            [9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 4],  # a short block, over and over
+            [1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6, 8],  # not even once more
+            [5, 6, 7, 8, 9, 10, 11, 5, 6, 7, 8, 9, 10, 11],  # once more, but shorter than what counts
+            [5, 5, 5, 5, 5, 5, 5, 5, 5, 0, 0, 0, 0, 0],  # one token, until the end
+        ]
+    )
+    real = torch.ones_like(ids, dtype=torch.bool)
+    real[3, 9:] = False
+    assert repeats.going_round(ids, real, times=2).tolist() == [4, 14, 14, 1]
+    assert repeats.going_round(ids[:3, :11], real[:3, :11], times=2).tolist() == [11, 11, 11]  # 7 tokens again
+    longer = torch.tensor([[1, 2, 3, 4, 5] * 3 + [9]])
+    everywhere = torch.ones_like(longer, dtype=torch.bool)
+    starts = [repeats.going_round(longer, everywhere, times=times).item() for times in (2, 3, 4)]
+    assert starts == [5, 5, 16]
+
+
+def test_the_loss_on_the_end_of_an_answer_is_where_it_begins_to_go_round(trained, monkeypatch):
+    """By hand: the cross-entropy of the end token at that place alone, `stop` times."""
+    model = AutoModelForCausalLM.from_pretrained(trained / "out")
+    prompt, answer = [5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15] * 2
+    written = torch.tensor([prompt + answer])
+    monkeypatch.setattr(repeats, "generate", lambda *_: (written, torch.ones_like(written, dtype=torch.bool)))
+    [end] = answers.end_ids(model)
+    without, with_end = (repeats.sequence_level(model, [prompt], 16, stop)[0] for stop in (0.0, 2.0))
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        law = model(torch.tensor([prompt + answer[:8]])).logits[0, -1].float().log_softmax(-1)
+    assert (with_end - without).item() == pytest.approx(-2 * law[end].item(), rel=0.02)
+    with_end.backward()
+    assert model.lm_head.weight.grad[end].norm() > 0
+
+
+def test_going_on_from_a_trained_target_is_going_on_with_its_run(trained, data, tmp_path):
+    """Of a recipe that has a stage more, the model alone gives what the run folder gives."""
+    more = replace(
+        recipe(), stages=[*recipe().stages, Stage(2, 3000, 32, 4, 1, "all", (0.1, 0.1), answers=6, stop=1.0)]
+    )
+    shutil.copytree(trained / "run", tmp_path / "run")
+    outs = {name: tmp_path / name for name in ("run", "start")}
+    train(workers.start(), more, data, outs["run"], tmp_path / "one", compiled=False)
+    train(workers.start(), more, data, outs["start"], tmp_path / "two", compiled=False, start=trained / "out")
+    curves = [losses(folder / "stage2" / "metrics.csv") for folder in outs.values()]
+    assert curves[0] == curves[1] and len(curves[0]) > 10
+    told = [history.read(tmp_path / name) for name in ("one", "two")]
+    assert told[0] == told[1] and len(told[0]) == 3
+    seen = losses(outs["run"] / "stage2" / "metrics.csv", "tokens")
+    assert told[0][2]["tokens"] == sum(seen) and Stage.of(told[0][2]["stage"]) == more.stages[2]
+    other = replace(more, stages=[replace(more.stages[0], tokens=5000), *more.stages[1:]])
+    for wrong, why in ((other, "did not go through this recipe's first 2"), (recipe(), "all of the recipe's stages")):
+        with pytest.raises(ValueError, match=why):
+            train(
+                workers.start(), wrong, data, tmp_path / "no", tmp_path / "out", compiled=False, start=trained / "out"
+            )
+    with pytest.raises(ValueError, match=r"has no training\.json"):
+        train(workers.start(), more, data, tmp_path / "no", tmp_path / "out", compiled=False, start=tmp_path)
+
+
 def mean(sums):
     loss, again, tokens = sums
     return loss / tokens, (again / tokens).item()
@@ -231,13 +290,27 @@ def head_given(steps=6, **changes):
     return {"steps": steps, "row": 32, "rows": 4, "scored": 40, "epochs": 2, **given, **changes}
 
 
-def train_both(trained, data, run, out, steps=6, **changes):
+def train_both(trained, data, run, out, steps=6, start=None, **changes):
     model = AutoModelForCausalLM.from_pretrained(trained / "out")
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     folders = {"eagle2": out / "eagle2", "jakiro": out / "jakiro"}
     how = head_recipe(steps, **changes)
-    train_heads(list(folders), workers.start(), model, tokenizer, how, data, run, folders, compiled=False)
+    train_heads(list(folders), workers.start(), model, tokenizer, how, data, run, folders, compiled=False, start=start)
     return folders
+
+
+def test_heads_go_on_from_heads(trained, data, tmp_path):
+    """As after a change of the target: they begin with the loss that they had, and their history has both runs."""
+    first = train_both(trained, data, tmp_path / "first", tmp_path / "one", steps=12)
+    again = train_both(trained, data, tmp_path / "again", tmp_path / "two", steps=2, start=tmp_path / "one")
+    for name, folder in again.items():
+        curves = [losses(tmp_path / run / "metrics.csv", f"{name}_loss") for run in ("first", "again")]
+        assert curves[1][0] < (curves[0][0] + curves[0][-1]) / 2
+        assert [entry["steps"] for entry in history.read(folder)] == [12, 2]
+    wide = tmp_path / "wide"
+    shutil.copytree(first["jakiro"], wide / "eagle2")
+    with pytest.raises(ValueError, match=r"layers\.0\.mlp_moe\.gate\.weight is not expected"):
+        train_both(trained, data, tmp_path / "no", tmp_path / "three", start=wide)
 
 
 def test_heads_learn_resume_and_load(trained, data, tmp_path):
@@ -433,21 +506,16 @@ def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data
     for tree in ("default", "wide"):
         wide = ["--set", "total_tokens=60"] * (tree == "wide")
         command("bench", "--target", target, "--prompts", questions, *wide, "--out", tmp_path / f"{tree}.json")
-    where = ["--target-run", runs, "--heads-run", tmp_path / "heads", "--default", tmp_path / "default.json"]
-    where += [
-        "--target-recipe",
-        recipes["target"],
-        "--heads-recipe",
-        recipes["heads"],
-        "--wide",
-        tmp_path / "wide.json",
-    ]
-    command("card", *common, *where)
+    where = ["--target-recipe", recipes["target"], "--heads-recipe", recipes["heads"]]
+    command("card", *common, *where, "--default", tmp_path / "default.json", "--wide", tmp_path / "wide.json")
     card = (target / "README.md").read_text()
     seen = sum(sum(losses(runs / f"stage{stage}" / "metrics.csv", "tokens")) for stage in (0, 1))
     assert f"{seen / 1e6:.1f} M tokens seen" in card
     assert card.count("**chat/") == 2 and "60 nodes" in card and "--set total_tokens=60" in card
     assert "| mean | 1.00×, τ 1.00 |" in card
+    first = 100 * np.mean(losses(tmp_path / "heads" / "metrics.csv", "jakiro_top1"))
+    assert f"| `jakiro` | 6 | 128 | each seen 2 times | {first:.1f} % |" in card
+    assert "Of the\n2 answers to the first prompts of all sets, " in card
 
 
 def command(*arguments):

@@ -42,8 +42,7 @@ def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
         raise FileNotFoundError(f"{folder} has no config.json: give a folder that holds a draft head")
     config = HeadConfig.from_json(folder / "config.json")
     _check_target(config, target, folder)
-    tensors = read_tensors(folder)
-    tensors.pop("embed_tokens.weight", None)
+    tensors = _own_tensors(folder)
     cls = _class_of(tensors, folder)
     if not issubclass(cls, kind):
         raise ValueError(f"{folder} holds a head of kind {_KINDS[cls]}; this method needs one of kind {_KINDS[kind]}")
@@ -59,6 +58,13 @@ def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
     return head.eval().requires_grad_(False)
 
 
+def load_weights(head: Head, folder: Path) -> None:
+    """Put the weights of the head in `folder` into one of the same shape. Raises as `load_head` does."""
+    tensors = _own_tensors(folder)
+    _check_keys(head.state_dict(), tensors, head.config, folder)
+    head.load_state_dict(tensors)
+
+
 def save_head(folder: str | Path, module: Head, config: HeadConfig | None = None) -> None:
     """Write config.json (`config`, or the module's own) and safetensors, sharded as Hugging Face does where large."""
     folder = Path(folder)
@@ -66,6 +72,13 @@ def save_head(folder: str | Path, module: Head, config: HeadConfig | None = None
     (folder / "config.json").write_text((config or module.config).to_json(), encoding="utf-8")
     tensors = {key: tensor.detach().contiguous() for key, tensor in module.state_dict().items()}
     save_torch_state_dict(tensors, folder, max_shard_size=SHARD_BYTES)
+
+
+def _own_tensors(folder: Path) -> dict[str, Tensor]:
+    """All but the copy of the target's embedding that a published head may bring."""
+    tensors = read_tensors(folder)
+    tensors.pop("embed_tokens.weight", None)
+    return tensors
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +11,35 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
-from jakiro.bench import load_methods, read_prompts
+from jakiro.bench import Prompt, load_methods, read_prompts
 from jakiro.drafting.weights import load_head
 from jakiro.engine import record
 from jakiro.peers import ASSISTANT
 from jakiro.report import as_markdown
 from jakiro.target import Target
 from jakiro.text import decode, encode
+from jakiro.training import history
 from jakiro.training.card_text import CARD, LICENCES
-from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.packing import pack, row_widths
-from jakiro.training.target_recipe import Recipe
+from jakiro.training.repeats import going_round
+from jakiro.training.target_recipe import Recipe, Stage
 from jakiro.verify import Sampling
 
+ANSWERED = 10  # prompts of each evaluation set whose answers are looked at
+SHOWN = 2  # of them, on the card
 
-def write(
-    target: Target, runs: dict[str, Path], recipes: dict[str, Path], reports: dict[str, dict], data: Path
-) -> None:
+
+def write(target: Target, target_recipe: Path, head_recipes: list[Path], reports: dict[str, dict], data: Path) -> None:
     """Write README.md into the target's folder.
 
-    `runs` and `recipes` name those of "target" and "heads"; `reports` are bench.json contents for the "default" and the
-    "wide" tree; `data` is the folder with eval/ and train/. Raises OSError where a file is missing.
+    The heads were trained by `head_recipes` in turn. `reports` are bench.json contents for the "default" and the "wide"
+    tree; `data` is the folder with eval/ and train/. Raises OSError where a file is missing, and ValueError where a
+    model's history is.
     """
-    recipe, head_recipe = Recipe.read(recipes["target"]), HeadRecipe.read(recipes["heads"])
-    rows = [_metrics(runs["target"] / f"stage{number}") for number in range(len(recipe.stages))]
+    stages = history.read(target.path)
+    recipe = Recipe.read(target_recipe)
     loss = held_out_loss(target, recipe, data)
+    answers = _answers(target, data)
     config = target.model.config
     text = CARD.format(
         name=target.name,
@@ -44,23 +48,22 @@ def write(
         hidden=config.hidden_size,
         vocab=config.vocab_size,
         context=target.context,
-        longest=max(stage.row for stage in recipe.stages),
+        longest=max(entry["stage"]["row"] for entry in stages),
         eagle=_head_size(target, "eagle2"),
         jakiro=_head_size(target, "jakiro"),
         assisted=_assisted(target),
         licences=LICENCES,
-        target_recipe=recipes["target"].name,
-        head_recipe=recipes["heads"].name,
-        tokens=sum(float(row["tokens"]) for stage in rows for row in stage) / 1e6,
-        stages=_stages(recipe, rows),
+        target_recipe=target_recipe.name,
+        head_recipes=", then with `--start` and ".join(f"`jakiro/training/recipes/{one.name}`" for one in head_recipes),
+        tokens=sum(entry["tokens"] for entry in stages) / 1e6,
+        stages=_stages(stages),
         held_out=loss,
         perplexity=torch.tensor(loss).exp().item(),
-        head_steps=head_recipe.steps,
-        head_tokens=head_recipe.row * head_recipe.rows,
-        of_answers=_of_answers(head_recipe),
-        head_losses=_head_losses(_metrics(runs["heads"])),
+        head_runs=_head_runs(target),
         **_measured(reports),
-        answers="".join(_answers(target, data)),
+        answered=len(answers),
+        round=sum(answer.goes_round for answer in answers),
+        answers="".join(map(str, filter(lambda answer: answer.shown, answers))),
     )
     (target.path / "README.md").write_text(text, encoding="utf-8")
 
@@ -78,33 +81,34 @@ def held_out_loss(target: Target, recipe: Recipe, data: Path, tokens: int = 60_0
     return total / count
 
 
-def _stages(recipe: Recipe, rows: list[list[dict[str, str]]]) -> str:
+def _stages(entries: list[dict[str, Any]]) -> str:
     lines = ["| layers | tokens (M) | row | mix | against repetition | loss at the end |", "|--:|--:|--:|---|---|--:|"]
-    for stage, metrics in zip(recipe.stages, rows, strict=True):
-        seen = sum(float(row["tokens"]) for row in metrics) / 1e6
-        last = [float(row["loss"]) for row in metrics[-50:]]
-        losses = " and ".join(["recent tokens"] * bool(stage.unlikelihood) + ["own answers"] * bool(stage.answers))
+    notes = []
+    for number, entry in enumerate(entries, 1):
+        stage = Stage.of(entry["stage"])
+        own = "own answers, with their end" if stage.stop else "own answers"
+        losses = " and ".join(["recent tokens"] * bool(stage.unlikelihood) + [own] * bool(stage.answers))
         widths = ", ".join(map(str, row_widths(stage.row, stage.short)))
-        cells = [stage.layers, f"{seen:.1f}", widths, stage.mix, losses, f"{sum(last) / len(last):.3f}"]
+        cells = [stage.layers, f"{entry['tokens'] / 1e6:.1f}", widths, stage.mix, losses, f"{entry['loss']:.3f}"]
         lines.append(f"| {' | '.join(map(str, cells))} |")
-    notes = [f"\nStage {number}: {stage.note}." for number, stage in enumerate(recipe.stages, 1) if stage.note]
+        notes += [f"\nStage {number}: {stage.note}."] * bool(stage.note)
     return "\n".join(lines + notes)
 
 
-def _of_answers(recipe: HeadRecipe) -> str:
-    if recipe.answers is None:
-        return ""
-    temperatures = " and ".join(f"{one:g}" for one in recipe.answers.temperatures)
-    return f"\nThe rows are its own answers (temperature {temperatures}), each seen {recipe.epochs} times."
+def _head_runs(target: Target) -> str:
+    lines = ["| head | steps | tokens of a step | rows | first token is the target's |", "|---|--:|--:|---|--:|"]
+    for name in ("eagle2", "jakiro"):
+        for entry in history.read(target.heads[name]):
+            rows = f"each seen {entry['epochs']} times"
+            if entry["temperatures"]:
+                rows = f"its own answers (temperature {_and(entry['temperatures'])}), {rows}"
+            cells = [f"`{name}`", entry["steps"], entry["tokens"], rows, f"{100 * entry['top1']:.1f} %"]
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
 
 
-def _head_losses(rows: list[dict[str, str]]) -> str:
-    parts = []
-    for name in (key.removesuffix("_top1") for key in rows[0] if key.endswith("_top1")):
-        last = rows[-100:]
-        top1 = sum(float(row[f"{name}_top1"]) for row in last) / len(last)
-        parts.append(f"{name}'s first token is the target's at {100 * top1:.1f} % of positions")
-    return ", ".join(parts)
+def _and(numbers: list[float]) -> str:
+    return " and ".join(f"{one:g}" for one in numbers)
 
 
 def _measured(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -126,18 +130,30 @@ def _tree(report: dict[str, Any]) -> str:
     return f"top_k {settings['top_k']}, depth {settings['depth']}, {settings['total_tokens']} nodes"
 
 
-def _answers(target: Target, data: Path) -> list[str]:
-    parts = []
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the target says to an evaluation prompt."""
+
+    prompt: Prompt
+    text: str
+    goes_round: bool  # says a block three times in a row
+    shown: bool  # on the card
+
+    def __str__(self) -> str:
+        asked = self.prompt.text if len(self.prompt.text) <= 400 else self.prompt.text[:400] + " [...]"
+        return f"**{self.prompt.id}**\n\n{_quote(asked)}\n\n{_quote(self.text, '    ')}\n\n"
+
+
+def _answers(target: Target, data: Path) -> list[Answer]:
+    found = []
     make, settings = load_methods(target, ["vanilla"], {})["vanilla"]
     for path in sorted((data / "eval").glob("*.jsonl")):
-        for prompt in read_prompts([path], 2):
+        for number, prompt in enumerate(read_prompts([path], ANSWERED)):
             ids = encode(target.tokenizer, prompt.text)
-            run = record(target, make(settings), ids, 128, Sampling(), "vanilla", inspect=False)
-            shown = prompt.text if len(prompt.text) <= 400 else prompt.text[:400] + " [...]"
-            parts.append(
-                f"**{prompt.id}**\n\n{_quote(shown)}\n\n{_quote(decode(target.tokenizer, run.tokens), '    ')}\n\n"
-            )
-    return parts
+            tokens = record(target, make(settings), ids, 128, Sampling(), "vanilla", inspect=False).tokens
+            start = going_round(torch.tensor([tokens]), torch.ones(1, len(tokens), dtype=torch.bool), times=3)
+            found.append(Answer(prompt, decode(target.tokenizer, tokens), start.item() < len(tokens), number < SHOWN))
+    return found
 
 
 def _quote(text: str, mark: str = "> ") -> str:
@@ -159,11 +175,6 @@ def _assisted(target: Target) -> str:
 
 def _head_size(target: Target, name: str) -> float:
     return sum(weight.numel() for weight in load_head(target.heads[name], target).parameters()) / 1e6
-
-
-def _metrics(folder: Path) -> list[dict[str, str]]:
-    with (folder / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def read_report(path: Path) -> dict[str, Any]:

@@ -48,17 +48,18 @@ prompts are not in the data; MBPP, ARC, MATH and XQuAD items are, so no score on
 
 `python -m jakiro train target` with `jakiro/training/recipes/{target_recipe}`: {tokens:.1f} M tokens seen in all, in
 stages of growing depth (new layers start as the identity), Muon for the layers' matrices and AdamW for the rest, bf16
-autocast; in the later stages unlikelihood losses (Welleck et al., arXiv 1908.04319) against repetition.
+autocast; in the later stages losses against repetition (unlikelihood, Welleck et al., arXiv 1908.04319; in the last
+one also the end of the answer where an own answer begins to go round).
 
 {stages}
 
 Cross-entropy on the assistant's tokens of held-out prompts of the last mix: **{held_out:.3f}** nats a token
 (perplexity {perplexity:.1f}).
 
-Heads: `python -m jakiro train eagle2 jakiro` with `jakiro/training/recipes/{head_recipe}`: {head_steps} steps of
-{head_tokens} tokens each, on the target's own features, all heads on the same rows.{of_answers} Mean of the last
-100 steps:
-{head_losses}.
+Heads: `python -m jakiro train eagle2 jakiro` with {head_recipes}, on the target's own features, all heads on the
+same rows (the last column is the mean of the last 100 steps):
+
+{head_runs}
 
 ## Measured
 
@@ -79,12 +80,14 @@ With {wide_tree}:
 
 ## Twelve answers
 
-The first two prompts of each evaluation set, temperature 0, at most 128 new tokens, nothing selected.
+The first two prompts of each evaluation set, temperature 0, at most 128 new tokens, nothing selected. Of the
+{answered} answers to the first prompts of all sets, {round} go round: they say a block of tokens three times in a row
+(`going_round` in `jakiro/training/repeats.py`).
 
 {answers}
 ## Limits
 
 It knows little and invents freely; arithmetic beyond one or two steps is usually wrong; summaries copy or drift; at
-temperature 0 it can fall into repetition on long answers. English only. Prompt and answer share a context of {context}
+temperature 0 some answers repeat themselves. English only. Prompt and answer share a context of {context}
 tokens, of which training saw rows of at most {longest}.
 """

@@ -12,9 +12,9 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.drafting.head import HeadConfig
-from jakiro.drafting.weights import save_head
+from jakiro.drafting.weights import load_weights, save_head
 from jakiro.files import write_text
-from jakiro.training import answers, loop
+from jakiro.training import answers, history, loop
 from jakiro.training.data import Document, draw, take
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
@@ -33,11 +33,13 @@ def train_heads(
     out: dict[str, Path],
     compiled: bool = True,
     shard: bool = False,
+    start: Path | None = None,
 ) -> None:
     """Train the heads named in `names` on `model` (the target) and write one head folder for each into `out`.
 
-    The recipe is written beside the weights. Raises ValueError where the recipe has no such head, or where `run` is
-    one of another recipe.
+    The recipe is written beside the weights. With `start`, a folder of heads by name, they are trained further, as
+    after a target has changed. Raises ValueError where the recipe has no such head, where `run` is one of another
+    recipe, or where a head of `start` has another shape.
     """
     if unknown := [name for name in names if name not in recipe.heads]:
         raise ValueError(f"the recipe has no head {unknown[0]!r}; it has {', '.join(recipe.heads)}")
@@ -46,10 +48,13 @@ def train_heads(
     recipe = replace(recipe, heads={name: recipe.heads[name] for name in names})
     with accelerator.main_process_first():
         _claim(run, recipe)
-    heads = {}
+    heads, done = {}, {}
     for name, plan in recipe.heads.items():
         torch.manual_seed(recipe.seed)
         heads[name] = KINDS[plan.kind](head_config(model, plan.shape))
+        done[name] = history.read(start / name) if start else []
+        if start:
+            load_weights(heads[name], start / name)
     rows = rows_of(accelerator, recipe, model, tokenizer, data, run)
     model = model.to(accelerator.device, torch.bfloat16).eval().requires_grad_(False)
     trials = Trials.of(model, tokenizer, recipe.trial, recipe.mix, data, run, recipe.seed) if recipe.trial else None
@@ -58,6 +63,14 @@ def train_heads(
     for name, head in job.heads().items():
         save_head(out[name], head)
         shutil.copy(run / "recipe.json", out[name])
+        history.write(out[name], [*done[name], _told(recipe, name, run)])
+
+
+def _told(recipe: HeadRecipe, name: str, run: Path) -> dict:
+    """What a run did for a head, for its history."""
+    top1 = round(history.late(history.metrics(run), f"{name}_top1", 100), 4)
+    own = {"epochs": recipe.epochs, "temperatures": recipe.answers and recipe.answers.temperatures}
+    return {"steps": recipe.steps, "tokens": recipe.row * recipe.rows, **own, "top1": top1}
 
 
 def _claim(run: Path, recipe: HeadRecipe) -> None:

@@ -14,7 +14,7 @@ import torch
 from accelerate import Accelerator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from jakiro.training import loop, workers
+from jakiro.training import history, loop, workers
 from jakiro.training.data import take
 from jakiro.training.growth import grow, silence
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
@@ -35,23 +35,26 @@ def train(
     compiled: bool = True,
     like: Path | None = None,
     shard: bool = False,
+    start: Path | None = None,
 ) -> None:
     """Train all stages that `run` does not yet hold and write a Hugging Face folder to `out`, with the recipe.
 
-    With the tokenizer of the model `like`, or one of the run's own. Raises ValueError where `like` has another
-    vocabulary than the recipe.
+    With the tokenizer of the model `like`, or one of the run's own. `start` is a model that went through the recipe's
+    first stages: the others are trained on top. Raises ValueError where `like` has another vocabulary than the recipe,
+    or `start` went through other stages.
     """
     run.mkdir(parents=True, exist_ok=True)
+    done = _stages_of(start, recipe) if start else []
     with accelerator.main_process_first():
-        tokenizer = _tokenizer_of(like, recipe) if like else _tokenizer(recipe, data, run)
-    model = None
-    for number, stage in enumerate(recipe.stages):
+        tokenizer = _tokenizer_of(start or like, recipe) if start or like else _tokenizer(recipe, data, run)
+    model = LlamaForCausalLM.from_pretrained(start, dtype=torch.float32) if start else None
+    for number, stage in list(enumerate(recipe.stages))[len(done) :]:
         folder = run / f"stage{number}"
         model = grow(model, stage.layers) if model else build(recipe, tokenizer, stage.layers)
         weights = folder / "model.pt"
-        done = weights.exists()
+        missing = not weights.exists()
         accelerator.wait_for_everyone()  # all have looked before one writes
-        if not done:
+        if missing:
             with accelerator.main_process_first():
                 rows = _rows(recipe, stage, number, tokenizer, data, folder)
             job = StageJob(accelerator, model, stage, rows, compiled, recipe, shard)
@@ -62,6 +65,9 @@ def train(
             accelerator.wait_for_everyone()
             model = build(recipe, tokenizer, stage.layers)  # whole and bare, whatever it was prepared for
         model.load_state_dict(torch.load(weights, weights_only=True))
+        rows = history.metrics(folder)
+        seen = {"tokens": int(sum(row["tokens"] for row in rows)), "loss": round(history.late(rows, "loss", 50), 4)}
+        done.append({"stage": asdict(stage), **seen})
     if not accelerator.is_main_process:
         return
     model.generation_config.eos_token_id = tokenizer.eos_token_id
@@ -69,6 +75,7 @@ def train(
     model.to(getattr(torch, recipe.dtype)).save_pretrained(out, max_shard_size="9MB")
     tokenizer.save_pretrained(out)
     (out / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")
+    history.write(out, done)
 
 
 def build(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, layers: int) -> LlamaForCausalLM:
@@ -86,6 +93,17 @@ def build(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, layers: int) -> Ll
     for layer in model.model.layers:
         silence(layer)
     return model
+
+
+def _stages_of(start: Path, recipe: Recipe) -> list[dict]:
+    """What `start` went through, which must be the recipe's first stages, but not all of them."""
+    done = history.read(start)
+    stages = [Stage.of(entry["stage"]) for entry in done]
+    if stages != recipe.stages[: len(stages)]:
+        raise ValueError(f"{start} did not go through this recipe's first {len(stages)} stages ({history.FILE} tells)")
+    if len(stages) == len(recipe.stages):
+        raise ValueError(f"{start} went through all of the recipe's stages: add one to go on with")
+    return done
 
 
 def _tokenizer_of(model: Path, recipe: Recipe) -> PreTrainedTokenizerFast:

@@ -22,9 +22,15 @@ class Stage:
     rate: tuple[float, float]  # learning-rate factor at its start and end
     unlikelihood: float = 0.0  # weight of the loss on repeating recent tokens
     answers: int = 0  # tokens of the model's own answers in which repetition is a loss too; 0 for none
+    stop: float = 0.0  # weight of the loss on not ending an own answer where it begins to go round
     schedule: str = "linear"  # or cosine, between the two rates
     short: tuple[int, ...] = ()  # narrower rows, for documents that fit in them: attention costs less there
     note: str = ""  # for the model card
+
+    @classmethod
+    def of(cls, data: dict) -> Stage:
+        """From JSON's types. Raises TypeError or KeyError naming the field that is unknown or missing."""
+        return cls(**{**data, "rate": tuple(data["rate"]), "short": tuple(data.get("short", ()))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,4 @@ class Recipe:
             name: [Source(**{k: tuple(v) if isinstance(v, list) else v for k, v in s.items()}) for s in sources]
             for name, sources in data.pop("mixes").items()
         }
-        stages = [
-            Stage(**{**stage, "rate": tuple(stage["rate"]), "short": tuple(stage.get("short", ()))})
-            for stage in data.pop("stages")
-        ]
-        return cls(mixes=mixes, stages=stages, **data)
+        return cls(mixes=mixes, stages=[Stage.of(stage) for stage in data.pop("stages")], **data)

@@ -1,0 +1,42 @@
+"""What a model has been trained on so far: training.json beside its weights. The card tells it, and `--start` reads it.
+
+A target's entries are its stages, {"stage": fields of Stage, "tokens": seen, "loss": mean of the last 50 steps}; a
+head's are its runs, {"steps", "tokens" of a step, "epochs", "temperatures" of the target's answers or null, "top1":
+share of positions, mean of the last 100 steps}.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from jakiro.files import write_text
+
+FILE = "training.json"
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """Entries of the model in `folder`, the oldest first. Raises ValueError where there is no such file."""
+    file = folder / FILE
+    if not file.is_file():
+        raise ValueError(f"{folder} has no {FILE}, so it cannot be gone on with: name a folder that `train` wrote")
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def write(folder: Path, entries: list[dict[str, Any]]) -> None:
+    """Write the entries beside the weights."""
+    write_text(folder / FILE, "[\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]\n")
+
+
+def metrics(run: Path) -> list[dict[str, float]]:
+    """The rows of metrics.csv in the folder of a run or a stage."""
+    with (run / "metrics.csv").open(newline="") as file:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+
+
+def late(rows: list[dict[str, float]], name: str, steps: int) -> float:
+    """Mean of a metric over the last steps."""
+    last = [row[name] for row in rows[-steps:]]
+    return sum(last) / len(last)

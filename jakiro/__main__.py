@@ -133,7 +133,8 @@ def card(options: argparse.Namespace) -> int:
 
     target = _target(options)
     reports = {"default": cards.read_report(options.default), "wide": cards.read_report(options.wide)}
-    cards.write(target, options.target_recipe, options.heads_recipe, reports, options.data)
+    recipes = {"target": options.target_recipe, "heads": options.heads_recipe}
+    cards.write(target, recipes, reports, options.data)
     return 0
 
 

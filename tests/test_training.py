@@ -161,45 +161,25 @@ def test_only_what_an_answer_repeats_is_a_loss(trained):
     assert (loss.item(), share) == (0.0, 0.0)
 
 
-def test_going_round_starts_where_a_block_is_said_again():
-    ids = torch.tensor(
-        [
-            [9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 4],  # a short block, over and over
-            [1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6, 8],  # not even once more
-            [5, 6, 7, 8, 9, 10, 11, 5, 6, 7, 8, 9, 10, 11],  # once more, but shorter than what counts
-            [5, 5, 5, 5, 5, 5, 5, 5, 5, 0, 0, 0, 0, 0],  # one token, until the end
-        ]
-    )
-    real = torch.ones_like(ids, dtype=torch.bool)
-    real[3, 9:] = False
-    assert repeats.going_round(ids, real, times=2).tolist() == [4, 14, 14, 1]
-    assert repeats.going_round(ids[:3, :11], real[:3, :11], times=2).tolist() == [11, 11, 11]  # 7 tokens again
-    longer = torch.tensor([[1, 2, 3, 4, 5] * 3 + [9]])
-    everywhere = torch.ones_like(longer, dtype=torch.bool)
-    starts = [repeats.going_round(longer, everywhere, times=times).item() for times in (2, 3, 4)]
-    assert starts == [5, 5, 16]
-
-
-def test_the_loss_on_the_end_of_an_answer_is_where_it_begins_to_go_round(trained, monkeypatch):
-    """By hand: the cross-entropy of the end token at that place alone, `stop` times."""
-    model = AutoModelForCausalLM.from_pretrained(trained / "out")
-    prompt, answer = [5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15] * 2
-    written = torch.tensor([prompt + answer])
-    monkeypatch.setattr(repeats, "generate", lambda *_: (written, torch.ones_like(written, dtype=torch.bool)))
-    [end] = answers.end_ids(model)
-    without, with_end = (repeats.sequence_level(model, [prompt], 16, stop)[0] for stop in (0.0, 2.0))
-    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        law = model(torch.tensor([prompt + answer[:8]])).logits[0, -1].float().log_softmax(-1)
-    assert (with_end - without).item() == pytest.approx(-2 * law[end].item(), rel=0.02)
-    with_end.backward()
-    assert model.lm_head.weight.grad[end].norm() > 0
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        ([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 4], True),  # a short block: eight tokens again
+        ([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 4], False),  # seven
+        ([1, 2, 3, 4, 5] * 3, True),
+        ([1, 2, 3, 4, 5] * 2 + [1, 2, 3, 4], False),
+        ([5] * 9, True),
+        ([1, 2, 3, 4, 5, 9, 1, 2, 3, 4, 5, 8, 1, 2, 3, 4, 5], False),  # never the same block
+        ([], False),
+    ],
+)
+def test_an_answer_goes_round_when_it_says_a_block_three_times_in_a_row(ids, expected):
+    assert repeats.goes_round(ids) is expected
 
 
 def test_going_on_from_a_trained_target_is_going_on_with_its_run(trained, data, tmp_path):
     """Of a recipe that has a stage more, the model alone gives what the run folder gives."""
-    more = replace(
-        recipe(), stages=[*recipe().stages, Stage(2, 3000, 32, 4, 1, "all", (0.1, 0.1), answers=6, stop=1.0)]
-    )
+    more = replace(recipe(), stages=[*recipe().stages, Stage(2, 3000, 32, 4, 1, "all", (0.1, 0.1), answers=6)])
     shutil.copytree(trained / "run", tmp_path / "run")
     outs = {name: tmp_path / name for name in ("run", "start")}
     train(workers.start(), more, data, outs["run"], tmp_path / "one", compiled=False)

@@ -21,7 +21,7 @@ from jakiro.text import decode, encode
 from jakiro.training import history
 from jakiro.training.card_text import CARD, LICENCES
 from jakiro.training.packing import pack, row_widths
-from jakiro.training.repeats import going_round
+from jakiro.training.repeats import goes_round
 from jakiro.training.target_recipe import Recipe, Stage
 from jakiro.verify import Sampling
 
@@ -29,15 +29,15 @@ ANSWERED = 10  # prompts of each evaluation set whose answers are looked at
 SHOWN = 2  # of them, on the card
 
 
-def write(target: Target, target_recipe: Path, head_recipes: list[Path], reports: dict[str, dict], data: Path) -> None:
+def write(target: Target, recipes: dict[str, Path], reports: dict[str, dict], data: Path) -> None:
     """Write README.md into the target's folder.
 
-    The heads were trained by `head_recipes` in turn. `reports` are bench.json contents for the "default" and the "wide"
+    `recipes` are those of "target" and "heads"; `reports` are bench.json contents for the "default" and the "wide"
     tree; `data` is the folder with eval/ and train/. Raises OSError where a file is missing, and ValueError where a
     model's history is.
     """
     stages = history.read(target.path)
-    recipe = Recipe.read(target_recipe)
+    recipe = Recipe.read(recipes["target"])
     loss = held_out_loss(target, recipe, data)
     answers = _answers(target, data)
     config = target.model.config
@@ -53,8 +53,8 @@ def write(target: Target, target_recipe: Path, head_recipes: list[Path], reports
         jakiro=_head_size(target, "jakiro"),
         assisted=_assisted(target),
         licences=LICENCES,
-        target_recipe=target_recipe.name,
-        head_recipes=", then with `--start` and ".join(f"`jakiro/training/recipes/{one.name}`" for one in head_recipes),
+        target_recipe=recipes["target"].name,
+        head_recipe=recipes["heads"].name,
         tokens=sum(entry["tokens"] for entry in stages) / 1e6,
         stages=_stages(stages),
         held_out=loss,
@@ -86,8 +86,7 @@ def _stages(entries: list[dict[str, Any]]) -> str:
     notes = []
     for number, entry in enumerate(entries, 1):
         stage = Stage.of(entry["stage"])
-        own = "own answers, with their end" if stage.stop else "own answers"
-        losses = " and ".join(["recent tokens"] * bool(stage.unlikelihood) + [own] * bool(stage.answers))
+        losses = " and ".join(["recent tokens"] * bool(stage.unlikelihood) + ["own answers"] * bool(stage.answers))
         widths = ", ".join(map(str, row_widths(stage.row, stage.short)))
         cells = [stage.layers, f"{entry['tokens'] / 1e6:.1f}", widths, stage.mix, losses, f"{entry['loss']:.3f}"]
         lines.append(f"| {' | '.join(map(str, cells))} |")
@@ -151,8 +150,7 @@ def _answers(target: Target, data: Path) -> list[Answer]:
         for number, prompt in enumerate(read_prompts([path], ANSWERED)):
             ids = encode(target.tokenizer, prompt.text)
             tokens = record(target, make(settings), ids, 128, Sampling(), "vanilla", inspect=False).tokens
-            start = going_round(torch.tensor([tokens]), torch.ones(1, len(tokens), dtype=torch.bool), times=3)
-            found.append(Answer(prompt, decode(target.tokenizer, tokens), start.item() < len(tokens), number < SHOWN))
+            found.append(Answer(prompt, decode(target.tokenizer, tokens), goes_round(tokens), number < SHOWN))
     return found
 
 

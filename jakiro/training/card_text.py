@@ -48,16 +48,15 @@ prompts are not in the data; MBPP, ARC, MATH and XQuAD items are, so no score on
 
 `python -m jakiro train target` with `jakiro/training/recipes/{target_recipe}`: {tokens:.1f} M tokens seen in all, in
 stages of growing depth (new layers start as the identity), Muon for the layers' matrices and AdamW for the rest, bf16
-autocast; in the later stages losses against repetition (unlikelihood, Welleck et al., arXiv 1908.04319; in the last
-one also the end of the answer where an own answer begins to go round).
+autocast; in the later stages unlikelihood losses (Welleck et al., arXiv 1908.04319) against repetition.
 
 {stages}
 
 Cross-entropy on the assistant's tokens of held-out prompts of the last mix: **{held_out:.3f}** nats a token
 (perplexity {perplexity:.1f}).
 
-Heads: `python -m jakiro train eagle2 jakiro` with {head_recipes}, on the target's own features, all heads on the
-same rows (the last column is the mean of the last 100 steps):
+Heads: `python -m jakiro train eagle2 jakiro` with `jakiro/training/recipes/{head_recipe}`, on the target's own
+features, all heads on the same rows (the last column is the mean of the last 100 steps):
 
 {head_runs}
 
@@ -82,7 +81,7 @@ With {wide_tree}:
 
 The first two prompts of each evaluation set, temperature 0, at most 128 new tokens, nothing selected. Of the
 {answered} answers to the first prompts of all sets, {round} go round: they say a block of tokens three times in a row
-(`going_round` in `jakiro/training/repeats.py`).
+(`goes_round` in `jakiro/training/repeats.py`).
 
 {answers}
 ## Limits

@@ -1,9 +1,8 @@
-"""Losses against repetition (Welleck et al., Neural Text Generation with Unlikelihood Training, arXiv 1908.04319).
+"""Two losses against repetition (Welleck et al., Neural Text Generation with Unlikelihood Training, arXiv 1908.04319).
 
 At every token of the data: less probability for what was there a moment ago (section 5.1). On the model's own greedy
-answers: less for the tokens of an n-gram that the answer already had (section 5.2), and more for the end of the answer
-where it begins to go round, which is this project's own. The first is cheap; the others see the loops that the model
-really falls into, and the last one says what to do instead.
+answers: less for the tokens of an n-gram that the answer already had (section 5.2). The first is cheap; the second sees
+the loops that the model really falls into.
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from jakiro.training.answers import end_ids, generate
+from jakiro.training.answers import generate
 
 RECENT = 96  # tokens back that the token-level loss looks
 GRAM = 4  # tokens that make a repetition on the sequence level
 LONGEST = 768  # tokens of a prompt that is answered
-BLOCK = range(1, 65)  # tokens of a block that is said over and over
-ROUND = 8  # tokens, at least, that make it going round
+ROUND = 8  # tokens, at least, that an answer says again before it is taken to go round
 CERTAIN = 1 - 1e-5  # probabilities above it count as this much
 
 
@@ -57,14 +55,11 @@ def prompts(ids: Sequence[np.ndarray], said: Sequence[np.ndarray], count: int, s
     return random.Random(seed).choice(groups) if groups else []
 
 
-def sequence_level(
-    model: PreTrainedModel, prompts: list[list[int]], new_tokens: int, stop: float = 0.0
-) -> torch.Tensor:
+def sequence_level(model: PreTrainedModel, prompts: list[list[int]], new_tokens: int) -> torch.Tensor:
     """[3]: the summed loss of the model's greedy answers of at most `new_tokens`, their repeated tokens, their tokens.
 
-    Section 5.2: a token is repeated if it is part of a GRAM-gram that the same answer had before. With `stop`, so many
-    times the cross-entropy of the end of the answer where it begins to go round, on top. Gradients flow through the
-    probabilities of these tokens, not through the choice of the answer.
+    Section 5.2: a token is repeated if it is part of a GRAM-gram that the same answer had before. Gradients flow
+    through the probabilities of the repeated tokens, not through the choice of the answer.
     """
     width = max(map(len, prompts))
     written, attention = generate(model, prompts, new_tokens)
@@ -77,31 +72,20 @@ def sequence_level(
             input_ids=written[:, :-1], attention_mask=attention[:, :-1], position_ids=positions[:, :-1], use_cache=False
         ).last_hidden_state
         logits = model.lm_head(features[:, width - 1 :])
-    logprobs = logits.float().log_softmax(dim=-1)
-    loss = -(torch.log1p(-logprobs.gather(-1, answer[..., None])[..., 0].exp().clamp_max(CERTAIN)) * again).sum()
-    if stop:
-        start = going_round(answer, real, times=2)
-        rows = (start < answer.shape[1]).nonzero()[:, 0]
-        loss = loss - stop * logprobs[rows, start[rows], end_ids(model)[0]].sum()
-    return torch.stack([loss, again.sum().float(), real.sum().float()])
+    logprobs = logits.float().log_softmax(dim=-1).gather(-1, answer[..., None])[..., 0]
+    doubt = torch.log1p(-logprobs.exp().clamp_max(CERTAIN))
+    return torch.stack([-(doubt * again).sum(), again.sum().float(), real.sum().float()])
 
 
-def going_round(ids: torch.Tensor, real: torch.Tensor, times: int) -> torch.Tensor:
-    """Where rows of ids [b, s] begin to say again what they just said, [b]; s where a row never does.
-
-    A block of BLOCK tokens counts if it is there `times` times in a row, and what comes after the first time is at
-    least ROUND tokens, all of them `real` [b, s].
-    """
-    found = torch.full((len(ids),), ids.shape[1], device=ids.device)
-    for block in BLOCK:
-        length = max((times - 1) * block, ROUND)
-        if block + length > ids.shape[1]:
-            break
-        same = (ids[:, block:] == ids[:, :-block]) & real[:, block:]
-        whole = same.unfold(1, length, 1).all(dim=-1)
-        first = torch.where(whole.any(dim=1), whole.int().argmax(dim=1) + block, ids.shape[1])
-        found = torch.minimum(found, first)
-    return found
+def goes_round(ids: Sequence[int]) -> bool:
+    """Whether a block of tokens is said three times in a row, the last two times at least ROUND tokens."""
+    for block in range(1, len(ids) // 3 + 1):
+        same = 0
+        for token, before in zip(ids[block:], ids, strict=False):
+            same = same + 1 if token == before else 0
+            if same == max(2 * block, ROUND):
+                return True
+    return False
 
 
 def repeated(ids: torch.Tensor) -> torch.Tensor:

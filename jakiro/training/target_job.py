@@ -93,7 +93,7 @@ class StageJob:
         mine = prompts[self.accelerator.process_index :: self.accelerator.num_processes]
         sums = torch.zeros(3, device=self.accelerator.device)  # loss, repeated tokens, tokens
         if mine:
-            sums = repeats.sequence_level(workers.bare(self.trained), mine, self.stage.answers, self.stage.stop)
+            sums = repeats.sequence_level(workers.bare(self.trained), mine, self.stage.answers)
         _, again, tokens = workers.total(self.accelerator, sums)
         if mine:
             (sums[0] * (self.accelerator.num_processes / tokens)).backward()

@@ -22,7 +22,6 @@ class Stage:
     rate: tuple[float, float]  # learning-rate factor at its start and end
     unlikelihood: float = 0.0  # weight of the loss on repeating recent tokens
     answers: int = 0  # tokens of the model's own answers in which repetition is a loss too; 0 for none
-    stop: float = 0.0  # weight of the loss on not ending an own answer where it begins to go round
     schedule: str = "linear"  # or cosine, between the two rates
     short: tuple[int, ...] = ()  # narrower rows, for documents that fit in them: attention costs less there
     note: str = ""  # for the model card

@@ -21,6 +21,7 @@ from jakiro.ui.figures.overlay import overlay
 from jakiro.ui.library import Library
 from jakiro.ui.live import comparisons
 from jakiro.ui.models import RequestError
+from jakiro.ui.why import why
 from jakiro.verify import Sampling
 
 PROMPT = [5, 17, 3, 250, 99]
@@ -102,6 +103,8 @@ def test_the_page_gets_both_lanes_along_the_text(raced):
     assert found["lanes"] == ["jakiro", "eagle2"] and found["tokens"] == trace.tokens[:count]
     assert all(len(one) == count for one in (*found["reach"], *found["nodes"], found["shared"]))
     assert found["reach"][0][0] == len(trace.steps[0].accepted)
+    assert found["why"][0][0] == why(library.traces(race)[1], 0)  # at a root of the run: its own sentence
+    assert all("length cap" not in text for side in found["why"] for text in side)
     assert len(found["figures"]["overlay"]["rounds"]) == len(found["figures"]["coverage"]["rounds"]) == count
     for one in found["figures"]["overlay"]["rounds"]:
         assert len(one["data"]) == len(found["figures"]["overlay"]["template"]["data"])

@@ -10,8 +10,8 @@ export function compareView(box, ask, choose) {
   const select = h('select', {'aria-label': 'The other lane'}), button = h('button', {type: 'button', class: 'primary'}, 'Compare');
   const note = h('p', {class: 'none'}), links = h('p', {class: 'links'}), results = h('div', {hidden: true});
   const plot = (name) => h('div', {class: 'scroll'}, h('div', {class: 'layers'}, plots.get(name)));
-  const differ = h('div', {class: 'scroll table'});
-  results.append(links, plot('overlay'), plot('coverage'), plot('reach'), differ);
+  const said = h('ul', {class: 'said'}), differ = h('div', {class: 'scroll table'});
+  results.append(links, plot('overlay'), said, plot('coverage'), plot('reach'), differ);
   box.append(h('p', {class: 'row'}, h('label', {class: 'inline'}, 'with ', select), button), note, results);
   button.addEventListener('click', () => ask({other: Number(select.value)}));
   for (const one of [links, differ]) {
@@ -45,6 +45,7 @@ export function compareView(box, ask, choose) {
     const named = found.telling.map((place) => h('button', {type: 'button', 'data-place': place, 'aria-current': String(place === here)},
       `${place + 1} ${piece(place)}: ${found.reach[0][place]} against ${found.reach[1][place]}`));
     links.replaceChildren('Where they differ most: ', ...named);
+    said.replaceChildren(...found.names.map((name, side) => h('li', {}, h('strong', {}, `${name}: `), found.why[side][here])));
     differ.replaceChildren(table(found, here));
     const nothing = {nodes: {[here]: {}}, labels: {}};
     for (const name of ['overlay', 'coverage']) {

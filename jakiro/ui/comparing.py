@@ -3,6 +3,7 @@
 {"schema": "jakiro-compare/1", "lanes": [key, key], "names": [title, title], "summary": text, "telling": [place],
  "tokens": [id], "pieces": {id: text},                           # of the text; place i has tokens[i] as its root
  "reach": [[..], [..]], "nodes": [[..], [..]], "shared": [..],   # one entry a place
+ "why": [[text], [text]],                                       # why either lane gets no further, likewise
  "figures": {"overlay": RoundFigure, "coverage": RoundFigure,         # as in replay.py, a round a place
              "reach": Figure, "diversity": Figure | null}}            # of the whole text
 """
@@ -20,7 +21,7 @@ from jakiro.methods import METHODS
 from jakiro.pairs import Pair, telling
 from jakiro.settings import build
 from jakiro.text import pieces
-from jakiro.trace import StepTrace, Trace
+from jakiro.trace import Trace
 from jakiro.ui.figures.diversity import run_diversity_figure
 from jakiro.ui.figures.labels import escape
 from jakiro.ui.figures.overlay import overlay_figure
@@ -28,6 +29,7 @@ from jakiro.ui.figures.reach import coverage_figure, reach_figure
 from jakiro.ui.library import Library
 from jakiro.ui.models import Loaded, RequestError
 from jakiro.ui.replay import keys
+from jakiro.ui.why import why
 
 SCHEMA = "jakiro-compare/1"
 
@@ -42,8 +44,8 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
     text, found = chosen[0], []
     for trace in chosen:
         if trace.method not in loaded.makers:
-            why = loaded.missing.get(trace.method, f"known are {', '.join(METHODS)}")
-            raise RequestError(f"{trace.method} cannot run here: {why}")
+            reason = loaded.missing.get(trace.method, f"known are {', '.join(METHODS)}")
+            raise RequestError(f"{trace.method} cannot run here: {reason}")
         try:
             settings = build(METHODS[trace.method].settings, None, trace.settings)
             found.append(along(loaded.target, loaded.makers[trace.method](settings), text))
@@ -54,6 +56,10 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
         raise RequestError("this text has a single token: there is nothing to draft")
     whole = _with_pieces(loaded, text, places)
     names = (escape(titles[0]), escape(titles[1]))
+    runs = [
+        replace(whole, method=trace.method, settings=trace.settings, steps=steps, stop="stopped")
+        for trace, steps in zip(chosen, found, strict=True)
+    ]
     lanes = keys(traces)
     data = {
         "schema": SCHEMA,
@@ -66,20 +72,21 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
         "reach": [[place.reach[side] for place in places] for side in (0, 1)],
         "nodes": [[len(place.steps[side].tree) - 1 for place in places] for side in (0, 1)],
         "shared": [place.shared for place in places],
+        "why": [[why(run, at) for at in range(len(places))] for run in runs],
         "figures": {
             "overlay": overlay_figure(whole, [place.steps for place in places], names),
             "coverage": coverage_figure(places, names),
             "reach": reach_figure(places, names),
-            "diversity": _diversity(text, found, names),
+            "diversity": _diversity(runs, names),
         },
     }
     return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
 
 
-def _diversity(text: Trace, found: list[list[StepTrace]], names: tuple[str, str]) -> dict | None:
+def _diversity(runs: list[Trace], names: tuple[str, str]) -> dict | None:
     """Both lanes' candidates after the same tokens; None where one of them drafts nothing."""
-    runs = [run_diversity(replace(text, steps=steps)) for steps in found]
-    return run_diversity_figure(list(zip(names, runs, strict=True))) if all(runs) else None
+    found = [run_diversity(run) for run in runs]
+    return run_diversity_figure(list(zip(names, found, strict=True))) if all(found) else None
 
 
 def _chosen(library: Library, asked: Mapping[str, Any]) -> tuple[list[Trace], list[Trace]]:

@@ -57,6 +57,8 @@ def test_two_lanes_are_compared_along_one_text(show):
     view.locator(".links button").nth(1).click()
     tab.wait_for_function("location.search.includes('place=')")
     expect(view.locator(".links button").nth(1)).to_have_attribute("aria-current", "true")
+    expect(view.locator(".said li")).to_have_count(2)
+    expect(view.locator(".said li").first).to_contain_text("Jakiro: ")
     rows = view.locator("tbody tr")
     assert rows.count() > 0
     rows.last.get_by_role("button").click()

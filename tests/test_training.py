@@ -32,6 +32,7 @@ from jakiro.training.heads import train_heads
 from jakiro.training.losses import TOP, Losses, Wanted, loss_of
 from jakiro.training.optim import Optimizer, factor
 from jakiro.training.packing import batches, by_width, fill, load_rows, pack, row_widths
+from jakiro.training.precision import in_bfloat16
 from jakiro.training.sources import Source, only_source, read_chats, shorten
 from jakiro.training.target import train
 from jakiro.training.target_recipe import Recipe, Stage
@@ -629,3 +630,12 @@ def test_every_recipe_that_ships_can_be_read():
     for kind, read in (("heads", HeadRecipe.read), ("target", Recipe.read), ("assistant", Recipe.read)):
         for file in RECIPES.glob(f"{kind}-*.json"):
             assert read(file).seed == 0
+
+
+@pytest.mark.parametrize(
+    ("device", "native", "expected"), [("cpu", True, True), ("cpu", False, False), ("cuda", False, True)]
+)
+def test_products_are_in_bfloat16_where_the_processor_does_that_itself(monkeypatch, device, native, expected):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: native)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    assert in_bfloat16(torch.device(device)) is expected

@@ -22,6 +22,7 @@ from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.losses import Wanted, loss_of
 from jakiro.training.optim import Optimizer, check_schedule, factor
 from jakiro.training.packing import Rows, batches
+from jakiro.training.precision import in_bfloat16
 from jakiro.training.trial import Trials
 
 
@@ -72,7 +73,7 @@ class HeadJob:
         check_schedule(recipe.schedule)
         workers.share(accelerator, recipe.rows)  # refuses what cannot be shared; narrower rows are a multiple of them
         self.batches = batches(rows, recipe.rows * recipe.row)
-        self.steps = recipe.steps
+        self.steps, self.in_bfloat16 = recipe.steps, in_bfloat16(accelerator.device)
         self.known: dict[int, Tensor] = {}  # batch -> features of its rows, in host memory
         self.model = model
         self.modules = {name: workers.prepare(accelerator, Unrolled(one, recipe), shard) for name, one in heads.items()}
@@ -162,7 +163,7 @@ class HeadJob:
     def _loss(self, name: str, given: tuple[Tensor, ...], features: Tensor, at: Tensor) -> Tensor:
         """[3]: summed over the positions, the loss, and whether the argmax agrees in the first and in the last pass."""
         read, losses = self.model.get_output_embeddings(), self.recipe.heads[name].losses
-        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.in_bfloat16):
             found = self.modules[name](*given)
             soon = Wanted.of(read, features[:, 1:-1].flatten(0, 1)[at])
             ahead = found[0].contrast is not None

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from jakiro.training.answers import generate
+from jakiro.training.precision import in_bfloat16
 
 RECENT = 96  # tokens back that the token-level loss looks
 GRAM = 4  # tokens that make a repetition on the sequence level
@@ -67,7 +68,7 @@ def sequence_level(model: PreTrainedModel, prompts: list[list[int]], new_tokens:
     answer, real = written[:, width:], attention[:, width:]
     again = repeated(answer) & real
     positions = (attention.cumsum(dim=1) - 1).clamp_min(0)
-    with torch.autocast(model.device.type, dtype=torch.bfloat16):
+    with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=in_bfloat16(model.device)):
         features = model.model(
             input_ids=written[:, :-1], attention_mask=attention[:, :-1], position_ids=positions[:, :-1], use_cache=False
         ).last_hidden_state

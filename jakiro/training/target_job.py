@@ -12,6 +12,7 @@ from transformers import LlamaForCausalLM
 from jakiro.training import repeats, workers
 from jakiro.training.optim import Optimizer, check_schedule, factor
 from jakiro.training.packing import Rows, batches
+from jakiro.training.precision import in_bfloat16
 from jakiro.training.target_recipe import Recipe, Stage
 
 ANSWERED = 24  # prompts of a step that the model answers itself, where a stage asks for answers
@@ -48,6 +49,7 @@ class StageJob:
         if shard and stage.answers:
             raise ValueError("a stage with own answers cannot be sharded: set its `answers` to 0, or do not shard")
         self.accelerator, self.stage, self.prompt_weight = accelerator, stage, recipe.prompt_weight
+        self.in_bfloat16 = in_bfloat16(accelerator.device)
         self.trained = workers.prepare(accelerator, model, shard)
         check_schedule(stage.schedule)
         workers.share(accelerator, stage.rows)  # refuses what cannot be shared; narrower rows are a multiple of them
@@ -101,7 +103,7 @@ class StageJob:
 
     def _loss(self, ids: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """[2]: the weighted sum of the losses, and the plain sum of the cross-entropy of what the assistant says."""
-        with torch.autocast(ids.device.type, dtype=torch.bfloat16):
+        with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=self.in_bfloat16):
             logits = self.trained(input_ids=ids[:, :-1], use_cache=False).logits
         logits = logits.float()
         total = logits.logsumexp(dim=-1)

@@ -33,6 +33,7 @@ from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
 from jakiro.training.heads import head_config
+from jakiro.training.precision import product_dtype
 
 SCHEMA = "jakiro-head-training/1"
 PASSES = (1, 3)
@@ -51,7 +52,9 @@ def head_flops(kind: str, parameters: float, passes: int, read: float) -> float:
 
 def measure(recipe: HeadRecipe, repeats: int) -> list[dict[str, Any]]:
     """A row for every head and number of passes."""
-    model = AutoModelForCausalLM.from_pretrained(TARGET).to(torch.bfloat16).eval().requires_grad_(False)
+    model = (
+        AutoModelForCausalLM.from_pretrained(TARGET).to(product_dtype(torch.device("cpu"))).eval().requires_grad_(False)
+    )
     decoder = sum(one.numel() for name, one in model.model.named_parameters() if "embed" not in name)
     rng = np.random.default_rng(0)
     rows = rng.integers(4, model.config.vocab_size, (2 * recipe.rows, recipe.row + 1)).astype(np.uint16)

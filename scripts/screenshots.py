@@ -1,52 +1,81 @@
 """Pictures of the page on its recorded races: `python scripts/screenshots.py [--query "race=maths&round=3"]`.
 
-Light and dark at 1440 x 900, one tab after the other in light, and the whole page at 390 px. Needs Chromium.
+Light and dark at 1440 x 900, one view after the other in light, and the whole page at 390 px. Needs Chromium.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "browser")]
 
+from playwright.sync_api import Page  # noqa: E402
 from served import browser, open_page, served  # noqa: E402
 
 from jakiro.assets import ASSETS, TARGET, TRACES  # noqa: E402
 from jakiro.target import Target  # noqa: E402
 
-DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
-# file name -> (state of the page, how the browser is set up, the whole page or the first screen)
+LIGHT = {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"}
+DARK = LIGHT | {"color_scheme": "dark"}
+PHONE = {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "device_scale_factor": 2}
+
+
+def compare(tab: Page) -> None:
+    """Both lanes draft along the text."""
+    tab.locator("[data-view=compare] .primary").click()
+    tab.wait_for_selector("[data-figure=reach][data-drawn=yes]")
+
+
+def half_the_nodes(tab: Page) -> None:
+    """The whole run again, with half the node budget."""
+    form = tab.locator("form.whatif")
+    form.get_by_label("total_tokens").fill("5")
+    form.get_by_label("rounds").fill("64")
+    form.locator("[type=submit]").click()
+    tab.wait_for_selector("[data-part=back]:visible")
+    tab.wait_for_selector(TREE)
+
+
+def examine(tab: Page) -> None:
+    """The doctor looks at the head."""
+    tab.locator("[data-view=run] .doctor button").click()
+    tab.wait_for_selector(".findings tr")
+
+
+class Picture(NamedTuple):
+    """A state of the page, what is there when it is drawn, and how it is taken."""
+
+    state: str = ""
+    ready: str = "[data-figure=tree][data-drawn=yes]"
+    context: dict[str, Any] = LIGHT
+    whole: bool = True  # or only the first screen
+    act: Callable[[Page], None] = lambda tab: None  # what is done there first
+
+
+TREE = Picture().ready
+COMPARE = "tab=compare&against=eagle2&place=68"
+ASKED = "[data-view=compare] .primary:enabled"
 PICTURES = {
-    "desktop-light": ("", {"viewport": DESKTOP, "color_scheme": "light"}, False),
-    "desktop-dark": ("", {"viewport": DESKTOP, "color_scheme": "dark"}, False),
-    "page-light": ("", {"viewport": DESKTOP, "color_scheme": "light"}, True),
-    "routing-light": ("tab=routing", {"viewport": DESKTOP, "color_scheme": "light"}, True),
-    "diversity-light": ("tab=diversity", {"viewport": DESKTOP, "color_scheme": "light"}, True),
-    "run-light": ("tab=run", {"viewport": DESKTOP, "color_scheme": "light"}, True),
-    "table-light": ("tab=table", {"viewport": DESKTOP, "color_scheme": "light"}, True),
-    "whatif-light": ("tab=whatif", {"viewport": DESKTOP, "color_scheme": "light"}, True),
-    "compare-light": ("tab=compare&against=eagle2", {"viewport": DESKTOP, "color_scheme": "light"}, True),
-    "compare-mobile": (
-        "tab=compare&against=eagle2",
-        {"viewport": PHONE, "color_scheme": "light", "device_scale_factor": 2},
-        True,
-    ),
-    "present-dark": ("present=1", {"viewport": DESKTOP, "color_scheme": "dark"}, False),
-    "mobile": ("tab=outline", {"viewport": PHONE, "color_scheme": "light", "device_scale_factor": 2}, True),
-}
-READY = {  # state -> what is there when its views are drawn
-    "": "[data-figure=tree][data-drawn=yes]",
-    "tab=routing": "[data-figure=run_routing][data-drawn=yes]",
-    "tab=diversity": "[data-figure=run_diversity][data-drawn=yes]",
-    "tab=run": "[data-figure=classes][data-drawn=yes]",
-    "tab=table": "[data-view=table] tr",
-    "tab=whatif": "[data-view=whatif] form",
-    "tab=compare&against=eagle2": "[data-view=compare] .primary:enabled",
-    "present=1": "[data-figure=tree][data-drawn=yes]",
-    "tab=outline": "[data-view=outline] [aria-current=true]",
+    "desktop-light": Picture(whole=False),
+    "desktop-dark": Picture(context=DARK, whole=False),
+    "page-light": Picture(),
+    "routing-light": Picture("tab=routing", "[data-figure=run_routing][data-drawn=yes]"),
+    "diversity-light": Picture("tab=diversity", "[data-figure=run_diversity][data-drawn=yes]"),
+    "run-light": Picture("tab=run", "[data-figure=classes][data-drawn=yes]"),
+    "doctor-light": Picture("tab=run", "[data-view=run] .doctor button:enabled", act=examine),
+    "table-light": Picture("tab=table", "[data-view=table] tr"),
+    "compare-light": Picture(COMPARE, ASKED, act=compare),
+    "compare-dark": Picture(COMPARE, ASKED, DARK, act=compare),
+    "compare-mobile": Picture(COMPARE, ASKED, PHONE, act=compare),
+    "whatif-light": Picture("tab=whatif", "[data-view=whatif] form"),
+    "branch-light": Picture("round=0&tab=whatif", "[data-view=whatif] [type=submit]:enabled", act=half_the_nodes),
+    "present-dark": Picture("present=1", context=DARK, whole=False),
+    "mobile": Picture("tab=outline", "[data-view=outline] [aria-current=true]", PHONE),
 }
 
 
@@ -55,20 +84,20 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, default=TRACES)
     parser.add_argument("--target", type=Path, default=TARGET, help="so that the pictures show a page that can run")
     parser.add_argument("--query", default="", help="race, method, round, node as in the page's address")
+    parser.add_argument("--only", nargs="+", choices=PICTURES, default=list(PICTURES), help="which pictures")
     parser.add_argument("--out", type=Path, default=ASSETS / "screenshots")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with served(options.traces, Target.load(options.target)) as address, browser() as chromium:
-        for name, (state, context, whole) in PICTURES.items():
-            query = "&".join(filter(None, (options.query, state, "motion=0")))
-            tab, trouble = open_page(chromium, address, f"?{query}", **context)
+        for name in options.only:
+            picture = PICTURES[name]
+            query = "&".join(filter(None, (options.query, picture.state, "motion=0")))
+            tab, trouble = open_page(chromium, address, f"?{query}", **picture.context)
             tab.wait_for_selector("[data-models=ready]")
-            tab.wait_for_selector(READY[state])
-            if "compare" in state:
-                tab.locator("[data-view=compare] .primary").click()
-                tab.wait_for_selector("[data-figure=reach][data-drawn=yes]")
+            tab.wait_for_selector(picture.ready)
+            picture.act(tab)
             tab.wait_for_selector("[data-drawn=no]", state="detached")
-            tab.screenshot(path=options.out / f"{name}.png", full_page=whole)
+            tab.screenshot(path=options.out / f"{name}.png", full_page=picture.whole)
             tab.context.close()
             print(name, *trouble)
 

@@ -294,7 +294,10 @@ def test_heads_go_on_from_heads(trained, data, tmp_path):
         train_both(trained, data, tmp_path / "no", tmp_path / "three", start=wide)
 
 
-def test_heads_learn_resume_and_load(trained, data, tmp_path):
+@pytest.mark.parametrize("native", [True, False], ids=["bfloat16", "float32"])
+def test_heads_learn_and_load(trained, data, tmp_path, monkeypatch, native):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: native)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     folders = train_both(trained, data, tmp_path / "whole", tmp_path)
     curve = {name: losses(tmp_path / "whole/metrics.csv", f"{name}_loss") for name in folders}
     assert all(values[-1] < values[0] for values in curve.values())

@@ -30,7 +30,7 @@ export function mount({element: root, props, watch, send}) {
   const round = roundView(part, go, branching);
   const inspect = nodeView(part('node'));
   const benchmarks = benchmarksView(part, go, say);
-  const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined});
+  const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw()});
 
   const guide = tour(part, root, (name) => act(name));
   helpBox(root, part('tip'));

@@ -7,9 +7,9 @@ const STATUS_EVERY = 1000; // ms between two questions whether the models are th
 
 /**
  * `send(event)` reaches Python, `fetched(id)` gives a finished race, `say(text)` shows a notice.
- * Calls back: shown(race, {replay}) for a race to show, grown() for more of it, restore() for what was shown before, compared({lane, other, ..}) for a comparison, examined({method, findings}) for a doctor's report.
+ * Calls back: shown(race, {replay}) for a race to show, grown() for more of it, restore() for what was shown before, compared({lane, other, ..}) for a comparison, examined({method, findings}) for a doctor's report, ready() when the models are there.
  */
-export function liveRuns({root, send, fetched, say, shown, grown, restore, compared, examined}) {
+export function liveRuns({root, send, fetched, say, shown, grown, restore, compared, examined, ready}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
   const reader = liveReader({started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { busy(false); say(''); examined(event); }});
   let running = false, model = null, heads = [];
@@ -107,5 +107,6 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   function able(state) {
     run.disabled = false;
     root.dataset.models = state;
+    ready();
   }
 }

@@ -19,7 +19,7 @@ from jakiro.training.data import Document, draw, take
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
-from jakiro.training.precision import in_bfloat16
+from jakiro.training.precision import product_dtype
 from jakiro.training.trial import Trials
 
 
@@ -57,8 +57,7 @@ def train_heads(
         if start:
             load_weights(heads[name], start / name)
     rows = rows_of(accelerator, recipe, model, tokenizer, data, run)
-    dtype = torch.bfloat16 if in_bfloat16(accelerator.device) else torch.float32
-    model = model.to(accelerator.device, dtype).eval().requires_grad_(False)
+    model = model.to(accelerator.device, product_dtype(accelerator.device)).eval().requires_grad_(False)
     trials = Trials.of(model, tokenizer, recipe.trial, recipe.mix, data, run, recipe.seed) if recipe.trial else None
     job = HeadJob(accelerator, model, heads, recipe, rows, compiled, shard, trials)
     loop.run(job, run, accelerator.is_main_process)

@@ -73,6 +73,13 @@ def test_two_lanes_are_compared_along_one_text(show):
     tab.wait_for_function("!location.search.includes('place=')")
 
 
+def test_what_needs_the_model_can_be_asked_as_soon_as_it_is_there(show):
+    tab = show("?motion=0")
+    race_live(tab, "the an the")
+    again = show(f"?{tab.url.partition('?')[2]}&tab=compare")
+    expect(again.locator("[data-view=compare] .primary")).to_be_enabled()
+
+
 def test_diversity_offers_the_comparison_and_stays_where_it_is(show):
     tab = show("?motion=0")
     race_live(tab, "the an the")

@@ -53,7 +53,8 @@ class Picture(NamedTuple):
     state: str = ""
     ready: str = "[data-figure=tree][data-drawn=yes]"
     context: dict[str, Any] = LIGHT
-    whole: bool = True  # or only the first screen
+    whole: bool = True  # the whole page, or only one screen of it
+    top: str = "header"  # what of the viewer is at that screen's top
     act: Callable[[Page], None] = lambda tab: None  # what is done there first
 
 
@@ -66,14 +67,17 @@ PICTURES = {
     "page-light": Picture(),
     "routing-light": Picture("tab=routing", "[data-figure=run_routing][data-drawn=yes]"),
     "diversity-light": Picture("tab=diversity", "[data-figure=run_diversity][data-drawn=yes]"),
-    "run-light": Picture("tab=run", "[data-figure=classes][data-drawn=yes]"),
+    "run-light": Picture("tab=run", "[data-figure=classes][data-drawn=yes]", whole=False, top=".round"),
     "doctor-light": Picture("tab=run", "[data-view=run] .doctor button:enabled", act=examine),
     "table-light": Picture("tab=table", "[data-view=table] tr"),
-    "compare-light": Picture(COMPARE, ASKED, act=compare),
+    "compare-light": Picture(COMPARE, ASKED, whole=False, top=".round", act=compare),
+    "compare-whole": Picture(COMPARE, ASKED, act=compare),
     "compare-dark": Picture(COMPARE, ASKED, DARK, act=compare),
     "compare-mobile": Picture(COMPARE, ASKED, PHONE, act=compare),
     "whatif-light": Picture("tab=whatif", "[data-view=whatif] form"),
-    "branch-light": Picture("round=0&tab=whatif", "[data-view=whatif] [type=submit]:enabled", act=half_the_nodes),
+    "branch-light": Picture(
+        "round=0&tab=whatif", "[data-view=whatif] [type=submit]:enabled", LIGHT, False, act=half_the_nodes
+    ),
     "present-dark": Picture("present=1", context=DARK, whole=False),
     "mobile": Picture("tab=outline", "[data-view=outline] [aria-current=true]", PHONE),
 }
@@ -96,6 +100,8 @@ def main() -> None:
             tab.wait_for_selector("[data-models=ready]")
             tab.wait_for_selector(picture.ready)
             picture.act(tab)
+            tab.locator(f"#viewer {picture.top}").first.evaluate("(element) => element.scrollIntoView()")
+            tab.mouse.move(0, 0)
             tab.wait_for_selector("[data-drawn=no]", state="detached")
             tab.screenshot(path=options.out / f"{name}.png", full_page=picture.whole)
             tab.context.close()

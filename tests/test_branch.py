@@ -138,6 +138,7 @@ def test_the_page_gets_both_as_a_race_with_the_way_back(loaded, tmp_path, gpu):
     made = branches(Ready(loaded), library, gpu)(asked)
     about = library.about(made)
     assert about["kind"] == "what if" and about["back"] == {"race": race, "method": "jakiro", "round": 2}
+    assert about["prompt"] == library.about(race)["prompt"]
     assert "depth 2 instead of 3" in about["note"] and len(library.traces(made)) == 2
 
 

@@ -105,7 +105,7 @@ export function mount({element: root, props, watch, send}) {
   function compared({lane: index, other, ...found}) {
     const own = race.lanes[index];
     own.compared = (own.compared ?? new Map()).set(other, found);
-    go({method: own.method, against: race.lanes[other].method, tab: state.tab === 'diversity' ? state.tab : 'compare'});
+    go({method: own.method, against: race.lanes[other].method, place: state.place, tab: state.tab === 'diversity' ? state.tab : 'compare'});
     redraw();
   }
 

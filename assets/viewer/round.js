@@ -77,9 +77,9 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
 
   /** The offer to compare with another lane after the same tokens, where that has not been done yet. */
   function samePlaces(panel) {
-    let offer = panel.querySelector('.same');
+    let offer = panel.querySelector('.offered');
     if (!offer) {
-      panel.append(offer = h('p', {class: 'row same'}, h('button', {type: 'button'})));
+      panel.append(offer = h('p', {class: 'row offered'}, h('button', {type: 'button'})));
       offer.firstChild.addEventListener('click', () => compare({race: race.id, lane: race.lanes.indexOf(lane), other: against}));
     }
     offer.firstChild.textContent = `Against ${race.lanes[against].title} after the same tokens`;

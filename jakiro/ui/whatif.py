@@ -41,7 +41,8 @@ def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple
     back = {"race": race, "method": keys(traces)[lane], "round": index}
     names = [f"{method.title}, {which}" for which in ("as it was", "what if")]
     facts = {"kind": "what if", "note": told(as_was, would, index, method.title), "back": back, "names": names}
-    return [as_was, would], facts
+    prompt = library.about(race)["prompt"]
+    return [as_was, would], facts | {"prompt": prompt, "title": prompt}
 
 
 def _change(asked: Mapping[str, Any]) -> Change:

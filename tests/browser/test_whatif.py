@@ -67,7 +67,7 @@ def test_two_lanes_are_compared_along_one_text(show):
     assert further == ("Jakiro" if int(first) > int(second) else "EAGLE-2")
     tab.locator("[data-tab=diversity]").click()
     tab.wait_for_selector("[data-figure=same][data-drawn=yes]:visible")  # both lanes after the same tokens
-    expect(tab.locator("[data-view=diversity] .same")).to_be_hidden()
+    expect(tab.locator("[data-view=diversity] .offered")).to_be_hidden()
     tab.locator("[data-tab=tree]").click()
     tab.keyboard.press("ArrowRight")
     tab.wait_for_function("!location.search.includes('place=')")
@@ -84,7 +84,7 @@ def test_diversity_offers_the_comparison_and_stays_where_it_is(show):
     tab = show("?motion=0")
     race_live(tab, "the an the")
     tab.locator("[data-tab=diversity]").click()
-    offer = tab.locator("[data-view=diversity] .same button")
+    offer = tab.locator("[data-view=diversity] .offered button")
     expect(offer).to_have_text("Against EAGLE-2 after the same tokens")
     offer.click()
     tab.wait_for_selector("[data-figure=same][data-drawn=yes]:visible")

@@ -76,7 +76,9 @@ def test_two_lanes_are_compared_along_one_text(show):
 def test_what_needs_the_model_can_be_asked_as_soon_as_it_is_there(show):
     tab = show("?motion=0")
     race_live(tab, "the an the")
+    tab.wait_for_function("location.search.includes('race=live')")  # the address follows with a delay
     again = show(f"?{tab.url.partition('?')[2]}&tab=compare")
+    again.wait_for_selector("#viewer [data-models=ready]")
     expect(again.locator("[data-view=compare] .primary")).to_be_enabled()
 
 

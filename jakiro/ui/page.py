@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,13 @@ import gradio as gr
 from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.methods import METHODS
 from jakiro.traces import traces_json
-from jakiro.ui import site
+from jakiro.ui import questions, site
 from jakiro.ui.controls import Controls
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons, examinations, live_races
 from jakiro.ui.models import Models, RequestError
+from jakiro.ui.questions import line
 from jakiro.ui.whatif import descriptions
 
 LOG = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def build(
     with gr.Blocks(title="Jakiro Debugger", analytics_enabled=False, fill_width=True) as demo:
         viewer, inputs = _layout(library, assets, examples)
         _wire(viewer, inputs, models, live)
-        _wire_questions(viewer, branches(models, library, gpu), comparisons(models, library, gpu), examine)
+        questions.wire(viewer, branches(models, library, gpu), comparisons(models, library, gpu), examine)
         _api(library, live)
     demo.queue(max_size=WAITING)
     demo._queue.sleep_when_free = demo._queue.progress_update_sleep_when_free = POLL
@@ -150,13 +150,13 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
         try:
             for text in live(id, prompt, ordered, length, temperature, top_p, seed, changes):
                 yield text
-            yield text + _line({"event": "done", "race": id})
+            yield text + line({"event": "done", "race": id})
         except RequestError as error:
-            yield text + _line({"event": "error", "message": str(error)})
+            yield text + line({"event": "error", "message": str(error)})
             raise gr.Error(str(error), duration=6) from error
         except Exception as error:
             LOG.exception("a race failed")
-            yield text + _line({"event": "error", "message": f"the race failed: {error}"})
+            yield text + line({"event": "error", "message": f"the race failed: {error}"})
             raise gr.Error(f"the race failed: {error}") from error
 
     def ready() -> list[Any]:
@@ -195,33 +195,6 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
     shown.then(None, js=able, api_visibility="private")  # not before: a run reads the controls
 
 
-def _wire_questions(
-    viewer: gr.HTML, again: Callable[..., str], compare: Callable[..., Mapping], examine: Callable[..., dict]
-) -> None:
-    """What is asked of the model about a finished race or a head. The answer is a line like those of a running one."""
-
-    def decode_again(event: gr.EventData) -> str:
-        return _answer(lambda: {"event": "done", "race": again(event._data)})
-
-    def compared(event: gr.EventData) -> str:
-        return _answer(lambda: {"event": "compared", **compare(event._data)})
-
-    def examined(event: gr.EventData) -> str:
-        return _answer(lambda: {"event": "examined", "method": event._data["method"], **examine(event._data)})
-
-    model = {"concurrency_id": "model", "concurrency_limit": 1, "api_visibility": "private"}
-    viewer.branch(decode_again, None, viewer, show_progress="hidden", **model)
-    viewer.compare(compared, None, viewer, show_progress="hidden", **model)
-    viewer.doctor(examined, None, viewer, show_progress="hidden", **model)
-
-
-def _answer(work: Callable[[], dict[str, Any]]) -> str:
-    try:
-        return _line(work() | {"time": time.time()})  # never the line before
-    except RequestError as error:
-        return _line({"event": "error", "message": str(error), "time": time.time()})
-
-
 def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:
     def race(prompt: str, methods: list[str], max_new_tokens: int, temperature: float, top_p: float, seed: int) -> str:
         """Decode one prompt by several methods and return what each did, round by round.
@@ -246,7 +219,3 @@ def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:
         return traces_json(library.traces(id))
 
     gr.api(race, api_name="race", concurrency_id="model", concurrency_limit=1)
-
-
-def _line(event: dict[str, Any]) -> str:
-    return json.dumps(event, ensure_ascii=False) + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import synthetic
-from served import HOSTILE, browser, open_page, served
+from served import HOSTILE, SCREENS, browser, open_page, served
 
 from jakiro.ui import recorded
 
@@ -30,16 +30,19 @@ def address(target, tmp_path_factory):
 
 
 @pytest.fixture
-def show(chromium, address):
-    """Opens the page; at the end of the test nothing may have gone wrong in the browser."""
+def show(request, chromium, address):
+    """Opens the page, on the screen that the test names; at its end nothing may have gone wrong in the browser."""
+    screen = SCREENS[getattr(request, "param", "light")]
     opened = []
 
     def open_one(path: str = "", **context):
-        tab, trouble = open_page(chromium, address, path, **context)
+        tab, trouble = open_page(chromium, address, path, **screen | context)
         opened.append((tab, trouble))
         return tab
 
     yield open_one
     for tab, trouble in opened:
+        if tab.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            trouble.append("the page scrolls sideways")
         tab.context.close()
         assert trouble == []

@@ -20,6 +20,12 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 TIMEOUT = 180_000  # ms, for a busy machine
 IN_CHROMIUM = [pytest.mark.browser, pytest.mark.skipif(not CHROMIUM, reason="needs Chromium on the PATH")]
+SCREENS = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "narrow": {"viewport": {"width": 390, "height": 844}},
+}
+ON_EVERY_SCREEN = pytest.mark.parametrize("show", SCREENS, indirect=True)
 HOSTILE = "<img src=x onerror=window.hacked=1>"  # text of a recorded race that must stay text
 
 
@@ -72,7 +78,8 @@ def part(tab: Page, name: str) -> Locator:
 
 
 def wait_for_tree(tab: Page) -> None:
-    """Until the round's tree is drawn."""
+    """Until the round's tree is drawn, which a narrow screen does not begin with."""
+    tab.locator("[data-tab=tree]").click()
     tab.wait_for_selector("[data-figure=tree][data-drawn=yes]")
 
 

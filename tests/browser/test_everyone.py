@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
 from axe_playwright_python.sync_playwright import Axe
-from served import IN_CHROMIUM, part, wait_for_tree
+from served import IN_CHROMIUM, ON_EVERY_SCREEN, part, wait_for_tree
 
 pytestmark = IN_CHROMIUM
 
 VIEWS = ["tree", "outline", "routing", "diversity", "run", "table", "compare", "whatif"]
-SCREENS = {
-    "light": {"color_scheme": "light"},
-    "dark": {"color_scheme": "dark"},
-    "narrow": {"viewport": {"width": 390, "height": 844}},
-}
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
 
 
-@pytest.mark.parametrize("screen", SCREENS)
-def test_every_view_can_be_read_by_everyone(show, screen):
-    tab = show("?race=question&method=jakiro&round=3&motion=0&tab=tree", **SCREENS[screen])
+@ON_EVERY_SCREEN
+def test_every_view_can_be_read_by_everyone(show):
+    tab = show("?race=question&method=jakiro&round=3&motion=0&tab=tree")
     wait_for_tree(tab)
     tab.wait_for_selector("#viewer [data-models=ready]")
     found = []

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import synthetic
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, open_page, part, wait_for_tree
+from served import HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, open_page, part, wait_for_tree
 
 from jakiro.trace import to_json
 from jakiro.traces import traces_json
@@ -50,6 +50,7 @@ def test_a_replay_works_from_a_file_and_asks_nobody(chromium, tmp_path):
     assert trouble == []
 
 
+@ON_EVERY_SCREEN
 def test_exports_of_a_race_are_one_click_away(show):
     tab = show("?race=question&method=jakiro&round=3")
     wait_for_tree(tab)
@@ -64,6 +65,7 @@ def test_exports_of_a_race_are_one_click_away(show):
         assert download.value.path().read_bytes().startswith(start)
 
 
+@ON_EVERY_SCREEN
 def test_a_figure_is_saved_for_a_slide(show):
     tab = show("?race=question&method=jakiro&round=3")
     wait_for_tree(tab)
@@ -98,6 +100,7 @@ def test_a_trace_from_a_file_is_shown_as_such(show):
     expect(part(tab, "kind")).to_have_text("opened")
 
 
+@ON_EVERY_SCREEN
 def test_traces_can_be_dropped_and_what_is_damaged_is_refused(show):
     tab = show("?race=question&round=3")
     wait_for_tree(tab)

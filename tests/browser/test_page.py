@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, open_page, part, served, wait_for_tree
+from served import HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, SCREENS, open_page, part, served, wait_for_tree
 
 pytestmark = IN_CHROMIUM
 A_DRAFTED_NODE = """() => {
@@ -71,6 +71,7 @@ COLOURS = """() => {
 }"""
 
 
+@ON_EVERY_SCREEN
 def test_it_opens_on_a_recorded_race_and_says_so(show):
     tab = show()
     wait_for_tree(tab)
@@ -101,6 +102,7 @@ def test_an_address_that_does_not_fit_shows_what_there_is(show):
     assert tab.locator("[role=tab][aria-selected=true]").text_content() == "Tree"
 
 
+@ON_EVERY_SCREEN
 def test_keys_and_slider_and_tokens_move_the_one_playhead(show):
     tab = show("?race=question&round=5")
     tab.wait_for_selector("[data-round='5'][data-method]")
@@ -168,6 +170,7 @@ def test_a_download_is_the_whole_figure(show):
     assert asked["figure"]["layout"]["xaxis"]["range"] == shown
 
 
+@ON_EVERY_SCREEN
 def test_tabs_show_their_figures(show):
     tab = show("?race=question&method=jakiro&round=4")
     figures = {"routing": "run_routing", "diversity": "run_diversity", "run": "classes", "tree": "tree"}
@@ -249,16 +252,12 @@ def test_dark_and_light_follow_the_system_and_the_button(show):
     assert tab.evaluate(COLOURS) == dark
 
 
-def test_a_narrow_screen_has_no_sideways_scroll(show):
-    tab = show("?race=question", viewport={"width": 390, "height": 844})
+def test_a_narrow_screen_begins_with_the_outline(show):
+    tab = show("?race=question", **SCREENS["narrow"])
     tab.wait_for_selector("[data-view=outline] [aria-current=true]")
-    tab.locator("[data-tab=tree]").click()
-    wait_for_tree(tab)
-    for name in ("outline", "routing", "diversity", "run", "table", "tree"):
-        tab.locator(f"[data-tab={name}]").click()
-        assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
+@ON_EVERY_SCREEN
 def test_a_live_race_streams_and_can_be_opened(show):
     tab = show("?motion=0")
     tab.wait_for_selector("#viewer [data-models=ready]")

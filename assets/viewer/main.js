@@ -2,7 +2,7 @@
 
 import {applyTheme, bindKeys, fillHelp, share, theme, toggleTheme} from './actions.js';
 import {benchmarksView} from './benchmarks.js';
-import {eachFrame, h, helpBox, parts, show as reveal} from './dom.js';
+import {eachFrame, helpBox, parts, show as reveal} from './dom.js';
 import {draw, picture, plotly, whole} from './figures.js';
 import {headerView} from './header.js';
 import {lanesView, sameTime} from './lanes.js';
@@ -14,6 +14,7 @@ import {liveRuns} from './runs.js';
 import {address, addressKeeper, fromAddress, sound} from './state.js';
 import {timelineView} from './timeline.js';
 import {tour} from './tour.js';
+import {below, transportView} from './transport.js';
 
 /** Start the viewer in Gradio's element. `send(name, data)` reaches Python, `watch` tells of new lines of a running race. */
 export function mount({element: root, props, watch, send}) {
@@ -26,6 +27,7 @@ export function mount({element: root, props, watch, send}) {
   const header = headerView(part, props);
   const lanes = lanesView(part('lanes'), go);
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
+  const transport = transportView(part, go);
   const branching = {methods: props.methods, unable: (shown) => live.unable(shown), again: (request) => live.again(request), compare: (request) => live.compare(request), examine: (method) => live.examine(method), heads: () => live.heads()};
   const round = roundView(part, go, branching);
   const inspect = nodeView(part('node'));
@@ -38,9 +40,7 @@ export function mount({element: root, props, watch, send}) {
   bindKeys(act);
   root.addEventListener('click', clicked);
   part('races').addEventListener('change', (event) => open(event.target.value));
-  for (const name of ['clock', 'speed', 'against', 'moment']) part(name).addEventListener('change', (event) => go({[name]: event.target.value}));
   new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
-  part('cut').addEventListener('change', (event) => go({cut: event.target.checked ? '1' : ''}));
   openFiles(part('file'), (id) => { state = {...state, round: null, node: null}; open(id); }, say);
   watch('value', () => live.read(props.value));
   open(state.race);
@@ -86,7 +86,7 @@ export function mount({element: root, props, watch, send}) {
     header.race(race);
     lanes.show(race);
     if (race.running) return;
-    momentChoices();
+    transport.race(race);
     go({race: race.id});
     if (root.dataset.ready !== 'yes') performance.mark('jakiro-lanes');
     root.dataset.ready = 'yes';
@@ -142,19 +142,18 @@ export function mount({element: root, props, watch, send}) {
 
   function redrawNow() {
     const next = race.lanes.find((one) => one.method === state.method);
-    if (next !== lane) changeLane(next);
-    else if (part('against').value !== below()) showTimeline();
+    const against = below(race, next, state);
+    if (next !== lane) changeLane(next, against);
+    else if (part('against').value !== against) showTimeline(against);
     const node = state.node ?? stopNode(race, lane, state.round);
     lanes.mark(state.method, sameTime(race, lane, state.round, state.clock, roundAt));
     if (!timeline.playing()) lanes.at(null, state.clock);
     timeline.at(state.round);
-    const other = race.lanes.findIndex((one) => one.method === below());
+    const other = race.lanes.findIndex((one) => one.method === against);
     round.at(state.round, node, state.tab, withCut(), {other, place: state.place ?? (lane.rounds.from[state.round] ?? 1) - 1});
     inspect(race, lane, state.round, node);
     benchmarks.at(state.bench, theme(), Plotly);
-    for (const name of ['clock', 'speed', 'moment']) if (part(name).value !== state[name]) part(name).value = state[name];
-    if (part('cut').checked !== (state.cut === '1')) part('cut').checked = state.cut === '1';
-    reveal(part('cut-box'), state.tab === 'tree' && lane.cut);
+    transport.at(state, lane);
     viewer.classList.toggle('presenting', state.present === '1');
     root.dataset.round = state.round;
     root.dataset.method = state.method;
@@ -172,31 +171,16 @@ export function mount({element: root, props, watch, send}) {
     return Boolean(own.figures.cut.template);
   }
 
-  function changeLane(next) {
+  function changeLane(next, against) {
     lane = next;
     header.lane(lane);
     round.show(race, lane, theme());
-    showTimeline();
+    showTimeline(against);
   }
 
-  /** The method below in the timeline: the one asked for, or the last other one that drafts. */
-  function below() {
-    if (state.against) return state.against;
-    return (race.lanes.filter((one) => one !== lane && one.summary.tau > 1).at(-1) ?? lane).method;
-  }
-
-  function momentChoices() {
-    const kinds = Object.entries(race.moments).map(([kind, [name]]) => h('option', {value: kind}, name));
-    part('moment').replaceChildren(h('option', {value: ''}, 'notable'), ...kinds);
-  }
-
-  function showTimeline() {
-    const other = below();
-    const options = race.lanes.map((one) => h('option', {value: one.method}, one === lane ? 'nothing' : one.title));
-    part('against').replaceChildren(...options);
-    part('against').value = other;
-    reveal(part('against-box'), race.lanes.length > 1);
-    const figure = lane.figures.timeline[race.lanes.findIndex((one) => one.method === other)];
+  function showTimeline(against) {
+    transport.lane(race, lane, against);
+    const figure = lane.figures.timeline[race.lanes.findIndex((one) => one.method === against)];
     timeline.show(lane, figure);
     if (Plotly) draw(Plotly, part('bars'), whole(figure, theme(), race.themes), race.config);
   }

@@ -1,0 +1,33 @@
+// The choices beside the playhead: clock, speed, the lane below in the timeline, the kind of notable round, cut nodes.
+
+import {h, show as reveal} from './dom.js';
+
+/** The method below in the timeline: the one asked for, or the last other one that drafts. */
+export function below(race, lane, state) {
+  if (state.against) return state.against;
+  return (race.lanes.filter((one) => one !== lane && one.summary.tau > 1).at(-1) ?? lane).method;
+}
+
+export function transportView(part, go) {
+  for (const name of ['clock', 'speed', 'against', 'moment']) part(name).addEventListener('change', (event) => go({[name]: event.target.value}));
+  part('cut').addEventListener('change', (event) => go({cut: event.target.checked ? '1' : ''}));
+
+  function race(shown) {
+    const kinds = Object.entries(shown.moments).map(([kind, [name]]) => h('option', {value: kind}, name));
+    part('moment').replaceChildren(h('option', {value: ''}, 'notable'), ...kinds);
+  }
+
+  function lane(shown, own, other) {
+    part('against').replaceChildren(...shown.lanes.map((one) => h('option', {value: one.method}, one === own ? 'nothing' : one.title)));
+    part('against').value = other;
+    reveal(part('against-box'), shown.lanes.length > 1);
+  }
+
+  function at(state, own) {
+    for (const name of ['clock', 'speed', 'moment']) if (part(name).value !== state[name]) part(name).value = state[name];
+    if (part('cut').checked !== (state.cut === '1')) part('cut').checked = state.cut === '1';
+    reveal(part('cut-box'), state.tab === 'tree' && own.cut);
+  }
+
+  return {race, lane, at};
+}

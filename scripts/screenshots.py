@@ -54,7 +54,7 @@ class Picture(NamedTuple):
     ready: str = "[data-figure=tree][data-drawn=yes]"
     context: dict[str, Any] = LIGHT
     whole: bool = True  # the whole page, or only one screen of it
-    top: str = "header"  # what of the viewer is at that screen's top
+    top: str = ""  # what of the viewer is brought to that screen's top
     act: Callable[[Page], None] = lambda tab: None  # what is done there first
 
 
@@ -100,10 +100,11 @@ def main() -> None:
             tab.wait_for_selector("[data-models=ready]")
             tab.wait_for_selector(picture.ready)
             picture.act(tab)
-            tab.locator(f"#viewer {picture.top}").first.evaluate("(element) => element.scrollIntoView()")
+            if picture.top:
+                tab.locator(f"#viewer {picture.top}").first.evaluate("(element) => element.scrollIntoView()")
             tab.mouse.move(0, 0)
             tab.wait_for_selector("[data-drawn=no]", state="detached")
-            tab.screenshot(path=options.out / f"{name}.png", full_page=picture.whole)
+            tab.screenshot(path=options.out / f"{name}.png", full_page=picture.whole, animations="disabled")
             tab.context.close()
             print(name, *trouble)
 

@@ -1,11 +1,11 @@
-// The inspector: all that the trace knows of one node, and the run's own numbers below it.
+// The inspector: all that the trace knows of one node; folded below it, the run's own numbers.
 
 import {h} from './dom.js';
 import {cell, token} from './format.js';
 
 /** The inspector in `box`. A lane's rows are made once; a round only changes their text. */
 export function nodeView(box) {
-  let shown = null, title = null, code = null, rows = [];
+  let shown = null, title = null, code = null, rows = [], folds = [];
   return show;
 
   function show(race, lane, round, node) {
@@ -27,16 +27,21 @@ export function nodeView(box) {
     if (!lane.rounds.at.length) return box.replaceChildren(h('h2', {}, 'Node'), h('p', {}, 'No rounds, no nodes.'));
     [title, code] = [document.createTextNode(''), h('code', {})];
     rows = lane.fields.map((field) => ({field, name: term(field.label, field.help), value: h('dd', {})}));
+    const open = folds.map((fold) => fold.open);
+    folds = [
+      fold(`Run · ${lane.title}`, lane.metrics.flatMap(({label, text, help}) => [term(label, help), h('dd', {}, text)])),
+      fold('How it was recorded', lane.header.flatMap(([label, text]) => [term(label), h('dd', {}, text)])),
+    ];
+    folds.forEach((one, at) => { one.open = Boolean(open[at]); });
     box.replaceChildren(
       h('h2', {}, title, code),
       h('dl', {}, ...rows.flatMap(({name, value}) => [name, value])),
-      h('h2', {}, `Run · ${lane.title}`),
-      h('dl', {}, ...lane.metrics.flatMap(({label, text, help}) => [term(label, help), h('dd', {}, text)])),
-      h('details', {}, h('summary', {}, 'How it was recorded'),
-        h('dl', {}, ...lane.header.flatMap(([label, text]) => [term(label), h('dd', {}, text)]))),
+      ...folds,
     );
   }
 }
+
+const fold = (title, rows) => h('details', {}, h('summary', {}, title), h('dl', {}, ...rows));
 
 const term = (label, help) => h('dt', {'data-help': help || null, tabindex: help ? 0 : null}, label);
 

@@ -28,8 +28,8 @@ def timeline_figure(traces: list[Trace], above: int, below: int | None, titles: 
     """
     trace, other = traces[above], None if below is None else traces[below]
     routing = run_routing(trace)
-    bottom = 0.52 if routing else 0.44
-    strip = (0.2, bottom - 0.1) if routing else (0.04, bottom - 0.14)
+    bottom = 0.54 if routing else 0.46
+    strip = (0.22, bottom - 0.12) if routing else (0.04, bottom - 0.15)
     data = [_accepted(trace, above, titles[above])]
     if other is not None:
         data.append(_below(trace, other, below, titles[below]))
@@ -37,15 +37,15 @@ def timeline_figure(traces: list[Trace], above: int, below: int | None, titles: 
     axes = {
         "xaxis": axis((0, 1), "y", range=[-0.5, max(len(trace.steps), 1) - 0.5], showgrid=False, showticklabels=False),
         "yaxis": _tokens_axis(max_depth(trace) + 1, 0 if other is None else max_depth(other) + 1, bottom),
-        "yaxis2": axis(strip, "x", "ms", nticks=3, rangemode="tozero"),
+        "yaxis2": axis(strip, "x", "ms", nticks=2, rangemode="tozero"),
     }
     captions = [caption(0, strip[1], "time of a round, from below: draft, verify, overhead", font=SMALL)]
     if routing:
         data += _router(trace, above, routing.root)
         axes["yaxis3"] = axis((0.0, 0.1), "x", range=[0, 1], showgrid=False, showticklabels=False)
         captions.append(caption(0, 0.1, "router at the root: expert 0 from below, expert 1 above it", font=SMALL))
-    margin = {"l": 40, "r": 8, "t": 26, "b": 8}
-    look = layout(216 if routing else 160, axes, margin=margin, barmode="relative", bargap=0, annotations=captions)
+    margin = {"l": 40, "r": 8, "t": 18, "b": 4}
+    look = layout(180 if routing else 136, axes, margin=margin, barmode="relative", bargap=0, annotations=captions)
     return {"data": data, "layout": look}
 
 

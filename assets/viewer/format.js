@@ -19,13 +19,17 @@ export function cell(value, field, lane, words) {
   switch (field.format) {
     case 'token': return `${token(lane, value)}  ${value}`;
     case 'id': return String(value);
-    case 'rank': return `${value}.`;
+    case 'rank': return ordinal(value);
     case 'share': return value !== 0 && value < 0.0001 ? value.toExponential(1) : value.toFixed(4);
     case 'log': return value.toFixed(3).replace('-', '−');
     case 'word': return words[field.key]?.[value] ?? String(value);
     default: return Number.isInteger(value) ? String(value) : value.toFixed(3).replace('-', '−');
   }
 }
+
+const ORDINALS = new Intl.PluralRules('en', {type: 'ordinal'});
+const ENDINGS = {one: 'st', two: 'nd', few: 'rd', other: 'th'};
+const ordinal = (value) => `${value}${ENDINGS[ORDINALS.select(value)]}`;
 
 const GLYPHS = {' ': '␣', '\n': '⏎', '\r': '␍', '\t': '⇥'};
 

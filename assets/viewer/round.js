@@ -92,7 +92,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     part('nodes').textContent = `${lane.rounds.nodes[round] ?? 0} nodes`;
     part('accepted').textContent = `accepted ${accepted} + bonus ${lane.bonus?.[round] === undefined ? '' : `“${token(lane, lane.bonus[round])}”`}`;
     part('why').textContent = tab === 'run' ? lane.headline : lane.why?.[round] ?? '';
-    chips(tab === 'run' ? [] : lane.moments[round] ?? []);
+    chips(['run', 'compare'].includes(tab) ? [] : lane.moments[round] ?? []); // those speak of the whole text
   }
 
   function chips(kinds) {

@@ -5,6 +5,7 @@ What is compared stands in a JSON file, so that the command is short and the fil
     {"question": text, "reference": label that the others are compared with,
      "training": {a head recipe, training/heads.py},
      "variants": [{"label", "head": name in the recipe, "set": {setting: value}}],
+     "parts": [{"what": in a few words, "variant": label with it, "against": label without it}],
      "tree": {"top_k", "depth", "total_tokens"}, "temperatures": [..], "max_new_tokens": n}
 
 All heads see the same rows in the same order for as many steps; decoding goes prompt by prompt through all variants.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -50,6 +51,15 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """One thing in which two variants differ."""
+
+    what: str
+    variant: str
+    against: str
+
+
+@dataclass(frozen=True, slots=True)
 class Experiment:
     """What is compared, read from JSON."""
 
@@ -60,6 +70,7 @@ class Experiment:
     tree: dict[str, int]
     temperatures: list[float]
     max_new_tokens: int
+    parts: list[Part] = field(default_factory=list)
 
     @classmethod
     def read(cls, path: Path) -> Experiment:
@@ -68,14 +79,20 @@ class Experiment:
         try:
             training = HeadRecipe.of(data.pop("training"))
             variants = [Variant(**{"set": {}, **one}) for one in data.pop("variants")]
-            found = cls(training=training, variants=variants, **data)
+            parts = [Part(**one) for one in data.pop("parts", [])]
+            found = cls(training=training, variants=variants, parts=parts, **data)
         except (TypeError, KeyError) as error:
             raise ValueError(f"{path} is not an experiment: {error}") from error
         for one in variants:
             if one.head not in training.heads:
                 raise ValueError(f"{path}: variant {one.label!r} names head {one.head!r}, which `training` has not")
-        if found.reference not in {one.label for one in variants}:
-            raise ValueError(f"{path}: the reference {found.reference!r} is none of the variants")
+        asked = [
+            ("reference", found.reference),
+            *(("part's", label) for one in parts for label in (one.variant, one.against)),
+        ]
+        for what, label in asked:
+            if label not in {one.label for one in variants}:
+                raise ValueError(f"{path}: the {what} {label!r} is none of the variants")
         return found
 
 
@@ -99,6 +116,7 @@ def run(
         "tokens_a_step": experiment.training.rows * experiment.training.row,
         "variants": {one.label: _about(one, experiment, heads) for one in experiment.variants},
         "intervals": intervals(journal.samples(), names, experiment.reference),
+        "parts": differences(journal.samples(), experiment.parts),
         "experts": _experts(target, experiment, methods, prompts),
     }
     journal.close()
@@ -129,6 +147,15 @@ def intervals(
                 }
             )
     return found
+
+
+def differences(samples: Sequence[Sample], parts: Sequence[Part], draws: int = DRAWS) -> list[dict[str, Any]]:
+    """What each part brings by temperature: its variant's tau over that of the one without it, with intervals."""
+    return [
+        row | asdict(part)
+        for part in parts
+        for row in intervals(samples, [part.against, part.variant], part.against, draws)[1::2]
+    ]
 
 
 def _counts(samples: Sequence[Sample], names: Sequence[str]) -> list[np.ndarray]:

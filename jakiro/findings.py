@@ -11,7 +11,7 @@ from jakiro.report import means, method_totals
 
 NONE = "–"
 NO_PICTURES: Mapping[str, str] = MappingProxyType({})
-BETTER, WORSE, SAME = "is better", "is worse", "cannot be told apart"
+BETTER, WORSE, SAME = "better", "worse", "not told apart"
 HEAD = [
     "variant",
     "tau",
@@ -37,7 +37,11 @@ def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -
         "## The answer",
         " ".join(summary(about)),
         *(f"![{title}]({address})" for title, address in pictures.items()),
-        "\n".join(f"- {line}" for temperature in temperatures for line in _verdicts(about, temperature)),
+        "## Part by part",
+        _table(
+            ["part", "with it", "without it", *(f"tau, temperature {heat:g}" for heat in temperatures)],
+            _parts(about, temperatures),
+        ),
         "## Heads",
         _table(["variant", "head", "parameters", "loss weights", "settings"], _heads(about)),
     ]
@@ -74,7 +78,7 @@ def _identical(report: dict[str, Any]) -> str:
 
 
 def summary(about: dict[str, Any]) -> list[str]:
-    """One sentence a temperature: how many variants draft better than the reference, how many worse, and the most."""
+    """Two sentences a temperature: how the variants do against the reference, and which parts bring something."""
     lines = []
     for temperature in sorted({row["temperature"] for row in about["intervals"]}):
         rows = _others(about, temperature)
@@ -85,6 +89,13 @@ def summary(about: dict[str, Any]) -> list[str]:
             f"“{about['reference']}”, {found.count(WORSE)} worse, and {found.count(SAME)} cannot be told apart; "
             f"the most is “{most['variant']}” with tau {_change(most)}."
         )
+        parts = [row for row in about["parts"] if row["temperature"] == temperature]
+        told = [
+            f"{verdict} with {', '.join(row['what'] for row in parts if _verdict(row) == verdict) or 'nothing'}"
+            for verdict in (BETTER, WORSE, SAME)
+        ]
+        if parts:
+            lines.append(f"Part by part, drafts are {'; '.join(told)}.")
     return lines
 
 
@@ -104,12 +115,15 @@ def _change(row: dict[str, Any]) -> str:
     return f"{100 * (row['over_reference'] - 1):+.1f} % ({low:+.1f} to {high:+.1f})"
 
 
-def _verdicts(about: dict[str, Any], temperature: float) -> list[str]:
-    """One sentence a variant: better, worse, or not told apart from the reference."""
-    return [
-        f"At temperature {temperature:g}, *{row['variant']}* {_verdict(row)}: tau {_change(row)}."
-        for row in _others(about, temperature)
-    ]
+def _parts(about: dict[str, Any], temperatures: list[float]) -> list[list[str]]:
+    """A line for each part, with its change of tau and what that means at each temperature."""
+    rows = {(row["what"], row["temperature"]): row for row in about["parts"]}
+    lines = []
+    for what in dict.fromkeys(row["what"] for row in about["parts"]):
+        found = [rows[what, temperature] for temperature in temperatures]
+        lines.append([what, found[0]["variant"], found[0]["against"]])
+        lines[-1] += [f"{_change(row)}: {_verdict(row)}" for row in found]
+    return lines
 
 
 def _heads(about: dict[str, Any]) -> list[list[str]]:

@@ -150,6 +150,7 @@ def test_an_experiment_is_shown_by_its_intervals(tmp_path, data):
         for name, middle in (("dense", 1.0), ("first", 1.1), ("second", 0.9))
     ]
     about = {"question": "Do they?", "reference": "dense", "intervals": found, "steps": 5, "tokens_a_step": 4096}
+    about["parts"] = [{"what": "a second", "variant": "second", "against": "first"} | found[2]]
     about["variants"] = {"dense": {}, "first": {}, "second": {}}
     row = next(row for row in data["rows"] if row["method"] == "jakiro")
     rows = [
@@ -160,13 +161,15 @@ def test_an_experiment_is_shown_by_its_intervals(tmp_path, data):
     (tmp_path / "a.json").write_text(json.dumps(data | {"experiment": about, "rows": rows}))
     [shown] = json.loads(payload(tmp_path))["reports"]
     assert ["heads", "5 steps of 4,096 tokens each, on the same rows"] in shown["facts"]
-    figure, *deep = shown["figures"]
+    figure, parts, *deep = shown["figures"]
     assert figure["title"] == "Do they?" and figure["layout"]["yaxis"]["ticktext"] == ["second", "first"]
     cold, hot = figure["data"]
     assert cold["x"] == [1.1, 0.9] and hot["x"] == pytest.approx([1.2, 1.0])
     assert [round(y) for y in cold["y"]] == [1, 0] and cold["y"] != hot["y"]
     assert cold["error_x"]["array"] == pytest.approx([0.2, 0.4])
     assert cold["error_x"]["arrayminus"] == pytest.approx([0.3, 0.1])
+    assert parts["title"] == "Part by part" and parts["layout"]["yaxis"]["ticktext"] == ["a second"]
+    assert parts["data"][0]["x"] == [0.9]
     assert [one["title"][-13:] for one in deep] == ["temperature 0", "temperature 1"]
     assert deep[1]["data"][0]["z"] == [[0.5, 0.15], [0.5, 0.15], [0.5, None]]
     for figure in shown["figures"]:

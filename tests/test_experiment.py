@@ -10,7 +10,7 @@ from tiny import tiny_model, tiny_tokenizer
 
 from jakiro.__main__ import main
 from jakiro.arguments import RECIPES
-from jakiro.experiment import Experiment, intervals
+from jakiro.experiment import Experiment, Part, differences, intervals
 from jakiro.findings import as_page, summary
 from jakiro.report import Sample
 
@@ -35,6 +35,7 @@ TINY = {
         {"label": "apart", "head": "two", "set": {"candidates": "decoupled", "contrastive": False}},
         {"label": "four", "head": "four", "set": {"candidates": "decoupled"}},
     ],
+    "parts": [{"what": "own candidates", "variant": "apart", "against": "together"}],
     "tree": {"top_k": 4, "depth": 3, "total_tokens": 12},
     "temperatures": [0, 1],
     "max_new_tokens": 8,
@@ -56,6 +57,9 @@ def test_tau_is_the_mean_of_the_tasks_and_ratios_are_paired():
     assert half["over_reference"] == pytest.approx(0.5)
     assert half["over_reference_interval"] == pytest.approx([0.5, 0.5])
     assert one["over_reference_interval"] == [1.0, 1.0]
+    [share] = differences(samples, [Part("doubling", "one", "half")])
+    assert (share["what"], share["variant"], share["against"], share["temperature"]) == ("doubling", "one", "half", 0)
+    assert [share["over_reference"], *share["over_reference_interval"]] == pytest.approx([2.0, 2.0, 2.0])
 
 
 def test_an_interval_covers_the_truth_as_often_as_it_says():
@@ -93,6 +97,11 @@ def test_the_command_trains_decodes_and_compares(tmp_path, capsys):
     ]
     taus = {row["method"]: row["tau"] for row in report["rows"] if row["temperature"] == 0}
     assert all(row["tau"] == pytest.approx(taus[row["variant"]]) for row in about["intervals"][:4])
+    taus |= {(row["variant"], row["temperature"]): row["tau"] for row in about["intervals"]}
+    assert [row["temperature"] for row in about["parts"]] == [0, 1]
+    for row in about["parts"]:
+        ratio = taus["apart", row["temperature"]] / taus["together", row["temperature"]]
+        assert row["what"] == "own candidates" and row["over_reference"] == pytest.approx(ratio)
     assert {one["variant"]: one["rescued_rounds"] is None for one in about["experts"]} == {
         "together": False,
         "apart": False,
@@ -101,7 +110,7 @@ def test_the_command_trains_decodes_and_compares(tmp_path, capsys):
     sizes = {label: one["parameters"] for label, one in about["variants"].items()}
     assert sizes["four"] - sizes["apart"] == 4 * model.config.hidden_size  # the router's rows
     page = (tmp_path / "page.md").read_text()
-    assert page == as_page(report) and page.startswith("# Do they?") and "*together*" in page
+    assert page == as_page(report) and page.startswith("# Do they?") and "| own candidates | apart | together |" in page
     assert str(tmp_path / "ask.json") in page and capsys.readouterr().out.strip() == page.strip()
 
 
@@ -114,6 +123,7 @@ def test_findings_say_better_worse_or_nothing():
     ]
     report = {
         "experiment": {"question": "Q", "reference": "dense", "intervals": found, "variants": {}, "experts": []}
+        | {"parts": [{"what": f"part {row['variant']}", "against": "dense"} | row for row in found[1:]]}
         | {"steps": 1, "tokens_a_step": 2},
         "rows": [
             {"method": name, "task": "a", "temperature": 0, "prompts": 2, "rounds": 5, "tau": 2.0, "tokens_per_s": 9.0}
@@ -129,12 +139,14 @@ def test_findings_say_better_worse_or_nothing():
     }
     assert summary(report["experiment"]) == [
         "At temperature 0, 1 of 3 variants draft better than “dense”, 1 worse, and 1 cannot be told apart; "
-        "the most is “up” with tau +10.0 % (+2.0 to +20.0)."
+        "the most is “up” with tau +10.0 % (+2.0 to +20.0).",
+        "Part by part, drafts are better with part up; worse with part down; not told apart with part same.",
     ]
     page = as_page(report, {"A plot": "plot.svg"})
     assert summary(report["experiment"])[0] in page and "![A plot](plot.svg)" in page
-    assert "*up* is better: tau +10.0 % (+2.0 to +20.0)" in page
-    assert "*down* is worse: tau -10.0 %" in page and "*same* cannot be told apart: tau +1.0 %" in page
+    assert "| part up | up | dense | +10.0 % (+2.0 to +20.0): better |" in page
+    assert "| part down | down | dense | -10.0 % (-20.0 to -5.0): worse |" in page
+    assert "| part same | same | dense | +1.0 % (-10.0 to +10.0): not told apart |" in page
 
 
 @pytest.mark.parametrize(
@@ -142,6 +154,10 @@ def test_findings_say_better_worse_or_nothing():
     [
         ({"reference": "none"}, "the reference 'none' is none of the variants"),
         ({"variants": [{"label": "x", "head": "gone"}]}, "names head 'gone', which `training` has not"),
+        (
+            {"parts": [{"what": "x", "variant": "dense", "against": "gone"}]},
+            "the part's 'gone' is none of the variants",
+        ),
         ({"tee": 1}, "is not an experiment"),
     ],
 )

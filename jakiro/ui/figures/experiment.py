@@ -1,4 +1,4 @@
-"""Figures of an experiment: each variant's tau over the reference's, how sure that is, and how deep each accepts."""
+"""Figures of an experiment: tau over that of the reference and part by part, how sure that is, how deep each accepts."""
 
 from __future__ import annotations
 
@@ -15,17 +15,23 @@ def figures(report: dict[str, Any]) -> list[dict]:
     """All of them, each with its `title`."""
     about = report["experiment"]
     heats = sorted({row["temperature"] for row in about["intervals"]})
-    return [intervals_figure(about), *(depth_figure(report, heat) for heat in heats)]
-
-
-def intervals_figure(about: dict[str, Any]) -> dict:
-    """One line a variant, one mark a temperature, with its interval; the reference is the dotted line."""
     others = [row for row in about["intervals"] if row["variant"] != about["reference"]]
-    names = list(dict.fromkeys(row["variant"] for row in others))
-    heats = sorted({row["temperature"] for row in others})
+    over = f"tau over that of “{about['reference']}”, 95 % interval"
+    against = "tau with it over tau without it, 95 % interval"
+    return [
+        {"title": about["question"]} | intervals_figure(others, "variant", over),
+        *([{"title": "Part by part"} | intervals_figure(about["parts"], "what", against)] if about["parts"] else []),
+        *(depth_figure(report, heat) for heat in heats),
+    ]
+
+
+def intervals_figure(found: list[dict[str, Any]], key: str, title: str) -> dict:
+    """A line for each of the rows' `key`, a mark a temperature with its interval; the dotted line is no change."""
+    names = list(dict.fromkeys(row[key] for row in found))
+    heats = sorted({row["temperature"] for row in found})
     data = []
     for number, heat in enumerate(heats):
-        rows = {row["variant"]: row for row in others if row["temperature"] == heat}
+        rows = {row[key]: row for row in found if row["temperature"] == heat}
         color, symbol = LOOKS[number % len(LOOKS)]
         middle = [rows[name]["over_reference"] for name in names]
         edges = [rows[name]["over_reference_interval"] for name in names]
@@ -48,11 +54,11 @@ def intervals_figure(about: dict[str, Any]) -> dict:
                     "width": 4,
                 },
                 "customdata": [[name, f"{rows[name]['tau']:.2f}"] for name in names],
-                "hovertemplate": "%{customdata[0]}<br>tau %{customdata[1]}, %{x:.3f} of the reference<extra></extra>",
+                "hovertemplate": "%{customdata[0]}<br>tau %{customdata[1]}, %{x:.3f} of the other’s<extra></extra>",
             }
         )
     axes = {
-        "xaxis": axis((0, 1), "y", f"tau over that of “{about['reference']}”, 95 % interval", ticksuffix="×"),
+        "xaxis": axis((0, 1), "y", title, ticksuffix="×"),
         "yaxis": axis(
             (0, 1), "x", tickvals=list(range(len(names))), ticktext=names[::-1], range=[-0.6, len(names) - 0.4]
         ),
@@ -61,7 +67,7 @@ def intervals_figure(about: dict[str, Any]) -> dict:
     shapes = [even | {"line": {"color": "@muted", "width": 1, "dash": "dot"}}]
     margin = {"l": 10 + 7 * max(map(len, names)), "r": 12, "t": 46, "b": 44}
     look = layout(TALL + ROW * len(names), axes, margin=margin, shapes=shapes)
-    return {"title": about["question"], "data": data, "layout": look, "min_width": 640}
+    return {"data": data, "layout": look, "min_width": 640}
 
 
 def depth_figure(report: dict[str, Any], temperature: float) -> dict:

@@ -1,4 +1,4 @@
-"""Figures of an experiment: tau over that of the reference and part by part, how sure that is, how deep each accepts."""
+"""Figures of an experiment: tau over the reference and part by part, how sure that is, how deep drafts are accepted."""
 
 from __future__ import annotations
 

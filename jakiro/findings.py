@@ -91,11 +91,12 @@ def summary(about: dict[str, Any]) -> list[str]:
         )
         parts = [row for row in about["parts"] if row["temperature"] == temperature]
         told = [
-            f"{verdict} with {', '.join(row['what'] for row in parts if _verdict(row) == verdict) or 'nothing'}"
-            for verdict in (BETTER, WORSE, SAME)
+            f"{verdict} with {' and '.join(row['what'] for row in parts if _verdict(row) == verdict) or 'nothing'}"
+            for verdict in (BETTER, WORSE)
         ]
         if parts:
-            lines.append(f"Part by part, drafts are {'; '.join(told)}.")
+            unsure = sum(_verdict(row) == SAME for row in parts)
+            lines.append(f"Part by part, drafts are {', '.join(told)}; {unsure} of {len(parts)} cannot be told apart.")
     return lines
 
 

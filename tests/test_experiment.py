@@ -140,7 +140,7 @@ def test_findings_say_better_worse_or_nothing():
     assert summary(report["experiment"]) == [
         "At temperature 0, 1 of 3 variants draft better than “dense”, 1 worse, and 1 cannot be told apart; "
         "the most is “up” with tau +10.0 % (+2.0 to +20.0).",
-        "Part by part, drafts are better with part up; worse with part down; not told apart with part same.",
+        "Part by part, drafts are better with part up, worse with part down; 1 of 3 cannot be told apart.",
     ]
     page = as_page(report, {"A plot": "plot.svg"})
     assert summary(report["experiment"])[0] in page and "![A plot](plot.svg)" in page

@@ -154,7 +154,7 @@ def differences(samples: Sequence[Sample], parts: Sequence[Part], draws: int = D
     return [
         row | asdict(part)
         for part in parts
-        for row in intervals(samples, [part.against, part.variant], part.against, draws)[1::2]
+        for row in intervals(samples, [part.against, part.variant], part.against, draws)[1::2]  # of its variant
     ]
 
 

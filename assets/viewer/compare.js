@@ -1,8 +1,9 @@
 // Compare: two lanes drafting after every token of one text. Their trees at one place, what they cover, and the whole text.
 
 import {h, show as reveal} from './dom.js';
-import {draw, fill, whole} from './figures.js';
+import {draw, fill, paced, whole} from './figures.js';
 import {token} from './format.js';
+import {treePlot} from './tree.js';
 
 /** The view in `box`. `ask({other})` has the model compare, `choose({place})` goes to a token of the text. */
 export function compareView(box, ask, choose) {
@@ -20,8 +21,9 @@ export function compareView(box, ask, choose) {
       if (chosen) choose({place: Number(chosen.dataset.place)});
     });
   }
-  let shown = '';
-  return {at};
+  const trees = treePlot(plots.get('overlay')), covered = paced(plots.get('coverage'));
+  let text = '', shown = '';
+  return {at, settle};
 
   /** `place`: a token of the text; `why`: why lanes cannot be compared here, '' where they can. */
   function at(race, lane, other, place, why, Plotly, theme) {
@@ -32,42 +34,59 @@ export function compareView(box, ask, choose) {
     const found = lane.compared?.get(other);
     note.textContent = why || (found ? '' : 'Both lanes draft after every token of this one’s text, and the trees are laid over one another.');
     reveal(note, Boolean(note.textContent));
+    const key = `${race.id} ${lane.method} ${other} ${theme}`;
+    if (key !== text) settle();
     if (!reveal(results, Boolean(found)) || !Plotly) return '';
     const here = Math.min(place, found.tokens.length - 1);
-    const key = `${race.id} ${lane.method} ${other} ${here} ${theme}`;
-    if (key !== shown) { shown = key; show(race, found, here, Plotly, theme); }
+    if (key !== text) along(race, found, Plotly, theme);
+    if (`${key} ${here}` !== shown) show(race, found, here, Plotly, theme, key);
+    [text, shown] = [key, `${key} ${here}`];
     const [first, second] = found.reach.map((reach) => reach[here]);
     return `${found.summary} After token ${here + 1} ${found.names[0]} gets ${first} further, ${found.names[1]} ${second}.`;
   }
 
-  function show(race, found, here, Plotly, theme) {
+  /** Draw what is still to be drawn. */
+  function settle() {
+    trees.settle();
+    covered.settle();
+  }
+
+  /** What is the same at every place of the text. */
+  function along(race, found, Plotly, theme) {
     const piece = (place) => `“${token(found, found.tokens[place])}”`;
-    const named = found.telling.map((place) => h('button', {type: 'button', 'data-place': place, 'aria-current': String(place === here)},
+    const named = found.telling.map((place) => h('button', {type: 'button', 'data-place': place},
       `${place + 1} ${piece(place)}: ${found.reach[0][place]} against ${found.reach[1][place]}`));
     links.replaceChildren('Where they differ most: ', ...named);
-    said.replaceChildren(...found.names.map((name, side) => h('li', {}, h('strong', {}, `${name}: `), found.why[side][here])));
-    differ.replaceChildren(table(found, here));
-    const nothing = {nodes: {[here]: {}}, labels: {}};
-    for (const name of ['overlay', 'coverage']) {
-      const source = found.figures[name];
-      size(plots.get(name), source.min_width, source.height);
-      draw(Plotly, plots.get(name), fill(source, here, nothing, {}, theme, race.themes), race.config);
-    }
-    const reach = found.figures.reach;
-    size(plots.get('reach'), reach.min_width, reach.layout.height);
-    draw(Plotly, plots.get('reach'), whole(reach, theme, race.themes), race.config).then(() => {
-      if (plots.get('reach').dataset.clicks) return;
-      plots.get('reach').dataset.clicks = 'yes';
-      plots.get('reach').on('plotly_click', ({points}) => choose({place: points[0].customdata}));
+    differ.replaceChildren(table(found));
+    const {reach} = found.figures, box = plots.get('reach');
+    size(box, reach.min_width, reach.layout.height);
+    draw(Plotly, box, whole(reach, theme, race.themes), race.config).then(() => {
+      if (box.dataset.clicks) return;
+      box.dataset.clicks = 'yes';
+      box.on('plotly_click', ({points}) => choose({place: points[0].customdata}));
     });
   }
 
+  function show(race, found, here, Plotly, theme, key) {
+    for (const link of links.querySelectorAll('[data-place]')) link.setAttribute('aria-current', String(Number(link.dataset.place) === here));
+    for (const row of differ.querySelectorAll('tr[data-place]')) row.className = Number(row.dataset.place) === here ? 'now' : '';
+    said.replaceChildren(...found.names.map((name, side) => h('li', {}, h('strong', {}, `${name}: `), found.why[side][here])));
+    const nothing = {nodes: {[here]: {}}, labels: {}};
+    const [overlay, coverage] = ['overlay', 'coverage'].map((name) => {
+      const source = found.figures[name];
+      size(plots.get(name), source.min_width, source.height);
+      return fill(source, here, nothing, {}, theme, race.themes);
+    });
+    trees.show(Plotly, overlay, null, key, race.themes[theme], race.config);
+    covered.later(() => draw(Plotly, plots.get('coverage'), coverage, race.config));
+  }
+
   /** Every place where one lane gets further than the other. */
-  function table({tokens, pieces, names, reach, nodes, shared}, here) {
+  function table({tokens, pieces, names, reach, nodes, shared}) {
     const [first, second] = names, further = (place) => (reach[0][place] > reach[1][place] ? first : second);
     const head = ['after token', '', 'further', `${first}: along the text`, `${second}: along the text`, `${first}: nodes`, `${second}: nodes`, 'nodes in both'];
     const places = tokens.map((_, place) => place).filter((place) => reach[0][place] !== reach[1][place]);
-    const rows = places.map((place) => h('tr', {'data-place': place, class: place === here ? 'now' : null},
+    const rows = places.map((place) => h('tr', {'data-place': place},
       h('th', {scope: 'row'}, h('button', {type: 'button'}, String(place + 1))), h('td', {}, token({pieces}, tokens[place])), h('td', {}, further(place)),
       ...[reach[0], reach[1], nodes[0], nodes[1], shared].map((counts) => h('td', {}, String(counts[place])))));
     return h('table', {}, h('thead', {}, h('tr', {}, ...head.map((text) => h('th', {scope: 'col'}, text)))), h('tbody', {}, ...rows));

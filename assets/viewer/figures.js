@@ -84,6 +84,31 @@ export function draw(Plotly, element, figure, config, full = figure) {
     .then(() => { element.dataset.drawn = 'yes'; });
 }
 
+/** What may change faster than it can be drawn gets a quarter of the time, and what it was last is always drawn.
+ * `later(begin)` has begin() draw, `settle()` draws at once what is still to be drawn. */
+export function paced(element) {
+  let timer = null, waiting = null, free = 0;
+  return {later, settle};
+
+  function later(begin) {
+    waiting = begin;
+    element.dataset.drawn = 'no';
+    const rest = free - performance.now();
+    if (rest <= 0) settle(); else timer ??= setTimeout(settle, rest);
+  }
+
+  function settle() {
+    const begin = waiting, from = performance.now();
+    clearTimeout(timer);
+    [waiting, timer] = [null, null];
+    if (!begin) return;
+    begin();
+    const rest = () => { free = Math.max(free, performance.now() + 3 * (performance.now() - from)); };
+    rest();
+    requestAnimationFrame(() => setTimeout(rest)); // painting counts, too
+  }
+}
+
 /** Plotly.react without the page's <base>: with it plotly refers to its clip paths by the full address, and they are lost
  * when the address changes. */
 export function react(Plotly, element, {data, layout}, config) {

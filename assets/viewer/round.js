@@ -1,11 +1,12 @@
 // The round: its tree, its other views as tabs, and why it ended where it did.
 
 import {h, show as reveal} from './dom.js';
-import {draw, fill, whole} from './figures.js';
-import {cell, token} from './format.js';
+import {draw, fill, paced, whole} from './figures.js';
+import {token} from './format.js';
 import {compareView} from './compare.js';
 import {doctorView} from './doctor.js';
 import {outline} from './outline.js';
+import {tableView} from './table.js';
 import {treePlot} from './tree.js';
 import {whatIf} from './whatif.js';
 
@@ -26,17 +27,19 @@ export const TABS = [
  * says why a race cannot be decoded again, `again(request)` does it; `compare(request)` has two lanes compared,
  * `examine(method)` a head, where `heads()` names the methods that have one. */
 export function roundView(part, choose, {methods, unable, again, compare, examine, heads}) {
-  const plots = new Map();
-  let Plotly = null, race = null, lane = null, theme = null, tree = null, against = null;
+  const plots = new Map(); // name -> {box, later, settle}
+  let Plotly = null, race = null, lane = null, theme = null, tree = null, against = null, open = null;
 
   const tabs = TABS.map(({key, title}) => h('button', {type: 'button', role: 'tab', id: `tab-${key}`, 'data-tab': key}, title));
   part('tabs').replaceChildren(...tabs);
   part('tabs').addEventListener('click', (event) => event.target.dataset.tab && choose({tab: event.target.dataset.tab}));
   const panels = new Map(TABS.map(({key}) => [key, h('div', {role: 'tabpanel', 'aria-labelledby': `tab-${key}`, 'data-view': key, hidden: true})]));
-  part('views').replaceChildren(...panels.values());
+  const nothing = note('This run ended with its first token: there are no rounds.');
+  part('views').replaceChildren(...panels.values(), nothing);
   panels.get('tree').setAttribute('tabindex', '0');
   const comparing = compareView(panels.get('compare'), ({other}) => compare({race: race.id, lane: race.lanes.indexOf(lane), other}), choose);
 
+  const table = tableView(panels.get('table'), choose);
   const doctor = doctorView(panels.get('run'), examine);
 
   return {show, at, library};
@@ -46,6 +49,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
 
   /** Another lane. */
   function show(nextRace, nextLane, nextTheme) {
+    settle();
     [race, lane, theme] = [nextRace, nextLane, nextTheme];
   }
 
@@ -53,10 +57,13 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
   function at(round, node, tab, cut, {other, place}) {
     against = other;
     heading(round, tab);
-    if (tab !== 'tree') tree?.settle();
-    for (const {key} of TABS) reveal(panels.get(key), key === tab);
+    if (tab !== open) settle();
+    open = tab;
+    const rounds = lane.rounds.at.length > 0;
+    reveal(nothing, !rounds);
+    for (const {key} of TABS) reveal(panels.get(key), rounds && key === tab);
     for (const button of tabs) button.setAttribute('aria-selected', String(button.dataset.tab === tab));
-    if (!lane.rounds.at.length) return panels.get(tab).replaceChildren(note('This run ended with its first token: there are no rounds.'));
+    if (!rounds) return;
     if (tab === 'outline') return outline(panels.get('outline'), race, lane, round, node, choose);
     if (tab === 'compare') {
       const said = comparing.at(race, lane, other, place, unable(race), Plotly, theme);
@@ -64,7 +71,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
       return;
     }
     if (tab === 'whatif') return whatIf(panels.get('whatif'), race, lane, round, methods, unable(race), again);
-    if (tab === 'table') return panels.get('table').replaceChildren(table(round, node));
+    if (tab === 'table') return table.at(race, lane, round, node);
     const {figures, none} = TABS.find(({key}) => key === tab);
     let any = false;
     for (const [name, perRound] of figures) any = figure(panels.get(tab), name, perRound, round, node, cut) || any;
@@ -73,6 +80,14 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     reveal(empty, !any && Boolean(none));
     if (tab === 'run') doctor.at(lane, heads(), unable(race));
     if (tab === 'diversity') samePlaces(panels.get(tab));
+  }
+
+  /** Draw what is still to be drawn, while its tab is open: plotly cannot measure what is hidden. */
+  function settle() {
+    tree?.settle();
+    for (const plot of plots.values()) plot.settle();
+    comparing.settle();
+    table.settle();
   }
 
   /** The offer to compare with another lane after the same tokens, where that has not been done yet. */
@@ -105,7 +120,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
 
   function figure(panel, name, perRound, round, node, cut) {
     const source = name === 'same' ? lane.compared?.get(against)?.figures.diversity : lane.figures?.[name === 'tree' && cut ? 'cut' : name];
-    const box = plotBox(panel, name, source);
+    const {box, later} = plot(panel, name, source);
     if (!reveal(box.closest('.scroll'), Boolean(source))) return false;
     if (name === 'tree') tree ??= treePlot(box);
     if (!Plotly) {
@@ -118,7 +133,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     const filled = perRound ? fill(source, round, lane, race.words, theme, race.themes) : whole(source, theme, race.themes);
     const drawn = () => begin(box, name);
     if (name === 'tree') tree.show(Plotly, filled, node, `${race.id} ${lane.method} ${theme} ${cut}`, race.themes[theme], race.config, drawn);
-    else draw(Plotly, box, filled, race.config).then(drawn);
+    else later(() => draw(Plotly, box, filled, race.config).then(drawn));
     return true;
   }
 
@@ -127,16 +142,17 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     if (!performance.getEntriesByName('jakiro-preview').length) performance.mark('jakiro-preview');
   }
 
-  function plotBox(panel, name, source) {
+  function plot(panel, name, source) {
     if (!plots.has(name)) {
-      plots.set(name, h('div', {class: 'plot', 'data-figure': name}));
-      panel.append(h('div', {class: 'scroll'}, h('div', {class: 'layers'}, plots.get(name))));
+      const box = h('div', {class: 'plot', 'data-figure': name});
+      plots.set(name, {box, ...paced(box)});
+      panel.append(h('div', {class: 'scroll'}, h('div', {class: 'layers'}, box)));
     }
-    const box = plots.get(name);
+    const {box} = plots.get(name);
     box.style.minWidth = `${source?.min_width ?? 0}px`;
     const height = source?.height ?? source?.layout?.height;
     if (height) box.style.minHeight = `${height}px`;
-    return box;
+    return plots.get(name);
   }
 
   /** A plot is drawn for the first time. */
@@ -148,20 +164,6 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
       const node = points[0]?.customdata?.node;
       if (node >= 0) choose({node}); // bars of a run and the bonus star have none
     });
-  }
-
-  function table(round, node) {
-    const nodes = lane.nodes[round];
-    const head = h('tr', {}, h('th', {scope: 'col'}, 'node'), ...lane.fields.map((field) => h('th', {scope: 'col', 'data-help': field.help}, field.label)));
-    const rows = nodes.id.map((_, index) => h('tr', {'data-node': index, class: index === node ? 'now' : null},
-      h('th', {scope: 'row'}, String(index)),
-      ...lane.fields.map((field) => h('td', {}, cell(nodes[field.key]?.[index], field, lane, race.words)))));
-    const whole = h('div', {class: 'scroll table', tabindex: 0, role: 'region', 'aria-label': 'All nodes of the round'}, h('table', {}, h('thead', {}, head), h('tbody', {}, ...rows)));
-    whole.addEventListener('click', (event) => {
-      const chosen = event.target.closest('[data-node]');
-      if (chosen) choose({node: Number(chosen.dataset.node)});
-    });
-    return whole;
   }
 }
 

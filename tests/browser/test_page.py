@@ -8,11 +8,13 @@ import re
 import sys
 from pathlib import Path
 
+import synthetic
 from playwright.sync_api import expect
 from served import HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, SCREENS, open_page, part, served, wait_for_tree
 
 from jakiro.assets import BENCHMARKS
 from jakiro.findings import summary
+from jakiro.ui import recorded
 
 pytestmark = IN_CHROMIUM
 A_DRAFTED_NODE = """() => {
@@ -26,7 +28,7 @@ A_DRAFTED_NODE = """() => {
 WRITTEN = """() => {
   // what is on the canvas of labels, each with the place of its point as plotly has it
   const {ctx, full, _fullLayout: {xaxis, yaxis}} = Object.assign(document.querySelector('[data-figure=tree]'),
-    {ctx: document.querySelector('canvas.labels').getContext('2d')});
+    {ctx: document.querySelector('[data-view=tree] canvas.labels').getContext('2d')});
   const written = [];
   ctx.fillText = (text, x, y) => written.push([text, x, y]);
   document.querySelector('[data-figure=tree]').emit('plotly_afterplot');
@@ -38,7 +40,7 @@ WRITTEN = """() => {
   return {written, seen};
 }"""
 KEEP_SKETCH = """() => {
-  const canvas = document.querySelector('canvas.sketch');
+  const canvas = document.querySelector('[data-view=tree] canvas.sketch');
   window.sketch = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
 }"""
 MARKS = """() => {
@@ -58,17 +60,27 @@ SHOWN = """() => {
   return {drawn: document.querySelector('[data-figure=tree]').dataset.drawn, plot: of('.plot .scatterlayer'),
     labels: of('.labels:not(.sketch)'), sketch: of('.sketch')};
 }"""
-HURRY = f"""async () => {{
-  // the playhead moves every frame; the tree in the frame of its last move
+HURRY = """async () => {
+  // the playhead moves every frame
   const slider = document.querySelector('[data-part=scrub]');
-  for (let round = 1; round <= 8; round += 1) {{
+  for (let round = 1; round <= 8; round += 1) {
     slider.value = round;
-    slider.dispatchEvent(new Event('input', {{bubbles: true}}));
+    slider.dispatchEvent(new Event('input', {bubbles: true}));
     await new Promise(requestAnimationFrame);
-  }}
+  }
+}"""
+HURRIED = f"""async () => {{
+  // the tree in the frame of the playhead's last move
+  await ({HURRY})();
   ({KEEP_SKETCH})();
   return ({SHOWN})();
 }}"""
+PLOTTED = """(name) => {
+  // what plotly shows, not what it was given
+  const plot = document.querySelector(`[data-figure=${name}]`);
+  const texts = [...plot.querySelectorAll('.xtick text, .x2tick text, .annotation-text')].map((one) => one.textContent);
+  return {texts, data: plot._fullData.map(({x, y}) => [x, y])};
+}"""
 COLOURS = """() => {
   const plot = document.querySelector('[data-figure=tree]');
   return [getComputedStyle(document.querySelector('.lane')).backgroundColor, plot.layout.font.color];
@@ -136,7 +148,7 @@ def test_a_click_on_a_node_of_the_tree_opens_it(show):
 def test_labels_stand_at_their_points_through_rounds_and_zoom(show):
     tab = show("?race=question&method=jakiro&round=3")
     wait_for_tree(tab)
-    tab.wait_for_selector("canvas.labels")
+    tab.wait_for_selector("[data-view=tree] canvas.labels")
     counts = []
     for act in ("", "round", "zoom", "race"):
         if act == "round":
@@ -317,7 +329,7 @@ def test_the_tree_is_sketched_until_plotly_is_there(chromium, address):
     wait_for_tree(tab)
     marks = tab.evaluate(MARKS)
     assert len(marks["seen"]) > 10 and all(marks["seen"]) and not marks["unseen"] and not marks["corner"]
-    expect(tab.locator("canvas.sketch")).to_be_hidden()
+    expect(tab.locator("[data-view=tree] canvas.sketch")).to_be_hidden()
     tab.context.close()
 
 
@@ -326,7 +338,7 @@ def test_rounds_that_follow_fast_are_sketched_and_the_last_is_drawn(chromium, ad
     wait_for_tree(tab)
     tab.locator("[data-figure=tree]").hover()
     tab.locator("[data-figure=tree] [data-title='Zoom in']").click()
-    sketched = tab.evaluate(HURRY)
+    sketched = tab.evaluate(HURRIED)
     assert sketched == {"drawn": "no", "plot": "hidden", "labels": "hidden", "sketch": "visible"}
     wait_for_tree(tab)
     marks = tab.evaluate(MARKS)
@@ -343,12 +355,65 @@ def test_rounds_that_follow_fast_are_sketched_and_the_last_is_drawn(chromium, ad
     assert trouble == []
 
 
+def test_what_follows_fast_ends_as_what_is_opened_there(show):
+    tab, fresh = show("?race=question&method=jakiro&round=0"), show("?race=question&method=jakiro&round=8")
+    for view in ("routing", "diversity", "table"):
+        drawn = f"[data-view={view}] [data-drawn=yes]"
+        for page in (tab, fresh):
+            page.locator(f"[data-tab={view}]").click()
+            page.wait_for_selector(drawn)
+        part(tab, "scrub").fill("0")
+        tab.wait_for_selector(drawn)
+        tab.evaluate(HURRY)
+        tab.wait_for_selector(f"[data-view={view}]:not(:has([data-drawn=no]))")
+        if view == "table":
+            rows = [page.locator("[data-view=table] tbody tr:visible").all_inner_texts() for page in (tab, fresh)]
+            assert rows[0] == rows[1] and len(rows[0]) > 1
+        else:
+            assert tab.evaluate(PLOTTED, view) == fresh.evaluate(PLOTTED, view)
+
+
+def test_a_view_that_is_left_before_it_is_drawn_is_drawn(show):
+    tab = show("?race=question&method=jakiro&round=0&tab=routing")
+    tab.wait_for_selector("[data-figure=routing][data-drawn=yes]")
+    wide = tab.evaluate("document.querySelector('[data-figure=routing]')._fullLayout.width")
+    tab.evaluate(HURRY)
+    tab.locator("[data-tab=outline]").click()
+    tab.wait_for_selector("[data-figure=routing][data-drawn=yes]", state="attached")
+    tab.locator("[data-tab=routing]").click()
+    assert tab.evaluate("document.querySelector('[data-figure=routing]')._fullLayout.width") == wide
+
+
+def test_a_run_of_one_token_says_so_and_leaves_the_views_whole(chromium, tmp_path):
+    run = synthetic.tree_trace(3, nodes=8)
+    recorded.save(tmp_path, "long", "Long", "Why?", [run])
+    recorded.save(tmp_path, "short", "Short", "Why?", [synthetic.vanilla_trace(run.tokens[:1])])
+    with served(tmp_path) as address:
+        tab, trouble = open_page(chromium, address, "?race=long")
+        wait_for_tree(tab)
+        part(tab, "races").select_option("short")
+        note = tab.locator("[data-part=views] > .none")
+        expect(note).to_contain_text("ended with its first token")
+        for view in ("table", "compare", "tree"):
+            tab.locator(f"[data-tab={view}]").click()
+            expect(note).to_be_visible()
+        part(tab, "races").select_option("long")
+        wait_for_tree(tab)
+        expect(note).to_be_hidden()
+        tab.locator("[data-tab=table]").click()
+        expect(tab.locator("[data-view=table] tbody tr").nth(1)).to_be_visible()
+        tab.locator("[data-tab=compare]").click()
+        expect(tab.locator("[data-view=compare] .primary")).to_be_visible()
+        tab.context.close()
+    assert trouble == []
+
+
 def test_without_plotly_the_page_says_so(chromium, address):
     tab = chromium.new_context().new_page()
     tab.route("**/plotly/*", lambda route: route.abort())
     tab.goto(address)
     expect(part(tab, "notice")).to_have_text(re.compile("plotly.js could not be loaded"))
-    expect(tab.locator("canvas.sketch")).to_be_visible()
+    expect(tab.locator("[data-view=tree] canvas.sketch")).to_be_visible()
     tab.context.close()
 
 

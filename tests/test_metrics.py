@@ -68,6 +68,9 @@ def test_divergence_takes_both_log_probabilities_from_one_run():
 
 def test_divergence_without_known_probabilities_or_token_has_no_margin():
     shorter = run(FIRST, SECOND)
+    stopped = replace(shorter, stop="stopped")  # agrees as far as it went
+    assert metrics.divergence(HAND, stopped) is None and metrics.same_output([stopped, HAND])
+    assert metrics.divergence(replace(HAND, stop="stopped"), shorter) is not None
     found = metrics.divergence(HAND, shorter)
     assert (found.at, found.ours, found.theirs, found.margin) == (5, 19, None, None)
 

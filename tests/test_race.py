@@ -268,6 +268,32 @@ def test_the_library_is_bounded_and_drops_the_least_recently_used(tmp_path, trac
         shelf.traces("b")
 
 
+def test_what_was_made_of_a_race_goes_with_it(tmp_path, traces, monkeypatch):
+    monkeypatch.setattr(library_module, "KEPT", 1)
+    shelf = Library(tmp_path)
+    shelf.keep("a", traces)
+    shelf.text("a")
+    shelf.keep_comparison("a", 0, 1, "{}")
+    assert shelf.comparison("a", 0, 1) == "{}"
+    shelf.keep("b", traces)
+    with pytest.raises(RequestError):
+        shelf.text("a")
+    with pytest.raises(RequestError):
+        shelf.comparison("a", 0, 1)
+
+
+def test_prepared_texts_are_bounded_by_their_length(tmp_path, traces, monkeypatch):
+    monkeypatch.setattr(library_module, "KEPT_CHARACTERS", 10)
+    made = []
+    monkeypatch.setattr(library_module, "payload", lambda *given: made.append(given) or '"made"')
+    shelf = Library(tmp_path)
+    for id in ("a", "b"):
+        shelf.keep(id, traces)
+    for id in ("a", "b", "b", "a"):
+        shelf.text(id)
+    assert len(made) == 3  # the second time "b" is asked for it is there, "a" is not
+
+
 def test_the_library_is_bounded_by_nodes_too_but_keeps_the_last_race(tmp_path, traces, monkeypatch):
     nodes = sum(len(step.tree) for trace in traces for step in trace.steps)
     monkeypatch.setattr(library_module, "KEPT_NODES", nodes - 1)

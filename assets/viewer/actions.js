@@ -74,7 +74,7 @@ export function bindKeys(act) {
   document.addEventListener('keydown', (event) => {
     const target = event.target;
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    if (target.closest('input:not([type=range], [type=checkbox]), textarea, select, dialog, [contenteditable]')) return;
+    if (target.closest('#settings, input:not([type=range], [type=checkbox]), textarea, select, dialog, [contenteditable]')) return;
     const far = event.shiftKey ? 10 : 1;
     const inTree = target.closest('[data-view=tree], [data-view=outline]');
     if (inTree && event.key.startsWith('Arrow')) act('node', event.key);

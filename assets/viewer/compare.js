@@ -15,19 +15,25 @@ export function compareView(box, ask, choose) {
   results.append(links, plot('overlay'), said, plot('coverage'), plot('reach'), differ);
   box.append(h('p', {class: 'row'}, h('label', {class: 'inline'}, 'with ', select), button), note, results);
   button.addEventListener('click', () => ask({other: Number(select.value)}));
-  for (const one of [links, differ]) {
-    one.addEventListener('click', ({target}) => {
-      const chosen = target.closest('[data-place]');
-      if (chosen) choose({place: Number(chosen.dataset.place)});
+  for (const list of [links, differ]) {
+    list.addEventListener('click', ({target}) => {
+      const one = target.closest('[data-place]');
+      if (one) chosen(Number(one.dataset.place));
     });
   }
   const trees = treePlot(plots.get('overlay')), covered = paced(plots.get('coverage'));
-  let text = '', shown = '';
+  let text = '', shown = '', starts = []; // of the rounds: their first tokens
   return {at, settle};
+
+  /** Go to a token of the text; the playhead goes to its round. */
+  function chosen(place) {
+    choose({place, round: Math.max(0, starts.findLastIndex((from) => from - 1 <= place)), node: null});
+  }
 
   /** `place`: a token of the text; `why`: why lanes cannot be compared here, '' where they can. */
   function at(race, lane, other, place, why, Plotly, theme) {
     const index = race.lanes.indexOf(lane);
+    starts = lane.rounds.from;
     const options = race.lanes.map((one, at) => [at, one]).filter(([at]) => at !== index);
     select.replaceChildren(...options.map(([at, one]) => h('option', {value: at, selected: at === other}, one.title)));
     button.disabled = Boolean(why) || !options.length;
@@ -63,7 +69,7 @@ export function compareView(box, ask, choose) {
     draw(Plotly, box, whole(reach, theme, race.themes), race.config).then(() => {
       if (box.dataset.clicks) return;
       box.dataset.clicks = 'yes';
-      box.on('plotly_click', ({points}) => choose({place: points[0].customdata}));
+      box.on('plotly_click', ({points}) => chosen(points[0].customdata));
     });
   }
 

@@ -44,12 +44,20 @@ export function stillness() {
 
 /** Definitions: one floating box that shows data-help of whatever is hovered or focused. */
 export function helpBox(root, tip) {
-  const hide = () => { tip.hidden = true; };
+  let described = null;
+  const hide = () => {
+    tip.hidden = true;
+    described?.removeAttribute('aria-describedby');
+    described = null;
+  };
   const open = (event) => {
     const owner = event.target.closest?.('[data-help]');
     if (!owner || !owner.dataset.help) return hide();
+    hide();
     tip.textContent = owner.dataset.help;
     tip.hidden = false;
+    described = owner;
+    owner.setAttribute('aria-describedby', tip.id);
     const box = owner.getBoundingClientRect();
     const left = Math.min(Math.max(8, box.left), document.documentElement.clientWidth - tip.offsetWidth - 8);
     const below = box.bottom + 8 + tip.offsetHeight < window.innerHeight;

@@ -23,7 +23,7 @@ export function liveReader({started, grown, done, failed, compared, examined}) {
   function take(event) {
     if (event.event === 'start') started(race = fromStart(event));
     else if (event.event === 'tokens' && race) { addTokens(race, event); return true; }
-    else if (event.event === 'done') done(event.race);
+    else if (event.event === 'done') { race = null; done(event.race); }
     else if (event.event === 'compared') compared(event);
     else if (event.event === 'examined') examined(event);
     else if (event.event === 'error') failed(event.message);

@@ -8,7 +8,7 @@ import {headerView} from './header.js';
 import {lanesView, sameTime} from './lanes.js';
 import {nodeView, stopNode} from './node.js';
 import {openFiles} from './opening.js';
-import {fromPayload, roundAt} from './race.js';
+import {fetched, roundAt} from './race.js';
 import {neighbour, roundView} from './round.js';
 import {liveRuns} from './runs.js';
 import {address, addressKeeper, fromAddress, sound} from './state.js';
@@ -23,6 +23,7 @@ export function mount({element: root, props, watch, send}) {
   const keep = addressKeeper();
   const redraw = eachFrame(() => race && !race.running && redrawNow());
   let state = fromAddress(), race = null, lane = null, Plotly = null;
+  let turn = 0, noted = false; // what was last asked for; whether the notice is about the race
 
   const header = headerView(part, props);
   const lanes = lanesView(part('lanes'), go);
@@ -39,32 +40,36 @@ export function mount({element: root, props, watch, send}) {
   fillHelp(part('help-text'));
   bindKeys(act);
   root.addEventListener('click', clicked);
-  part('races').addEventListener('change', (event) => open(event.target.value));
+  part('races').addEventListener('change', (event) => choose(event.target.value));
   new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
-  openFiles(part('file'), (id) => { state = {...state, round: null, node: null}; open(id); }, say);
+  openFiles(part('file'), choose, say);
   watch('value', () => live.read(props.value));
   open(state.race);
 
   // ---- races
 
-  /** Fetch a race and show it; without an id, or in place of one that is not there, the first recorded one. */
+  /** Fetch a race and show it; without an id, or in place of one that is not there, the first recorded one. What was
+   * asked for later wins. */
   async function open(id) {
-    const first = props.races[0]?.id;
+    const first = props.races[0]?.id, own = turn += 1;
     try {
-      if (id || first) show(await fetched(id || first)); else nothing();
+      const next = id || first ? await fetched(id || first) : null;
+      if (own !== turn) return;
+      if (next) show(next); else nothing();
+      if (next?.note || noted) say(next?.note ?? '', true);
     } catch (error) {
+      if (own !== turn) return;
       if (id && first && id !== first && !race) await open(first);
       else if (!race) nothing();
       say(error.message);
     }
   }
 
-  async function fetched(id) {
-    const answer = await fetch(`races/${encodeURIComponent(id)}.json`);
-    if (answer.status === 404) throw new Error(await answer.text());
-    if (!answer.ok) throw new Error(`the server could not prepare this race (${answer.status}); its log says why`);
-    const {about, replay} = await answer.json();
-    return fromPayload(replay, about);
+  /** Another race, from its beginning. */
+  function choose(id) {
+    if (live.running()) return say('The model is at work for this page: wait, or stop it.');
+    state = {...state, round: null, node: null, place: null};
+    open(id);
   }
 
   function nothing() {
@@ -95,6 +100,7 @@ export function mount({element: root, props, watch, send}) {
 
   /** A live race has begun or is over, or rounds have been decoded again. */
   function shown(next, {replay}) {
+    turn += 1;
     if (!next.running) state = {...state, round: replay || next.back ? 0 : null, node: null, tab: next.back ? 'tree' : state.tab};
     if (next.back) state = {...state, method: next.lanes.at(-1).method, against: next.lanes[0].method};
     show(next);
@@ -102,7 +108,8 @@ export function mount({element: root, props, watch, send}) {
   }
 
   /** Two lanes of the race shown have been compared. */
-  function compared({lane: index, other, ...found}) {
+  function compared({race: id, lane: index, other, ...found}) {
+    if (race?.id !== id || race.running) return; // another is shown by now
     const own = race.lanes[index];
     own.compared = (own.compared ?? new Map()).set(other, found);
     go({method: own.method, against: race.lanes[other].method, place: state.place, tab: state.tab === 'diversity' ? state.tab : 'compare'});
@@ -193,7 +200,7 @@ export function mount({element: root, props, watch, send}) {
     if (name) return act(name);
     const example = event.target.closest('.gallery-item')?.textContent.trim();
     const recorded = example && props.races.find((one) => one.title === example);
-    if (recorded && !live.running()) open(recorded.id); // an example that was recorded is shown at once
+    if (recorded && !live.running()) choose(recorded.id); // an example that was recorded is shown at once
   }
 
   function act(name, argument) {
@@ -208,7 +215,7 @@ export function mount({element: root, props, watch, send}) {
       run: live.start, stop: live.stop, theme: toggleTheme,
       help,
       whole: () => { state = {...state, ...race.back, node: null, against: '', tab: 'whatif'}; open(race.back.race); },
-      share: () => share(address(state), say),
+      share: () => (race?.running ? say('This race can be shared when it is over.') : share(address(state), say)),
       tour: () => { part('help').close(); guide(); },
       png: () => save('png'), svg: () => save('svg'),
       export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },
@@ -243,7 +250,9 @@ export function mount({element: root, props, watch, send}) {
     benchmarks.experiments().then((found) => part('findings').replaceChildren(...found), (error) => say(error.message));
   }
 
-  function say(text) {
+  /** A notice. `ofRace`: it goes when another race comes. */
+  function say(text, ofRace = false) {
+    noted = ofRace;
     part('notice').textContent = text;
     reveal(part('notice'), Boolean(text));
   }

@@ -5,8 +5,17 @@
 // method itself; while it runs only {method, title, text, tokens, rounds, pieces}
 // plus, for both: text [token] and summary {count, seconds, passes, tps, speedup, tau}
 
+/** The race with an id, from the server. Raises an Error with what to tell. */
+export async function fetched(id) {
+  const answer = await fetch(`races/${encodeURIComponent(id)}.json`);
+  if (answer.status === 404) throw new Error(await answer.text());
+  if (!answer.ok) throw new Error(`the server could not prepare this race (${answer.status}); its log says why`);
+  const {about, replay} = await answer.json();
+  return fromPayload(replay, about);
+}
+
 /** The race of a payload. */
-export function fromPayload(payload, about) {
+function fromPayload(payload, about) {
   const lanes = payload.traces.map((trace) => ({...trace, method: trace.key, kind: trace.method, text: trace.tokens.id.map((id) => trace.pieces[id] ?? `<${id}>`)}));
   return summarised({...payload, ...about, running: false, lanes});
 }

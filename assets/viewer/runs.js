@@ -4,73 +4,98 @@ import {show as reveal, stillness} from './dom.js';
 import {liveReader} from './live.js';
 
 const STATUS_EVERY = 1000; // ms between two questions whether the models are there
+const PATIENCE = 700; // ms after which the page says that it waits, or that no answer comes
 
 /**
- * `send(event)` reaches Python, `fetched(id)` gives a finished race, `say(text)` shows a notice.
- * Calls back: shown(race, {replay}) for a race to show, grown() for more of it, restore() for what was shown before, compared({lane, other, ..}) for a comparison, examined({method, findings}) for a doctor's report, ready() when the models are there.
+ * `send(event)` reaches Python, `fetched(id)` gives a finished race, `say(text, ofRace)` shows a notice.
+ * Calls back: shown(race, {replay}) for a race to show, grown() for more of it, restore() for what was shown before, compared({race, lane, other, ..}) for a comparison, examined({method, findings}) for a doctor's report, ready() when the model can be asked something or no longer.
  */
 export function liveRuns({root, send, fetched, say, shown, grown, restore, compared, examined, ready}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
-  const reader = liveReader({started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { busy(false); say(''); examined(event); }});
-  let running = false, model = null, heads = [];
+  const reader = liveReader({started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); }});
+  let doing = '', asked = 0, model = null, heads = []; // doing: 'race' or 'question'; asked: how often anything was
+  run.addEventListener('asked', () => (run.disabled ? say(run.dataset.help) : start())); // Enter in the prompt
+  run.addEventListener('over', over);
   askForModels();
-  return {read: reader.read, stop: halt, start: () => send('run'), running: () => running, again, compare, examine, unable, heads: () => heads};
+  return {read: reader.read, stop: halt, start, running: () => doing !== '', again, compare, examine, unable, heads: () => heads};
+
+  function start() {
+    if (doing) return;
+    const own = busy('race');
+    setTimeout(() => own === asked && doing && !reader.id() && say('Waiting for the model, which is busy …'), PATIENCE);
+    send('run');
+  }
+
+  /** Gradio is through with what was asked. Where no answer came of it, it was refused on the way. */
+  function over() {
+    const own = asked;
+    setTimeout(() => {
+      if (own !== asked || !doing || reader.id()) return;
+      rest();
+      restore();
+      say('No answer came from the server: try again.');
+    }, PATIENCE);
+  }
 
   function started(race) {
-    busy(true);
+    if (doing !== 'race') return reader.forget(); // stopped before it began
     say('The lanes share one machine and take turns; the replay afterwards runs at true speed.');
     shown(race, {replay: false});
   }
 
   /** Decode rounds again: the answer comes as a live race's end does. */
   function again(request) {
-    busy(true);
+    busy('question');
     say('Decoding again …');
     send('branch', {...request, nonce: Date.now()});
   }
 
   /** Compare two lanes; the answer says where to fetch what came of it. */
   function compare(request) {
-    busy(true);
+    busy('question');
     say('Drafting along the text, twice …');
     send('compare', {...request, nonce: Date.now()});
   }
 
   /** Have the doctor look at a method's head. */
   function examine(method) {
-    busy(true);
+    busy('question');
     say('Examining the head on the target’s answers to the examples …');
     send('doctor', {method, nonce: Date.now()});
   }
 
   async function fetchCompared({race, lane, other}) {
+    asked += 1; // answered
     try {
       const answer = await fetch(`races/${encodeURIComponent(race)}/compare/${lane}/${other}.json`);
       if (!answer.ok) throw new Error(await answer.text());
-      compared({lane, other, ...await answer.json()});
+      const found = await answer.json();
+      rest();
       say('');
+      compared({race, lane, other, ...found});
     } catch (error) {
+      rest();
       say(error.message);
     }
-    busy(false);
   }
 
   /** Why a race cannot be decoded again, '' where it can. */
   function unable(race) {
-    if (running) return 'The model is busy.';
+    if (doing) return 'The model is busy.';
     if (model === null) return 'No model is loaded here.';
     return race.model === model ? '' : `This race was recorded with ${race.model}, and the model loaded here is ${model}.`;
   }
 
   function halt() {
+    if (doing !== 'race') return;
     send('stop');
     const id = reader.id();
     reader.forget();
-    settle(id, false, 'Stopped: the race is shown as far as it went.');
+    settle(id, false, id ? 'Stopped: the race is shown as far as it went.' : 'Stopped before the race began.');
   }
 
   function failed(message) {
-    busy(false);
+    rest();
     reader.forget();
     restore();
     say(message);
@@ -78,18 +103,25 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
 
   /** The run is over: show its traces, or, where there are none, what was shown before. */
   async function settle(id, replay, text) {
+    const own = asked += 1; // answered
     const race = id && await fetched(id).catch((error) => { text = error.message; });
-    busy(false);
+    if (own !== asked) return;
+    rest();
     if (race) shown(race, {replay: replay && !race.back}); else restore();
-    say(race?.note ?? text);
+    say(race?.note ?? text, true);
   }
 
-  function busy(now) {
-    running = now;
-    reveal(run, !running);
-    reveal(stop, running);
-    root.dataset.running = running ? 'yes' : 'no';
+  /** The model works for this page: a race can be stopped, a question cannot. The number of what is asked. */
+  function busy(what) {
+    doing = what;
+    reveal(run, !doing);
+    reveal(stop, doing === 'race');
+    root.dataset.running = doing ? 'yes' : 'no';
+    ready();
+    return asked += 1;
   }
+
+  function rest() { busy(''); }
 
   async function askForModels() {
     const status = await fetch('models.json').then((answer) => answer.json()).catch(() => ({state: 'loading', text: ''}));

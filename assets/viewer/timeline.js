@@ -13,10 +13,10 @@ export function timelineView(part, go, frame) {
   slider.addEventListener('input', () => go({round: Number(slider.value), node: null}));
   plot.addEventListener('pointerdown', (event) => {
     if (event.button !== 0 || !figure) return;
-    const drag = (move) => go({round: roundUnder(move), node: null});
-    const end = () => { window.removeEventListener('pointermove', drag); window.removeEventListener('pointerup', end); };
-    window.addEventListener('pointermove', drag);
-    window.addEventListener('pointerup', end);
+    const drag = (move) => move.pointerId === event.pointerId && go({round: roundUnder(move), node: null});
+    const over = new AbortController(); // cancelled where the browser takes a swipe for scrolling
+    for (const end of ['pointerup', 'pointercancel']) window.addEventListener(end, () => over.abort(), {signal: over.signal});
+    window.addEventListener('pointermove', drag, {signal: over.signal});
     drag(event);
   }, true);
   new ResizeObserver(() => { width = plot.clientWidth; if (lane) placeHead(); }).observe(plot);

@@ -65,7 +65,7 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
         "schema": SCHEMA,
         "lanes": [lanes[asked["lane"]], lanes[asked["other"]]],
         "names": titles,
-        "summary": summary(places, titles),
+        "summary": summary(places, titles, len(text.tokens) - 1),
         "telling": telling(places),
         "tokens": text.tokens[: len(places)],
         "pieces": {token: whole.pieces.get(token, f"<{token}>") for token in text.tokens},
@@ -105,14 +105,15 @@ def _with_pieces(loaded: Loaded, text: Trace, places: list[Pair]) -> Trace:
     return replace(text, pieces=text.pieces | pieces(loaded.target.tokenizer, seen))
 
 
-def summary(places: list[Pair], names: list[str]) -> str:
-    """Where either gets further, on the whole."""
+def summary(places: list[Pair], names: list[str], count: int) -> str:
+    """Where either gets further, on the whole; `count` places has the text, of which the first are compared."""
     further = [sum(place.reach[side] > place.reach[1 - side] for place in places) for side in (0, 1)]
     means = [sum(place.reach[side] for place in places) / len(places) for side in (0, 1)]
     shared = sum(place.shared for place in places) / len(places)
     sizes = [sum(len(place.steps[side].tree) - 1 for place in places) / len(places) for side in (0, 1)]
+    told = f"the first {len(places)}" if len(places) < count else len(places)
     return (
-        f"After each of {len(places)} tokens of one text, {names[0]} would have got further {further[0]} times and "
+        f"After each of {told} tokens of one text, {names[0]} would have got further {further[0]} times and "
         f"{names[1]} {further[1]} times; on average {means[0]:.2f} and {means[1]:.2f} drafted tokens lie along it. "
         f"Of {sizes[0]:.1f} and {sizes[1]:.1f} nodes they share {shared:.1f}."
     )

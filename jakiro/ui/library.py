@@ -6,7 +6,7 @@ import json
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from jakiro.ui.replay import payload
 
 KEPT = 16  # live races, and texts prepared for the browser
 KEPT_NODES = 400_000  # of the live races' trees, all together
+KEPT_CHARACTERS = 100_000_000  # of the prepared texts, all together
 PATIENCE = 30.0  # seconds to wait for a race that is being stopped
 LIVE, OPENED = MappingProxyType({"kind": "live"}), MappingProxyType({"kind": "opened"})
 
@@ -78,9 +79,9 @@ class Library:
         with self._changed:
             prompt, facts = self._running.pop(id, ("", LIVE))
             if traces:
-                _put(self._live, id, Kept(prompt, list(traces), facts))
-                while len(self._live) > 1 and sum(kept.nodes for kept in self._live.values()) > KEPT_NODES:
-                    self._live.popitem(last=False)
+                gone = _put(self._live, id, Kept(prompt, list(traces), facts), lambda kept: kept.nodes, KEPT_NODES)
+                for other in gone:
+                    self._forget(other)
             self._changed.notify_all()
         settle()
 
@@ -110,13 +111,14 @@ class Library:
         replay = payload(self.traces(id), titles, facts.get("names"))
         text = f'{{"about":{json.dumps(facts, ensure_ascii=False)},"replay":{replay}}}'
         with self._changed:
-            _put(self._texts, id, text)
+            if id in self.recorded or id in self._live:
+                _put(self._texts, id, text, len, KEPT_CHARACTERS)
         return text
 
     def keep_comparison(self, race: str, lane: int, other: int, text: str) -> None:
         """Keep what came of comparing two lanes of a race."""
         with self._changed:
-            _put(self._compared, f"{race} {lane} {other}", text)
+            _put(self._compared, f"{race} {lane} {other}", text, len, KEPT_CHARACTERS)
 
     def comparison(self, race: str, lane: int, other: int) -> str:
         """What was kept. Raises RequestError where it is not there (any more)."""
@@ -125,6 +127,12 @@ class Library:
         if found is None:
             raise RequestError("these lanes have not been compared, or not of late: compare them again")
         return found
+
+    def _forget(self, id: str) -> None:
+        """What was made of a race goes with it."""
+        self._texts.pop(id, None)
+        for key in [key for key in self._compared if key.startswith(f"{id} ")]:
+            del self._compared[key]
 
     def _kept(self, id: str) -> Kept:
         with self._changed:
@@ -147,8 +155,11 @@ def prompt_of(trace: Trace) -> str:
     return "".join(piece(trace, token) for token in trace.prompt)
 
 
-def _put(shelf: OrderedDict, id: str, value: object) -> None:
+def _put(shelf: OrderedDict, id: str, value: Any, size: Callable[[Any], int], most: int) -> list[str]:
+    """Put a value on a shelf of KEPT values of `most` together, but always the last one; the ids of what has to go."""
     shelf[id] = value
     shelf.move_to_end(id)
-    while len(shelf) > KEPT:
-        shelf.popitem(last=False)
+    gone = []
+    while len(shelf) > KEPT or (len(shelf) > 1 and sum(map(size, shelf.values())) > most):
+        gone.append(shelf.popitem(last=False)[0])
+    return gone

@@ -25,7 +25,7 @@ from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons, examinations, live_races
 from jakiro.ui.models import Models, RequestError
-from jakiro.ui.questions import line
+from jakiro.ui.questions import line, tell_run
 from jakiro.ui.whatif import descriptions
 
 LOG = logging.getLogger(__name__)
@@ -180,8 +180,8 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
         concurrency_limit=1,
         api_visibility="private",
     )
-    press_run = "() => document.querySelector('#viewer [data-do=run]').click()"
-    inputs.prompt.submit(None, js=press_run, api_visibility="private")
+    running.then(None, js=tell_run("over"), api_visibility="private")
+    inputs.prompt.submit(None, js=tell_run("asked"), api_visibility="private")
     viewer.stop(None, cancels=[running], api_visibility="private")
     shown = viewer.ready(
         ready,
@@ -191,8 +191,7 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
         queue=False,
         api_visibility="private",
     )
-    able = "() => document.querySelector('#viewer [data-do=run]').dispatchEvent(new Event('able'))"
-    shown.then(None, js=able, api_visibility="private")  # not before: a run reads the controls
+    shown.then(None, js=tell_run("able"), api_visibility="private")  # not before: a run reads the controls
 
 
 def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:

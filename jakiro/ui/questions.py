@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +12,8 @@ import gradio as gr
 
 from jakiro.ui.models import RequestError
 
+LOG = logging.getLogger(__name__)
+
 
 def wire(
     viewer: gr.HTML, again: Callable[..., str], compare: Callable[..., Mapping], examine: Callable[..., dict]
@@ -18,25 +21,34 @@ def wire(
     """What is asked of the model about a finished race or a head. The answer is a line like those of a running one."""
 
     def decode_again(event: gr.EventData) -> str:
-        return _answer(lambda: {"event": "done", "race": again(event._data)})
+        return answered(lambda: {"event": "done", "race": again(event._data)})
 
     def compared(event: gr.EventData) -> str:
-        return _answer(lambda: {"event": "compared", **compare(event._data)})
+        return answered(lambda: {"event": "compared", **compare(event._data)})
 
     def examined(event: gr.EventData) -> str:
-        return _answer(lambda: {"event": "examined", "method": event._data["method"], **examine(event._data)})
+        return answered(lambda: {"event": "examined", "method": event._data["method"], **examine(event._data)})
 
     model = {"concurrency_id": "model", "concurrency_limit": 1, "api_visibility": "private"}
-    viewer.branch(decode_again, None, viewer, show_progress="hidden", **model)
-    viewer.compare(compared, None, viewer, show_progress="hidden", **model)
-    viewer.doctor(examined, None, viewer, show_progress="hidden", **model)
+    for ask, answer in ((viewer.branch, decode_again), (viewer.compare, compared), (viewer.doctor, examined)):
+        asked = ask(answer, None, viewer, show_progress="hidden", **model)
+        asked.then(None, js=tell_run("over"), api_visibility="private")
 
 
-def _answer(work: Callable[[], dict[str, Any]]) -> str:
+def answered(work: Callable[[], dict[str, Any]]) -> str:
+    """What `work` found as a line, or the line that says why it found nothing."""
     try:
         return line(work() | {"time": time.time()})  # never the line before
     except RequestError as error:
         return line({"event": "error", "message": str(error), "time": time.time()})
+    except Exception as error:  # the page would wait for ever
+        LOG.exception("a question failed")
+        return line({"event": "error", "message": f"this failed: {error}", "time": time.time()})
+
+
+def tell_run(event: str) -> str:
+    """A script that tells the viewer's Run button of something (assets/viewer/runs.js)."""
+    return f"() => document.querySelector('#viewer [data-do=run]').dispatchEvent(new Event('{event}'))"
 
 
 def line(event: dict[str, Any]) -> str:

@@ -70,7 +70,8 @@ def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:
     elif len(traces) == 1:
         text = "one run, nothing to compare"
     else:
-        text = f"lossless: {same}/{len(traces)} outputs identical"
+        stopped = any(trace.stop == "stopped" for trace in traces)
+        text = f"lossless{' as far as they went' * stopped}: {same}/{len(traces)} outputs identical"
     return {"identical": not parted, "text": "; ".join([text, *parted]) if parted else text, "against_first": against}
 
 

@@ -19,6 +19,7 @@ from jakiro.ui.models import Models
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
 FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 TIMEOUT = 180_000  # ms, for a busy machine
+expect.set_options(timeout=TIMEOUT)
 IN_CHROMIUM = [pytest.mark.browser, pytest.mark.skipif(not CHROMIUM, reason="needs Chromium on the PATH")]
 SCREENS = {
     "light": {"color_scheme": "light"},

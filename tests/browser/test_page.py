@@ -6,15 +6,18 @@ import html
 import json
 import re
 import sys
+import threading
 from pathlib import Path
 
 import synthetic
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, SCREENS, open_page, part, served, wait_for_tree
+from served import HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, SCREENS, launched, open_page, part, served, wait_for_tree
 
 from jakiro.assets import BENCHMARKS
 from jakiro.findings import summary
 from jakiro.ui import recorded
+from jakiro.ui.library import Library
+from jakiro.ui.models import Models
 
 pytestmark = IN_CHROMIUM
 A_DRAFTED_NODE = """() => {
@@ -291,7 +294,62 @@ def test_a_stopped_race_is_shown_as_far_as_it_went(show):
     tab.locator("[data-do=stop]").click()
     tab.wait_for_selector("#viewer [data-running=no]")
     expect(part(tab, "prompt")).to_have_text("an the an")
+    expect(part(tab, "notice")).to_have_text(re.compile("Stopped"))
+    expect(part(tab, "lossless")).to_have_class(re.compile("good"))  # identical as far as all went
     assert tab.locator("[data-do=run]").is_enabled()
+    part(tab, "races").select_option("question")
+    expect(part(tab, "prompt")).to_have_text("Why?")
+    expect(part(tab, "notice")).to_be_hidden()  # it was about the other race
+    part(tab, "races").select_option(label="live: an the an")  # and is there for the whole visit
+    expect(part(tab, "kind")).to_have_text("live")
+
+
+def test_enter_before_the_models_are_there_says_so(chromium, tmp_path):
+    with launched(Models(lambda: threading.Event().wait()), Library(tmp_path)) as address:
+        tab, trouble = open_page(chromium, address)
+        tab.wait_for_selector("#viewer [data-models=loading]")
+        tab.locator("#prompt textarea").fill("the an")
+        tab.locator("#prompt textarea").press("Enter")
+        expect(part(tab, "notice")).to_contain_text("models are loading")
+        tab.context.close()
+    assert trouble == []
+
+
+def test_what_was_asked_for_last_is_shown(show):
+    tab = show("?race=question&method=jakiro&round=1&node=2")
+    wait_for_tree(tab)
+    held = []
+    tab.route("**/races/hostile.json", lambda route: held.append(route))
+    part(tab, "races").select_option("hostile")
+    tab.wait_for_timeout(300)
+    part(tab, "races").select_option("question")
+    expect(part(tab, "title")).not_to_have_text(re.compile("Round 2 "))  # a race that is chosen begins anew
+    [late] = held
+    late.continue_()
+    tab.wait_for_timeout(500)
+    expect(part(tab, "prompt")).to_have_text("Why?")
+
+
+def test_arrow_keys_in_the_settings_stay_there(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    tab.keyboard.press("ArrowRight")
+    expect(part(tab, "title")).to_have_text(re.compile("Round 5"))
+    tab.locator("[data-do=settings]").click()
+    tab.locator("#settings .method-settings button").nth(1).click()
+    tab.locator("#settings input[type=range]:visible").first.focus()
+    tab.keyboard.press("ArrowRight")
+    tab.wait_for_timeout(300)
+    expect(part(tab, "title")).to_have_text(re.compile("Round 5"))
+
+
+def test_a_definition_describes_what_it_is_of(show):
+    tab = show("?race=question")
+    number = tab.locator(".lane .numbers [data-help]").first
+    number.focus()
+    described = tab.locator(f"#{number.get_attribute('aria-describedby')}")
+    expect(described).to_have_text(number.get_attribute("data-help"))
+    number.blur()
+    assert number.get_attribute("aria-describedby") is None
 
 
 def test_bad_input_is_said_on_the_page_and_leaves_what_was_shown(show):

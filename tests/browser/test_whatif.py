@@ -6,6 +6,10 @@ from playwright.sync_api import expect
 from served import IN_CHROMIUM, ON_EVERY_SCREEN, part, race_live, wait_for_tree
 
 pytestmark = IN_CHROMIUM
+MARKED = """(token) => {
+  // whether the token is of the round shown
+  return document.querySelectorAll('.lane[data-method=jakiro] .text span')[token]?.classList.contains('now');
+}"""
 
 
 @ON_EVERY_SCREEN
@@ -65,6 +69,8 @@ def test_two_lanes_are_compared_along_one_text(show):
     assert rows.count() > 0
     rows.last.get_by_role("button").click()
     expect(rows.last).to_have_class("now")
+    place = int(rows.last.get_attribute("data-place"))
+    tab.wait_for_function(MARKED, arg=place + 1)  # the playhead went along
     further, first, second = (rows.last.locator("td").nth(at).text_content() for at in (1, 2, 3))
     assert further == ("Jakiro" if int(first) > int(second) else "EAGLE-2")
     tab.locator("[data-tab=diversity]").click()

@@ -13,13 +13,14 @@ ROLES = ("@expert0", "@expert1")
 def reach_figure(places: list[Pair], names: tuple[str, str]) -> dict:
     """Drafted tokens along the text after every token of it, one way above the axis, the other below."""
     at = list(range(len(places)))
+    tokens = [place + 1 for place in at]
     data = []
     for side, sign in ((0, 1), (1, -1)):
         counts = [place.reach[side] for place in places]
         words = [f"after token {place + 1}: {count} along the text" for place, count in enumerate(counts)]
         extra = {"text": words, "textposition": "none", "hovertemplate": "%{text}<extra></extra>", "customdata": at}
         heights = [sign * count for count in counts]
-        data.append(bars(at, heights, ROLES[side], names[side], **extra) | {"showlegend": True})
+        data.append(bars(tokens, heights, ROLES[side], names[side], **extra) | {"showlegend": True})
     top = max(max(place.reach) for place in places)
     ticks = list(range(-top, top + 1))
     axes = {

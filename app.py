@@ -24,6 +24,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="METHOD=DIR",
         help="folder or hub id of a trained head; repeatable",
     )
+    parser.add_argument("--chat-template", type=Path, metavar="FILE", help="Jinja file in place of the tokenizer's own")
     parser.add_argument(
         "--threads", type=int, help="CPU threads of the models (default: all but one, which page and browser take)"
     )
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Open the page on recorded races while the models load."""
     options = arguments(argv)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    gpu = gpu_decorator()
+    gpu = gpu_decorator() if options.device != "cpu" else None
 
     from jakiro.machine import use_threads
     from jakiro.target import Target
@@ -61,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     use_threads(options.threads)
     heads = dict(head.split("=", 1) for head in options.head)
-    models = Models(lambda: Target.load(options.target, options.device, options.dtype, heads=heads))
+    given = {"heads": heads, "chat_template": options.chat_template}
+    models = Models(lambda: Target.load(options.target, options.device, options.dtype, **given))
     library = Library(options.traces)
     demo = page.build(models, library, gpu)
     launched = page.options(models, library) | {"server_name": options.host, "server_port": options.port}

@@ -146,7 +146,8 @@ def _target(options: argparse.Namespace):
 
     logging.disable_progress_bar()
     heads = _pairs(options.head, "--head")
-    target = Target.load(options.target, options.device, options.dtype, heads=heads, graphs=options.graphs)
+    given = {"heads": heads, "graphs": options.graphs, "chat_template": options.chat_template}
+    target = Target.load(options.target, options.device, options.dtype, **given)
     settle()
     return target
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from jakiro import metrics, report
+from jakiro import graphs, hub, metrics, report
 from jakiro.assets import PROMPTS
 from jakiro.engine import record
 from jakiro.journal import Journal
@@ -54,12 +54,12 @@ class Generated:
 def read_prompts(paths: Sequence[Path], limit: int | None = None) -> list[Prompt]:
     """The first `limit` prompts of each JSONL file, whose lines have `turns`; the file's name is the task.
 
-    Raises OSError or ValueError, naming the file and the line.
+    Blank lines are passed over. Raises OSError or ValueError, naming the file and the line.
     """
     prompts = []
     for path in paths:
-        lines = path.read_text(encoding="utf-8").splitlines()[:limit]
-        for number, line in enumerate(lines, start=1):
+        lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
+        for number, line in [(number, line) for number, line in lines if line.strip()][:limit]:
             try:
                 record_ = json.loads(line)
                 prompts.append(Prompt(path.stem, str(record_.get("id", number)), record_["turns"][0]))
@@ -148,6 +148,7 @@ def open_journal(out: Path, target, prompts, methods, max_new_tokens, samplings,
     """The journal beside the report `out` of a benchmark with these arguments. Raises ValueError for another's."""
     plan = {
         "target": target.name,
+        "files": {name: hub.weights(folder) for name, folder in _folders(target).items()},
         "dtype": str(target.dtype),
         "machine": machine(target.device),
         "graphs": target.graphs,
@@ -159,6 +160,11 @@ def open_journal(out: Path, target, prompts, methods, max_new_tokens, samplings,
         "repeats": repeats,
     }
     return Journal(out.with_name(f"{out.name}.partial"), plan)
+
+
+def _folders(target: Target) -> dict[str, Path]:
+    """Of the target, unless it was made in memory, and of its heads."""
+    return target.heads if target.path is None else {"target": target.path, **target.heads}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +181,15 @@ class _Bench:
         ids = encode(self.target.tokenizer, prompt.text)
         where = {"task": prompt.task, "prompt": prompt.id, "temperature": sampling.temperature, "repeat": repeat}
         samples, reference = [], None
-        for name, (make, settings) in self.methods.items():
+        for name in sorted(self.methods, key=lambda name: name != "vanilla"):  # the others are held against it
+            make, settings = self.methods[name]
             reset_peak(self.target.device)
+            before = graphs.recording_seconds()
             trace = record(self.target, make(settings), ids, self.budget, sampling, name, settings, inspect=False)
+            counts = _counted(trace) | {"recording_s": graphs.recording_seconds() - before}
             reference = trace.tokens if name == "vanilla" else reference
             same = trace.tokens == reference if "vanilla" in self.methods else None
-            samples.append(Sample(method=name, identical=same, peak_bytes=self._peak(), **where, **_counted(trace)))
+            samples.append(Sample(method=name, identical=same, peak_bytes=self._peak(), **where, **counts))
         for name, generate in self.peers[sampling].items():
             reset_peak(self.target.device)
             found = generate(ids, self.budget)

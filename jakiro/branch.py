@@ -15,6 +15,7 @@ from jakiro.trace import Trace, walk_positions
 from jakiro.verify import Sampling
 
 MOST_ROUNDS = 64
+DEEPEST = 64  # levels of a draft whose method has no setting for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,18 @@ def branch(
     prefix = (text[:-1], text[-1]) if change.token is None else (text, change.token)
 
     def run(prompt: list[int], first: int, settings: Any, sampling: Sampling) -> Trace:
-        length = target.context - len(prompt)
+        length = min(target.context - len(prompt), _enough(settings, change.rounds))
         events = decode(target, make(settings), prompt, length, sampling, first=first)
         steps = list(islice((event for event in events if not isinstance(event, Prefill)), change.rounds))
         start = Prefill(first, 0.0)  # both clocks start at the round
         return as_trace(target, prompt, length, sampling, start, steps, trace.method, settings)
 
     return run(text[:-1], text[-1], had, Sampling(**was)), run(*prefix, settings, sampling)
+
+
+def _enough(settings: Any, rounds: int) -> int:
+    """A length cap that so many rounds, after their first token, cannot reach; the cache is made for it."""
+    return 2 + rounds * (1 + getattr(settings, "depth", DEEPEST))
 
 
 def told(as_was: Trace, would: Trace, index: int, title: str) -> str:

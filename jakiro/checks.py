@@ -22,8 +22,9 @@ REMEDY = "use a model whose layers are all attention"
 def measure(target: Any) -> tuple[int, list]:
     """The context limit and the cache's shapes, learnt from one token through the model's own kind of cache.
 
-    A sliding window equals full attention until it is full, so such a model is used within its window. Raises
-    ValueError for states that cannot be taken back: recurrent, convolutional or compressed ones.
+    A sliding window equals full attention until it is full, so such a model is used within its window; one with
+    LongRoPE, within what its short factors are for. Raises ValueError for states that cannot be taken back: recurrent,
+    convolutional or compressed ones.
     """
     cache = DynamicCache(config=target.model.config)
     one = torch.ones(1, 1, dtype=torch.long, device=target.device)
@@ -32,7 +33,7 @@ def measure(target: Any) -> tuple[int, list]:
     except REFUSALS as error:
         raise ValueError(f"{target.name} does not run with a key/value cache: {error}; {REMEDY}") from error
     config = target.model.config.get_text_config(decoder=True)
-    limits = [getattr(config, "max_position_embeddings", None) or UNBOUNDED]
+    limits = [getattr(config, "max_position_embeddings", None) or UNBOUNDED, *_short_factors(config)]
     shapes = []
     for layer in cache.layers:
         stored = getattr(layer, "keys", None) is not None  # a layer may share another's keys, or have no attention
@@ -47,6 +48,17 @@ def measure(target: Any) -> tuple[int, list]:
     if not any(shapes):
         raise ValueError(f"{target.name} stores no keys and values in a cache; {REMEDY}")
     return min(limits), shapes
+
+
+def _short_factors(config: Any) -> list[int]:
+    """Lengths up to which LongRoPE (Ding et al., arXiv 2402.13753) rotates by its short factors.
+
+    Its deepest position chooses the factors of a whole pass, so across that length a tree is not what its paths are.
+    """
+    ropes = getattr(config, "rope_parameters", None) or {}
+    by_layer_type = [rope for rope in ropes.values() if isinstance(rope, dict)]
+    found = [rope for rope in by_layer_type or [ropes] if rope.get("rope_type") == "longrope"]
+    return [rope["original_max_position_embeddings"] for rope in found]
 
 
 @torch.inference_mode()

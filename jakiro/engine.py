@@ -194,9 +194,10 @@ def stopwatch(device: torch.device) -> Callable[[], float]:
     if device.type == "cpu":
         return now
     module = getattr(torch, device.type)  # torch.cuda, torch.mps, torch.xpu
+    which = () if device.type == "mps" else (device,)  # there is one of that kind at most
 
     def clock() -> float:
-        module.synchronize()
+        module.synchronize(*which)
         return now()
 
     return clock

@@ -4,8 +4,10 @@ On CUDA a program is a CUDA graph: a round of small kernels is bound by the time
 Python, and a graph launches them all. A recording sees tensors only. What Python decided meanwhile (shapes, slices,
 numbers) is part of it, so whatever changes from round to round must be in a tensor that the program reads.
 
-Recording takes far longer than replaying and is done once for each shape. `now` is the clock that stops meanwhile:
-a round's seconds are those of a replay.
+Recording takes far longer than replaying. A run records its own programs, since caches are part of them: one for each
+shape, the target's again for every 256 rows that the text has grown by, the draft's again where its buffers are full.
+`now` is the clock that stops meanwhile: a round's seconds are those of a replay. `recording_seconds` is what it leaves
+out.
 """
 
 from __future__ import annotations
@@ -32,7 +34,12 @@ _pause = _Pause()
 
 def now() -> float:
     """`time.perf_counter` less the seconds that this thread has spent recording programs."""
-    return time.perf_counter() - _pause.seconds
+    return time.perf_counter() - recording_seconds()
+
+
+def recording_seconds() -> float:
+    """What this thread has spent recording programs so far."""
+    return _pause.seconds
 
 
 def replayable(device: torch.device) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
@@ -51,14 +52,24 @@ def check(folder: Path) -> None:
         raise FileNotFoundError(
             f"no model in {folder}: give a folder with config.json, weights and a tokenizer, or a hub id"
         )
-    weights = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
-    if not weights:
+    files = _weight_files(folder)
+    if not files:
         raise FileNotFoundError(f"no weights in {folder}: it needs *.safetensors or pytorch_model*.bin")
-    for file in weights:
+    for file in files:
         if file.stat().st_size < 1024 and file.read_bytes().startswith(b"version https://git-lfs"):
             raise ValueError(f"{file} is only a pointer; fetch the weights with: git lfs pull")
     if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
         raise FileNotFoundError(f"no tokenizer in {folder}: it needs tokenizer.json (or tokenizer.model, vocab.json)")
+
+
+def weights(folder: Path) -> dict[str, Any]:
+    """What tells the weights in a folder from others, unread: where they are, their bytes and time of change (ns)."""
+    stats = [(file.name, file.stat()) for file in sorted(_weight_files(folder))]
+    return {"folder": str(folder.resolve()), "files": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]}
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    return [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
 
 
 def _first_line(error: Exception) -> str:

@@ -3,7 +3,8 @@
 Two yardsticks. The floor: the bytes that a pass has to read over the bandwidth, or its multiplications over the matmul
 rate, whichever takes longer. The ideal round: one bare forward of the target over as many nodes, its inputs made
 beforehand, and the draft's bare network passes, each timed alone. Bandwidth is that of reading as many bytes as a
-target pass reads, again and again, so a model that fits into a processor's cache is held against that cache.
+target pass reads, again and again, so a model that fits into a processor's cache is held against that cache. What a
+pass of a mixture of experts reads depends on its tokens: such a target has no floor, and all that rests on it is None.
 
 Seconds are medians over rounds whose tree has its full size, on one prompt; runs, runs whose columns are recorded too
 (`traced`), and bare passes take turns. Greedy runs have the same rounds, so recording is compared round by round.
@@ -25,6 +26,7 @@ from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
 from jakiro.verify import Sampling
 
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")  # what configs call their number
 TURNS = 12  # runs of each method, each followed by bare passes
 PASSES = 20  # bare rounds in a turn, the first of which does not count
 NEW_TOKENS = 96  # of a run
@@ -36,7 +38,8 @@ def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) 
     """The device's rates, and for each method (name -> (make, settings)) its pass and round against both yardsticks."""
     prompt = encode(target.tokenizer, text)
     weights = _weight_bytes(target)
-    bandwidth, rate = read_bandwidth(target, weights), matmul_rate(target)
+    bandwidth = None if weights is None else read_bandwidth(target, weights)
+    rate = matmul_rate(target)
     runs: dict[str, list[Trace]] = {name: [] for name in methods}
     traced: dict[str, list[Trace]] = {name: [] for name in methods}
     bare: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
@@ -95,10 +98,11 @@ def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> di
     full = [step for run in runs for step in run.steps if len(step.tree) == nodes]
     _, length = _typical(runs[0])
     step_s, round_s = median(step.verify_s for step in full), median(step.seconds for step in full)
-    weights = _weight_bytes(target)
-    flops = 2 * nodes * weights / target.model.get_output_embeddings().weight.element_size()
-    floor = max((weights + length * _row_bytes(target)) / bandwidth, flops / rate)
-    of_draft = passes * _pass_bytes(target, drafter) / bandwidth
+    floor = whole = None
+    if (weights := _weight_bytes(target)) is not None:
+        flops = 2 * nodes * weights / target.model.get_output_embeddings().weight.element_size()
+        floor = max((weights + length * _row_bytes(target)) / bandwidth, flops / rate)
+        whole = floor + passes * _pass_bytes(target, drafter) / bandwidth
     ideal = median(forward + draft for forward, draft in bare)
     return {
         "nodes": nodes,
@@ -107,12 +111,12 @@ def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> di
         "step_s": step_s,
         "step_floor_s": floor,
         "round_s": round_s,
-        "round_floor_s": floor + of_draft,
+        "round_floor_s": whole,
         "ideal_round_s": ideal,
         "ideal_draft_s": median(draft for _, draft in bare),
         "draft_s": median(step.draft_s for step in full),
         "overhead_s": median(step.overhead_s for step in full),
-        "step_over_floor": step_s / floor,
+        "step_over_floor": None if floor is None else step_s / floor,
         "round_over_ideal": round_s / ideal,
         "overhead_share": median(step.overhead_s for step in full) / round_s,
         "traced_over_plain": _traced_over_plain(runs, traced),
@@ -181,8 +185,14 @@ def timed(device: torch.device, work: Callable[[], Any], count: int, warm_up: in
     return found[warm_up:]
 
 
-def _weight_bytes(target: Target) -> int:
-    """Bytes of the parameters that every pass reads: all but the input embedding, of which it takes a few rows."""
+def _weight_bytes(target: Target) -> int | None:
+    """Bytes of the parameters that every pass reads: all but the input embedding, of which it takes a few rows.
+
+    None for a mixture of experts, whose tokens choose what is read.
+    """
+    config = target.model.config.get_text_config(decoder=True)
+    if any(getattr(config, name, None) not in (None, 0, 1) for name in EXPERTS):
+        return None
     table = target.model.get_input_embeddings().weight
     tied = table is target.model.get_output_embeddings().weight
     return sum(one.nbytes for one in target.model.parameters() if tied or one is not table)

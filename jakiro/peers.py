@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel, StoppingCriteria, StoppingCriteriaList
+from transformers import (
+    AutoModelForCausalLM,
+    GenerationConfig,
+    PreTrainedModel,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 
 from jakiro.bench import Generated
+from jakiro.engine import stopwatch
 from jakiro.target import Target
 from jakiro.verify import Sampling
 
@@ -19,13 +26,14 @@ ASSISTANT = "assistant"  # folder beside a target's heads with a small model of 
 class _Stopwatch(StoppingCriteria):
     """Notes when the first tokens are there, and how long the text is then; never stops."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
         self.first: float | None = None
         self.length = 0
 
     def __call__(self, input_ids, scores, **kwargs) -> torch.Tensor:
         if self.first is None:
-            self.first, self.length = time.perf_counter(), input_ids.shape[1]
+            self.first, self.length = self.clock(), input_ids.shape[1]
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 
@@ -57,24 +65,40 @@ def _assistant(target: Target) -> PreTrainedModel:
     return model
 
 
+@contextmanager
+def _plain(model: PreTrainedModel) -> Iterator[None]:
+    """The model without its own generation config, which `generate` mixes into whatever it is given.
+
+    A repetition penalty or min_p in it would make another law than the one that our methods sample from.
+    """
+    own = model.generation_config
+    model.generation_config = GenerationConfig()
+    try:
+        yield
+    finally:
+        model.generation_config = own
+
+
 def _generator(target: Target, options: dict) -> Callable[[list[int], int], Generated]:
     @torch.inference_mode()
     def generate(prompt: list[int], max_new_tokens: int) -> Generated:
         ids = torch.tensor([prompt], device=target.device)
-        watch = _Stopwatch()
+        clock = stopwatch(target.device)
+        watch = _Stopwatch(clock)
         budget = min(max_new_tokens, target.context - len(prompt))
-        start = time.perf_counter()
-        output = target.model.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=budget,
-            stopping_criteria=StoppingCriteriaList([watch]),
-            eos_token_id=sorted(target.ends) or None,
-            pad_token_id=min(target.ends, default=0),
-            **options,
-        )
-        new = output[0, len(prompt) :].tolist()
-        end = time.perf_counter()
+        with _plain(target.model):
+            start = clock()
+            output = target.model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=budget,
+                stopping_criteria=StoppingCriteriaList([watch]),
+                eos_token_id=sorted(target.ends) or None,
+                pad_token_id=min(target.ends, default=0),
+                **options,
+            )
+            new = output[0, len(prompt) :].tolist()
+            end = clock()
         assert watch.first is not None
         return Generated(new, watch.length - len(prompt), watch.first - start, end - watch.first)
 

@@ -6,7 +6,8 @@ over the seconds of the rounds, so prefill is not in it; `speedup` is tokens_per
 None where the run has no vanilla; `identical` is the share of prompts whose ids equal vanilla's, None for another
 library's sampling, which draws other numbers. Counts are those of one repeat; speeds and seconds are medians over the
 repeats, a `_spread` the least and the greatest. `peak_bytes` is the greatest memory in use during a run: of the device,
-on a CPU of the process, weights included.
+on a CPU of the process, weights included. On CUDA every run records its programs anew (graphs.py). That time is in no
+other seconds: `recording_s` is it, 0.0 where nothing is recorded, None for other libraries.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Sample:
     peak_bytes: int | None = None
     reached: list[int] | None = None  # rounds that accepted at least 0, 1, 2, ... tokens; None for other libraries
     phases: list[float] | None = None  # seconds of PHASES; likewise
+    recording_s: float | None = None  # in which programs were recorded, in none of the other seconds; likewise
 
 
 def rows(samples: Sequence[Sample]) -> list[dict[str, Any]]:
@@ -83,6 +85,7 @@ def _row(key: tuple, samples: list[Sample], speeds: dict[tuple, list]) -> dict[s
         "speedup_spread": _spread(ratios),
         "prefill_s": median(sum(sample.prefill_s for sample in repeat) for repeat in repeats),
         **{f"{phase}_s": _phase(repeats, index) for index, phase in enumerate(PHASES)},
+        "recording_s": _recording(repeats),
         "peak_bytes": max(peaks, default=None),
         "identical": mean(checked) if checked else None,
     }
@@ -107,6 +110,12 @@ def _phase(repeats: list[list[Sample]], index: int) -> float | None:
     return median(sum(sample.phases[index] for sample in repeat) for repeat in repeats)
 
 
+def _recording(repeats: list[list[Sample]]) -> float | None:
+    if repeats[0][0].recording_s is None:
+        return None
+    return median(sum(sample.recording_s for sample in repeat) for repeat in repeats)
+
+
 def _median(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
@@ -120,6 +129,12 @@ def _spread(values: list[float | None]) -> list[float] | None:
 def temperatures(report: dict[str, Any]) -> list[float]:
     """Those that were measured, in order."""
     return sorted({row["temperature"] for row in report["rows"]})
+
+
+def prompts_a_task(report: dict[str, Any]) -> str:
+    """How many prompts each task has: "10", or "4 to 10" where they differ."""
+    counts = {row["prompts"] for row in report["rows"]}
+    return f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{min(counts)}"
 
 
 def means(report: dict[str, Any], temperature: float | None = None) -> dict[str, dict[str, float]]:

@@ -7,11 +7,13 @@ forward hook: what the output embedding reads, and what trained heads are fed wi
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from jinja2 import TemplateError
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import Cache
@@ -22,6 +24,7 @@ from jakiro.checks import ATTENTIONS, check_trees, measure, why_no_graphs
 from jakiro.fixed import fixed_pass, padded
 from jakiro.products import lay_out
 
+LOG = logging.getLogger(__name__)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 Pass = Callable[[], tuple[Tensor, Tensor]]  # to logits and features
@@ -81,19 +84,25 @@ class Target:
         attention: str = "sdpa",
         heads: dict[str, str | Path] | None = None,
         graphs: bool = True,
+        chat_template: str | Path | None = None,
     ) -> Target:
         """Read a Hugging Face folder, or the hub's model of an id. Heads may be either, too.
 
-        The target's sub-folders with a config.json are heads; `heads` adds to or replaces them. Raises
-        FileNotFoundError or ValueError with the remedy.
+        The target's sub-folders with a config.json are heads; `heads` adds to or replaces them. `chat_template` is a
+        Jinja file that takes the place of the tokenizer's own template. Raises OSError or ValueError with the remedy.
         """
         _check_request(device, dtype, attention)
         folder = hub.local(path)
         hub.check(folder)
         found = {child.name: child for child in sorted(folder.iterdir()) if (child / "config.json").is_file()}
         found.update({name: hub.local(head) for name, head in (heads or {}).items()})
+        tokenizer = _tokenizer(folder, chat_template)
+        if not tokenizer.chat_template:
+            LOG.warning(
+                "%s has no chat template: prompts are sent bare; give it one with --chat-template FILE", hub.title(path)
+            )
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype], attn_implementation=attention)
-        return cls(model.to(device), AutoTokenizer.from_pretrained(folder), found, hub.title(path), folder, graphs)
+        return cls(model.to(device), tokenizer, found, hub.title(path), folder, graphs)
 
     def new_cache(self, capacity: int) -> KVCache:
         """An empty cache with room for `capacity` rows."""
@@ -193,6 +202,18 @@ def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) 
     if stops[0] is None:
         stops[0] = getattr(model.config, "eos_token_id", None)
     return frozenset(id for ids in stops if ids is not None for id in ([ids] if isinstance(ids, int) else ids))
+
+
+def _tokenizer(folder: Path, template: str | Path | None) -> PreTrainedTokenizerBase:
+    """The folder's tokenizer, with the chat template in a file where one is given; it is tried."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if template is not None:
+        tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
+        try:
+            tokenizer.apply_chat_template([{"role": "user", "content": "a"}], tokenize=False)
+        except TemplateError as error:
+            raise ValueError(f"{template} is no chat template ({error}): give a Jinja file as models have") from error
+    return tokenizer
 
 
 def _check_request(device: str, dtype: str, attention: str) -> None:

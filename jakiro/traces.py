@@ -50,7 +50,7 @@ def _parsed(text: str) -> list:
         try:
             data = json.loads(text)
         except json.JSONDecodeError:
-            lines = [line for line in text.splitlines() if line.strip()]
+            lines = [line for line in text.split("\n") if line.strip()]  # JSON may hold other line ends as they are
             if len(lines) < 2:
                 raise
             return [json.loads(line) for line in lines]

@@ -22,6 +22,7 @@ from jakiro.graphs import upload
 from jakiro.tree import DraftTree
 
 NUCLEUS_GUESSES = (256, 2048)  # tokens sorted before all are: that would cost a CPU more than the target's pass
+DOUBLES = ("cpu", "cuda")  # devices on which float64 can be counted on
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, the increment of splitmix64
 _STAGES = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))  # splitmix64's xor shifts and multipliers
 
@@ -47,10 +48,13 @@ def pick(logits: Tensor, positions: Sequence[int], sampling: Sampling) -> Tensor
     """The target's token after each row: logits [n, vocab], absolute position of each picked token [n] -> [n].
 
     Sampling is Gumbel-max: the argmax of log p plus independent Gumbel noise is a draw from p. Rows that pick for the
-    same position share their noise; at most one of them lies on the path that the walk takes.
+    same position share their noise; at most one of them lies on the path that the walk takes. The noise is in float64:
+    a device that may have none leaves drawing to the CPU, where the result then is.
     """
     if sampling.temperature == 0:
         return logits.argmax(-1)
+    if logits.device.type not in DOUBLES:
+        logits = logits.cpu()
     scaled = logits.float() / sampling.temperature
     if sampling.top_p < 1:
         scaled = scaled.masked_fill(~nucleus(scaled, sampling.top_p), -math.inf)

@@ -59,6 +59,7 @@ def test_the_command_line_says_what_is_wrong_with_a_head():
         app.arguments(["--head", "jakiro"])
     with pytest.raises(SystemExit):
         app.arguments(["--threads", "0"])
+    assert app.arguments(["--chat-template", "chat.jinja"]).chat_template == Path("chat.jinja")
     options = app.arguments(["--head", "jakiro=a=b", "--port", "8000"])
     assert options.head == ["jakiro=a=b"] and options.port == 8000 and options.host is None
 

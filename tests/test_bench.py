@@ -1,12 +1,14 @@
 """The benchmark's numbers against traces counted by hand, and its prompts and peers."""
 
 import json
+import os
 from functools import partial
 
 import pytest
-from tiny import tiny_model
+from tiny import save_heads, tiny_model
+from transformers import GenerationConfig
 
-from jakiro import bench
+from jakiro import bench, peers
 from jakiro import report as tables
 from jakiro.engine import record
 from jakiro.peers import generate_peers
@@ -142,3 +144,71 @@ def test_settings_must_belong_to_a_method(target):
         bench.load_methods(target, ["vanilla", "eagle2"], {"deepness": "3"})
     with pytest.raises(ValueError, match="unknown method 'eagle3'; known: vanilla"):
         bench.load_methods(target, ["eagle3"], {})
+
+
+def test_a_run_is_held_against_vanilla_wherever_that_is_named(target, prompts):
+    methods = bench.load_methods(target, ["eagle2", "vanilla"], {})
+    report = bench.run(target, bench.read_prompts(prompts, limit=1), methods, 6, [GREEDY])
+    assert {row["identical"] for row in report["rows"]} == {1.0}
+    assert list(report["settings"]) == ["eagle2", "vanilla"]
+
+
+@pytest.mark.parametrize("name", ["hf_generate_dynamic", "hf_generate_static", "hf_prompt_lookup"])
+def test_peers_decode_by_our_law_whatever_the_checkpoint_asks_for(tokenizer, name):
+    own = Target.wrap(tiny_model(), tokenizer, graphs=False)
+    ids = encode(tokenizer, "the man ran")
+    make, settings = bench.load_methods(own, ["vanilla"], {})["vanilla"]
+    text = record(own, make(settings), ids, 24, GREEDY).tokens
+    config = GenerationConfig(repetition_penalty=9.0, no_repeat_ngram_size=1, suppress_tokens=[text[0]], min_p=0.9)
+    own.model.generation_config = config
+    assert generate_peers(own, GREEDY)[name](ids, 24).ids == text
+    assert own.model.generation_config is config
+
+
+def test_peers_sample_from_all_tokens_whatever_the_checkpoint_asks_for(tokenizer):
+    own = Target.wrap(tiny_model(), tokenizer, graphs=False)
+    own.model.generation_config = GenerationConfig(min_p=1.0)  # leaves the likeliest token alone
+    generate = generate_peers(own, Sampling(2.0))["hf_generate_dynamic"]
+    assert len({tuple(generate([1, 2, 3], 8).ids) for _ in range(3)}) > 1
+
+
+def test_peers_are_timed_when_the_device_is_done(target, monkeypatch):
+    """The clock that waits for the device is read at the start, at the first tokens and at the end."""
+    ticks = iter(range(3))
+    monkeypatch.setattr(peers, "stopwatch", lambda device: lambda: float(next(ticks)))
+    found = generate_peers(target, GREEDY)["hf_generate_dynamic"]([1, 2, 3], 6)
+    assert (found.prefill_s, found.decode_s) == (1.0, 1.0) and next(ticks, None) is None
+
+
+@pytest.mark.parametrize("part", ["target", "eagle2"])
+def test_an_interrupted_run_of_other_weights_is_not_gone_on_with(tokenizer, prompts, tmp_path, part):
+    """Of the same name: elsewhere, or changed meanwhile."""
+
+    def opened(folder):
+        loaded = Target.load(folder / "small", heads={"eagle2": folder / "eagle2"}, graphs=False)
+        methods = bench.load_methods(loaded, ["vanilla", "eagle2"], {})
+        work = (loaded, bench.read_prompts(prompts), methods, 8, [GREEDY], None, 1)
+        return bench.open_journal(tmp_path / "bench.json", *work)
+
+    for name in ("here", "there"):
+        tiny_model().save_pretrained(tmp_path / name / "small")
+        tokenizer.save_pretrained(tmp_path / name / "small")
+        save_heads(tmp_path / name)
+    opened(tmp_path / "here")
+    opened(tmp_path / "here")
+    with pytest.raises(ValueError, match="beginning of another benchmark"):
+        opened(tmp_path / "there")
+    os.utime(tmp_path / "here" / {"target": "small"}.get(part, part) / "model.safetensors", ns=(1, 1))
+    with pytest.raises(ValueError, match="beginning of another benchmark"):
+        opened(tmp_path / "here")
+
+
+def test_prompt_lines_end_where_json_lines_do(tmp_path):
+    """U+2028, U+2029 and U+0085 may stand in a JSON string as they are; blank lines count for messages alone."""
+    path = tmp_path / "odd.jsonl"
+    path.write_text('{"turns": ["a\u2028b\u2029c\x85d"]}\n\n{"turns": ["e"]}\n', encoding="utf-8")
+    assert [prompt.text for prompt in bench.read_prompts([path], limit=2)] == ["a\u2028b\u2029c\x85d", "e"]
+    with path.open("a", encoding="utf-8") as file:
+        file.write("{}\n")
+    with pytest.raises(ValueError, match=r"odd\.jsonl, line 4"):
+        bench.read_prompts([path])

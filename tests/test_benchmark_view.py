@@ -87,6 +87,8 @@ def test_limits_are_drawn_where_they_were_measured(data):
         "bare networks alone": [3.0],
         "memory floor": [1.0],
     }
+    mixture = {"methods": {"jakiro": LIMITS["methods"]["jakiro"] | {"round_floor_s": None}}}
+    assert "memory floor" not in {one["name"] for one in limits_figure(data | {"limits": mixture})["data"]}
 
 
 @pytest.mark.parametrize("theme", THEMES)

@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 from jakiro.branch import MOST_ROUNDS, Change, branch, told
-from jakiro.engine import record
+from jakiro.engine import Context, record
 from jakiro.methods import METHODS
+from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import from_json, to_json
+from jakiro.tree import CutNodes, DraftTree
 from jakiro.ui import models
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches
@@ -73,6 +75,52 @@ def test_a_setting_that_is_newer_than_the_trace_has_its_default(loaded):
     as_was, would = again(loaded, old, 0, settings={"depth": 2}, rounds=2)
     assert as_was.settings["expert"] == "all"
     assert "with depth 2 instead of 3: tau" in told(as_was, would, 0, "Jakiro")
+
+
+@pytest.mark.parametrize("name", ["vanilla", "prompt_lookup", "jakiro"])
+def test_the_cache_is_made_for_the_rounds_that_are_asked_for(loaded, name, monkeypatch):
+    trace, asked = run(loaded, name), []
+    new_cache = Target.new_cache
+    monkeypatch.setattr(Target, "new_cache", lambda self, rows: asked.append(rows) or new_cache(self, rows))
+    monkeypatch.setattr(loaded.target, "context", 100_000)
+    for made in again(loaded, trace, 0, rounds=2):
+        assert len(made.steps) == 2 and made.stop == "stopped"
+    assert max(asked) < 500
+
+
+def test_rounds_that_fill_the_context_end_by_it_as_before(loaded, monkeypatch):
+    trace = run(loaded, "jakiro")
+    monkeypatch.setattr(loaded.target, "context", len(trace.prompt) + 25)
+    for made in again(loaded, trace, 3, rounds=MOST_ROUNDS, settings={"depth": 16, "contrastive": False}):
+        assert made.stop == "length" and len(made.prompt) + len(made.tokens) == loaded.target.context
+
+
+class Right:
+    """Every draft is the text to come, to the full depth: no run emits more tokens in as many rounds."""
+
+    def __init__(self, text: list[int], depth: int) -> None:
+        self.text, self.depth = text, depth
+
+    def draft(self, context: Context) -> DraftTree:
+        to_come = self.text[len(context.tokens) :][: min(self.depth, context.room)]
+        tokens = [context.tokens[-1], *to_come]
+        return DraftTree(tokens, list(range(-1, len(to_come))), [0.0] * len(tokens))
+
+    def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
+        return {}
+
+    def cut(self, tree: DraftTree) -> CutNodes:
+        return CutNodes()
+
+
+def test_rounds_whose_drafts_are_all_accepted_are_not_shortened(loaded):
+    ids = encode(loaded.target.tokenizer, "the an the")
+    text = ids + record(loaded.target, METHODS["vanilla"].load(loaded.target)(None), ids, 60, Sampling()).tokens
+    made = record(loaded.target, Right(text, 5), ids, 40, Sampling(), "prompt_lookup", {"max_ngram": 3, "depth": 5})
+    for found in branch(
+        loaded.target, METHODS["prompt_lookup"], lambda settings: Right(text, settings.depth), made, 1, Change(rounds=3)
+    ):
+        assert [len(step.accepted) for step in found.steps] == [5, 5, 5] and found.stop == "stopped"
 
 
 @pytest.mark.parametrize("expert", ["0", "1"])

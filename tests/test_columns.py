@@ -7,12 +7,13 @@ import math
 import naive
 import pytest
 import torch
-from test_drafting import MODES, drafter_for, rounds
+from test_drafting import MODES, PROMPT, drafter_for, rounds
 from torch import Tensor
 
 from jakiro.drafting.columns import Rows, of_experts, place
 from jakiro.drafting.tree import TreeSettings
 from jakiro.engine import Context
+from jakiro.methods.jakiro import blend, in_union
 from jakiro.tree import DraftTree
 
 HEADS = ["eagle2", *(mode for mode in MODES if mode.startswith(("mixture", "decoupled", "two", "one")))]
@@ -37,8 +38,13 @@ class Kept:
         return tree
 
 
-def rank(logprobs: Tensor, token: int) -> int:
-    return sum(float(other) > float(logprobs[token]) for other in logprobs)
+def rank(logprobs: Tensor, token: int, eligible: set[int] | None = None) -> int:
+    """Of the token among all; where only some can be candidates, these come first."""
+    if eligible is None:
+        return sum(float(other) > float(logprobs[token]) for other in logprobs)
+    group = [one for one in range(len(logprobs)) if (one in eligible) == (token in eligible)]
+    ahead = 0 if token in eligible else len(eligible)
+    return ahead + sum(float(logprobs[one]) > float(logprobs[token]) for one in group)
 
 
 def close(found: float | None, expected: float) -> bool:
@@ -63,18 +69,25 @@ def test_columns_are_the_naive_ones(target, mode: str, room: int) -> None:
         if node:
             answer, logprobs = asked(oracle, settings, frontiers, depth, path[:-1])
             assert close(columns["logprob"][node], logprobs[path[-1]])
-            assert columns["rank"][node] == rank(logprobs, path[-1])
+            assert columns["rank"][node] == rank(logprobs, path[-1], proposed(answer, logprobs, settings))
             check_experts(columns, node, answer, path[-1], settings, depth)
         pick = kept.picks[node]
         if depth < settings.depth and path in frontiers[depth]:
             answer, logprobs = asked(oracle, settings, frontiers, depth + 1, path)
-            assert columns["pick_rank"][node] == rank(logprobs, pick)
+            assert columns["pick_rank"][node] == rank(logprobs, pick, proposed(answer, logprobs, settings))
             assert close(columns["pick_draft_logprob"][node], logprobs[pick])
             assert close(columns["pick_score"][node], tree.scores[node] + float(logprobs[pick]))
             for i in range(2 if answer.experts is not None else 0):
                 assert columns[f"pick_expert{i}_rank"][node] == rank(answer.experts[i], pick)
         else:
             assert all(columns[name][node] is None for name in columns if name.startswith("pick_"))
+
+
+def proposed(answer: naive.Answer, logprobs: Tensor, settings) -> set[int] | None:
+    """What the experts propose, each for itself; None where candidates come from one distribution."""
+    if getattr(settings, "candidates", "") != "decoupled" or logprobs is answer.ahead:
+        return None
+    return {token for one in answer.experts for token in one.topk(settings.top_k).indices.tolist()}
 
 
 def expanded(oracle: naive.Oracle, settings) -> list[list[tuple[int, ...]]]:
@@ -139,3 +152,32 @@ def test_ranks_count_larger_ones_and_give_ties_to_the_smaller_id() -> None:
     ranks, values = place(logprobs, [0, 0, None, 1, 0], [0, 2, 1, 3, 1])
     assert ranks == [1, 2, None, 3, 0]
     assert values == [-1.0, -1.0, None, -3.0, -0.5]
+
+
+def test_a_token_that_no_expert_proposes_ranks_after_those_that_one_does() -> None:
+    """Third with both experts, it is first in their blend, and still never drafted."""
+    experts = torch.tensor([[0.35, 0.33, 0.32, 0.0, 0.0], [0.0, 0.0, 0.32, 0.35, 0.33]])[:, None].clamp_min(1e-6).log()
+    logprobs, eligible = blend(experts, torch.tensor([[0.5, 0.5]])), in_union(experts, 2)
+    assert eligible.tolist() == [[True, True, False, True, True]]
+    assert place(logprobs, [0], [2])[0] == [0]
+    ranks, values = place(logprobs, [0] * 5, [0, 1, 2, 3, 4], eligible)
+    assert ranks == [0, 2, 4, 1, 3] and values == logprobs[0].tolist()
+
+
+@pytest.mark.parametrize("mode", ["decoupled", "decoupled, contrastive"])
+def test_what_experts_propose_has_the_first_ranks(target, mode: str) -> None:
+    """Every token as every node's pick: a rank below top_k is that of a candidate, and of nothing else."""
+    torch.manual_seed(0)
+    _, drafter = drafter_for(target, mode)
+    tree, width = drafter.draft(Context(PROMPT, torch.randn(len(PROMPT) - 1, 32), room=9)), drafter.settings.top_k
+    overtaken = 0
+    found = [drafter.inspect(tree, [token] * len(tree)) for token in range(300)]
+    for node, depth in enumerate(tree.depths()):
+        columns = [{name: values[node] for name, values in one.items() if name.startswith("pick")} for one in found]
+        if columns[0]["pick_rank"] is None or depth == drafter.settings.depth - 1:  # the last level may be contrastive
+            continue
+        ours = [min(one["pick_expert0_rank"], one["pick_expert1_rank"]) < width for one in columns]
+        assert [one["pick_rank"] < sum(ours) for one in columns] == ours
+        likeliest = sorted(range(300), key=lambda token: -columns[token]["pick_draft_logprob"])
+        overtaken += {token for token in range(300) if ours[token]} != set(likeliest[: sum(ours)])
+    assert overtaken, "somewhere the blend prefers a token of neither expert"

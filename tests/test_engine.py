@@ -10,7 +10,7 @@ import torch
 from tiny import CONTEXT, VOCAB, random_tree, tiny_model
 
 from jakiro import trace as traces
-from jakiro.engine import Context, Prefill, decode, record, stop_reason
+from jakiro.engine import Context, Prefill, decode, record, stop_reason, stopwatch
 from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.target import Target
 from jakiro.tree import CutNodes, DraftTree
@@ -299,6 +299,14 @@ def test_seconds_are_the_rounds_wall_time(target, monkeypatch):
     drafter.inspect = spend(1000, drafter.inspect)
     for step in record(target, drafter, PROMPT, 5, GREEDY).steps:
         assert (step.draft_s, step.verify_s, step.overhead_s) == (100, 10, 1)
+
+
+@pytest.mark.parametrize("name", ["cuda:1", "xpu:1", "mps:0"])
+def test_the_clock_waits_for_its_own_device(monkeypatch, name):
+    device, waited = torch.device(name), []
+    monkeypatch.setattr(getattr(torch, device.type), "synchronize", lambda *given: waited.append(given))
+    stopwatch(device)()
+    assert waited == [() if device.type == "mps" else (device,)]
 
 
 def test_stop_reason(target):

@@ -12,7 +12,7 @@ from test_engine import GREEDY, SAMPLED, Noise, Oracle
 from tiny import CONTEXT, random_tree, tiny_model
 
 from jakiro import graphs
-from jakiro.bench import load_methods
+from jakiro.bench import Prompt, load_methods, run
 from jakiro.engine import Context, record
 from jakiro.fixed import padded
 from jakiro.methods.vanilla import VanillaDrafter
@@ -200,3 +200,22 @@ def test_a_head_outgrows_its_buffers(target, recorded, monkeypatch):
     runs = [record(*pair, PROMPT, 60, GREEDY).steps for pair in ((target, plain), (recorded, fixed))]
     assert [step.tree.tokens for step in runs[0]] == [step.tree.tokens for step in runs[1]]
     assert fixed._state.capacity >= 64
+
+
+def test_a_benchmark_says_what_recording_took(recorded, monkeypatch):
+    """Every run records its own programs; the seconds are in no phase."""
+    time, made = [0.0], []
+    monkeypatch.setattr(graphs.time, "perf_counter", lambda: time[0])
+
+    def slow(work, device):
+        made.append(work)
+        time[0] += 100
+        return tape.record(work, device)
+
+    monkeypatch.setitem(graphs._RECORDERS, "cpu", slow)
+    methods = load_methods(recorded, ["vanilla", "eagle2"], {})
+    report = run(recorded, [Prompt("chat", "1", "the ant"), Prompt("chat", "2", "a man")], methods, 8, [GREEDY])
+    vanilla, eagle = ({**row} for row in report["rows"])
+    assert vanilla["recording_s"] == 200 and eagle["recording_s"] >= 400
+    assert vanilla["recording_s"] + eagle["recording_s"] == 100 * len(made) / 2  # the other half warmed up
+    assert {row[f"{phase}_s"] for row in (vanilla, eagle) for phase in ("draft", "verify", "overhead")} == {0.0}

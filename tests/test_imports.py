@@ -50,7 +50,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "limits": LOOP | {"drafting", "methods"},
     "rehearsal": LOOP | {"assets"},
     "tuning": LOOP | {"drafting", "rehearsal"},
-    "bench": LOOP | VIEWS | {"methods", "assets", "report", "journal", "tuning"},
+    "bench": LOOP | VIEWS | {"methods", "assets", "hub", "report", "journal", "tuning"},
     "experiment": LOOP | VIEWS | {"methods", "training", "bench", "report", "drafting"},
     "findings": {"report"},
     "learning": LOOP | {"arguments", "hub", "bench", "training", "experiment", "findings"},

@@ -4,10 +4,12 @@ import math
 
 import pytest
 import torch
+from tiny import tiny_model
 
 from jakiro import limits
 from jakiro.bench import load_methods
 from jakiro.engine import Context
+from jakiro.target import Target
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +56,18 @@ def test_bare_passes_leave_no_trace(target):
             assert drafter.bare(following) == settings.depth - 1
         trees.append(drafter.draft(following))
     assert trees[0] == trees[1]
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"), [("qwen3_moe", {"num_experts": 4}), ("mixtral", {"num_local_experts": 4})]
+)
+def test_a_mixture_of_experts_has_no_floor(tokenizer, monkeypatch, family, changes):
+    """Its tokens choose what a pass reads."""
+    for name, value in {"TURNS": 1, "PASSES": 2, "NEW_TOKENS": 8, "SQUARE_ON_CPU": 32}.items():
+        monkeypatch.setattr(limits, name, value)
+    mixture = Target.wrap(tiny_model(family, num_experts_per_tok=2, **changes), tokenizer, graphs=False)
+    found = limits.limits(mixture, load_methods(mixture, ["vanilla", "prompt_lookup"], {}), "the man ran")
+    assert found["weight_bytes"] is found["bandwidth_bytes_per_s"] is None
+    for one in found["methods"].values():
+        assert one["step_floor_s"] is one["round_floor_s"] is one["step_over_floor"] is None
+        assert one["round_over_ideal"] > 0

@@ -26,7 +26,7 @@ def rows():
         for repeat, seconds in enumerate((2, 4, 5))
     ]
     samples += [
-        ours("jakiro", repeat, seconds, peak_bytes=peak)
+        ours("jakiro", repeat, seconds, peak_bytes=peak, recording_s=float(seconds))
         for repeat, (seconds, peak) in enumerate(((1, 7), (4, 9), (2, 8)))
     ]
     samples += [sample("hf_generate_dynamic", repeat, 10, 5) for repeat in range(3)]
@@ -45,12 +45,12 @@ def test_counts_are_those_of_one_repeat(rows):
     assert (row["prompts"], row["repeats"], row["tokens"], row["rounds"], row["tau"]) == (1, 3, 11, 4, 2.5)
     assert row["acceptance_rate_per_position"] == [0.75, 0.5, 0.25]
     assert (row["draft_s"], row["verify_s"], row["overhead_s"]) == (0.5, 1.0, 0.5)
-    assert row["peak_bytes"] == 9 and row["identical"] == 1.0
+    assert row["peak_bytes"] == 9 and row["identical"] == 1.0 and row["recording_s"] == 2.0
 
 
 def test_what_is_not_known_is_none(rows):
     row = rows["hf_generate_dynamic"]
-    unknown = ("rounds", "tau", "acceptance_rate_per_position", "draft_s", "peak_bytes", "identical")
+    unknown = ("rounds", "tau", "acceptance_rate_per_position", "draft_s", "recording_s", "peak_bytes", "identical")
     assert {row[name] for name in unknown} == {None}
 
 

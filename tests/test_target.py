@@ -6,10 +6,13 @@ import random
 
 import pytest
 import torch
-from tiny import CONTEXT, path_tokens, random_tree, tiny_model
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from tiny import CHAT, CONTEXT, path_tokens, random_tree, tiny_model, tiny_tokenizer
 
 from jakiro import checks
 from jakiro.target import Target
+from jakiro.text import encode
+from jakiro.tree import DraftTree
 
 FAMILIES = [
     ("llama", "sdpa"),
@@ -95,6 +98,33 @@ def test_facts_are_read_off_the_model(target):
 def test_a_sliding_window_bounds_the_context(family, window):
     attention = "eager" if family == "gemma2" else "sdpa"
     assert Target.wrap(tiny_model(family, attention)).context == window
+
+
+LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+LONG |= {"original_max_position_embeddings": 40}
+LAYERS = ["full_attention", "sliding_attention", "full_attention"]
+BY_LAYER = {"full_attention": LONG, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("phi3", {"rope_parameters": LONG}),
+        ("gemma3_text", {"rope_parameters": BY_LAYER, "layer_types": LAYERS, "head_dim": 8, "sliding_window": 99}),
+    ],
+)
+def test_longrope_bounds_the_context_where_its_long_factors_begin(family, changes):
+    """The factors of a pass go by its deepest position: a tree across that length would not be what its paths are."""
+    target = Target.wrap(tiny_model(family, original_max_position_embeddings=40, **changes))
+    assert target.context == 40
+    prompt = list(range(36))
+    cache, _, _ = prefilled(target, prompt)
+    chain = DraftTree([7, 8, 9, 10, 11], [-1, 0, 1, 2, 3], [0.0] * 5)  # its last node is past the context
+    inside, across = (
+        scored(target, DraftTree(chain.tokens[:n], chain.parents[:n], chain.scores[:n]), cache)[0][0] for n in (4, 5)
+    )
+    torch.testing.assert_close(inside, plain(target, [*prompt, 7])[0], atol=2e-4, rtol=1e-3)
+    assert (across - inside).abs().max() > 0.01
 
 
 @pytest.mark.parametrize(
@@ -186,3 +216,37 @@ def test_load_names_what_is_missing(folder, tmp_path):
     (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
     with pytest.raises(FileNotFoundError, match="no tokenizer in"):
         Target.load(tmp_path)
+
+
+def test_a_chat_template_may_come_from_a_file(folder, tmp_path, caplog):
+    bare = tmp_path / "bare"
+    tiny_model(num_hidden_layers=1).save_pretrained(bare)
+    tiny_tokenizer(template=False).save_pretrained(bare)
+    plain = Target.load(bare).tokenizer
+    assert "bare has no chat template" in caplog.text and "--chat-template FILE" in caplog.text
+    caplog.clear()
+    (tmp_path / "chat.jinja").write_text(CHAT)
+    given = Target.load(bare, chat_template=tmp_path / "chat.jinja").tokenizer
+    assert encode(plain, "the") == [plain.bos_token_id, *plain("the").input_ids]
+    assert encode(given, "the") == given("<user>the<bot>").input_ids == encode(Target.load(folder).tokenizer, "the")
+    assert not caplog.records
+
+
+def test_a_chat_template_that_cannot_be_used_is_refused(folder, tmp_path):
+    (tmp_path / "chat.jinja").write_text("{% for m in messages %}{{ m.content }}")
+    with pytest.raises(ValueError, match=r"chat\.jinja is no chat template .*: give a Jinja file"):
+        Target.load(folder, chat_template=tmp_path / "chat.jinja")
+    with pytest.raises(FileNotFoundError, match=r"none\.jinja"):
+        Target.load(folder, chat_template=tmp_path / "none.jinja")
+
+
+def test_a_target_with_a_sentencepiece_vocabulary_alone_is_read(tmp_path):
+    """As older checkpoints come: `tokenizer.model` and no `tokenizer.json`."""
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
+    texts = iter(["the man ran", "an ant and the hat", "a tan hat ran"] * 9)
+    options = {"vocab_size": 40, "model_type": "bpe", "bos_id": 1, "eos_id": 2, "unk_id": 0}
+    tiny_model(num_hidden_layers=1).save_pretrained(tmp_path)
+    with (tmp_path / "tokenizer.model").open("wb") as file:
+        SentencePieceTrainer.train(sentence_iterator=texts, model_writer=file, minloglevel=2, **options)
+    expected = SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model")).encode("the hat")
+    assert Target.load(tmp_path).tokenizer("the hat", add_special_tokens=False).input_ids == expected

@@ -37,6 +37,13 @@ def test_runs_are_read_from_a_list_or_from_lines(text):
     assert read_traces(text) == read_traces(traces_json(PAIR)) == [read_traces(to_json(one))[0] for one in PAIR]
 
 
+def test_lines_end_where_json_lines_do():
+    """U+2028, U+2029 and U+0085 may stand in a JSON string as they are."""
+    odd = replace(RUN, pieces=RUN.pieces | {RUN.first: "a\u2028b\u2029c\x85d"})
+    assert "\u2028" in to_json(odd)
+    assert read_traces("\n".join(map(to_json, [odd, odd]))) == read_traces(traces_json([odd, odd]))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -160,3 +160,12 @@ def test_walk_has_the_law_of_sequential_rejection(seed):
     outcomes = walked.keys() | rejected.keys()
     assert max(abs(walked.get(key, 0.0) - rejected.get(key, 0.0)) for key in outcomes) < 1e-12
     assert len(outcomes) > 3
+
+
+def test_where_there_is_no_float64_the_cpu_draws(monkeypatch):
+    logits, sampling = torch.randn(3, 50), Sampling(0.8, top_p=0.9)
+    expected, moved, cpu = pick(logits, [4, 5, 5], sampling), [], torch.Tensor.cpu
+    monkeypatch.setattr(verify, "DOUBLES", ("cuda",))
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: moved.append(self) or cpu(self))
+    assert torch.equal(pick(logits, [4, 5, 5], sampling), expected) and len(moved) == 1
+    assert torch.equal(pick(logits, [4, 5, 5], Sampling()), logits.argmax(-1)) and len(moved) == 1

@@ -22,10 +22,15 @@ class Rows:
     own: list[int | None]  # [n], the row that the node itself was expanded by; None where it was not
 
 
-def common(tree: DraftTree, picks: list[int], rows: Rows, logprobs: Tensor, cutoff: float) -> dict[str, list]:
-    """Columns of every head, from draft log-probabilities [r, vocab] and the score of the last node kept."""
-    rank, logprob = place(logprobs, rows.hung, tree.tokens)
-    pick_rank, pick_logprob = place(logprobs, rows.own, picks)
+def common(
+    tree: DraftTree, picks: list[int], rows: Rows, logprobs: Tensor, cutoff: float, eligible: Tensor | None = None
+) -> dict[str, list]:
+    """Columns of every head, from draft log-probabilities [r, vocab] and the score of the last node kept.
+
+    Where not every token can be a candidate, `eligible` [r, vocab] says which can: the others rank after them.
+    """
+    rank, logprob = place(logprobs, rows.hung, tree.tokens, eligible)
+    pick_rank, pick_logprob = place(logprobs, rows.own, picks, eligible)
     pairs = zip(tree.scores, pick_logprob, strict=True)
     return {
         "rank": rank,
@@ -67,15 +72,24 @@ def of_experts(
     }
 
 
-def place(logprobs: Tensor, rows: Sequence[int | None], tokens: Sequence[int]) -> tuple[list, list]:
-    """Rank (0-based; ties go to the smaller token id) and log-probability of each token in its row of [r, vocab]."""
+def place(
+    logprobs: Tensor, rows: Sequence[int | None], tokens: Sequence[int], eligible: Tensor | None = None
+) -> tuple[list, list]:
+    """Rank and log-probability of each token in its row of [r, vocab].
+
+    Ranks count from 0; ties go to the smaller token id, and tokens that are not `eligible` [r, vocab] come last.
+    """
     known = [node for node, row in enumerate(rows) if row is not None]
     at = torch.tensor([rows[node] for node in known], dtype=torch.long, device=logprobs.device)
     ids = torch.tensor([tokens[node] for node in known], dtype=torch.long, device=logprobs.device)[:, None]
     table = logprobs[at]
     values = table.gather(-1, ids)
     smaller = torch.arange(table.shape[-1], device=table.device) < ids
-    ranks = ((table > values) | (smaller & (table == values))).sum(-1)
+    before = (table > values) | (smaller & (table == values))
+    if eligible is not None:
+        others = eligible[at]
+        before = torch.where(others == others.gather(-1, ids), before, others)
+    ranks = before.sum(-1)
     found: tuple[list, list] = ([None] * len(rows), [None] * len(rows))
     for node, rank, value in zip(known, ranks.tolist(), values[:, 0].tolist(), strict=True):
         found[0][node], found[1][node] = rank, value

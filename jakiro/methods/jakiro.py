@@ -103,11 +103,12 @@ class JakiroDrafter(HeadDrafter):
         active, gates = self.head.activate(residual)
         weights = torch.where(contrast[:, None], *gates.chunk(2, dim=-1)[::-1]).softmax(-1)
         experts = self.target.logits(self.head.own(residual, active)).float().log_softmax(-1)
-        logprobs = self.target.logits(features).float().log_softmax(-1)
+        logprobs, eligible = self.target.logits(features).float().log_softmax(-1), None
         if self._decoupled:
             logprobs = torch.where(contrast[:, None], logprobs, blend(experts, weights))
+            eligible = contrast[:, None] | in_union(experts, self.width)
         return {
-            **common(tree, picks, rows, logprobs, min(last.kept.scores)),
+            **common(tree, picks, rows, logprobs, min(last.kept.scores), eligible),
             **of_experts(tree, picks, rows, experts, weights, self.width),
             "head": spread(contrast.int().tolist(), rows.hung),
         }
@@ -134,6 +135,12 @@ def union(logprobs: Tensor, tokens: Tensor, weights: Tensor) -> Children:
     scores.masked_fill_(again, -torch.inf)
     scores, order = scores.sort(dim=-1, descending=True, stable=True)
     return Children(pool.gather(-1, order[:, :width]), scores[:, :width])
+
+
+def in_union(logprobs: Tensor, width: int) -> Tensor:
+    """Which tokens [n, vocab] are among the `width` likeliest of at least one expert, logprobs [N, n, vocab]."""
+    tokens = torch.cat([*logprobs.topk(width).indices], dim=-1)  # [n, N k]
+    return torch.zeros_like(logprobs[0], dtype=torch.bool).scatter_(-1, tokens, True)
 
 
 class Jakiro:

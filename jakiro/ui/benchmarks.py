@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jakiro.findings import summary
-from jakiro.report import means, method_totals, temperatures
+from jakiro.report import means, method_totals, prompts_a_task, temperatures
 from jakiro.ui.figures import benchmark, experiment
 from jakiro.ui.figures.theme import CONFIG, THEMES
 from jakiro.ui.figures.tuning import tuning_figure
@@ -39,7 +39,7 @@ def _bench(name: str, data: dict[str, Any]) -> dict[str, Any]:
     first = data["rows"][0]
     facts = [
         *_common(data),
-        ["prompts", f"{first['prompts']} of each task, at most {data['max_new_tokens']} new tokens"],
+        ["prompts", f"{prompts_a_task(data)} of each task, at most {data['max_new_tokens']} new tokens"],
         ["repeats", f"{first.get('repeats', 1)}; speeds are medians over them, bars their spread"],
         ["trees", "; ".join(f"{method}: {_settings(own)}" for method, own in data["settings"].items() if own)],
     ]

@@ -10,6 +10,7 @@ from jakiro.graph import STATES, draft_logprobs, probability, states
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.patch import rounded_list
 
+PROPOSED = "With decoupled candidates, tokens that no expert proposes come last."
 # Column -> label, format, help. The order is the inspector's. Formats: token id rank share log number word.
 FIELDS: dict[str, tuple[str, str, str]] = {
     "id": ("token", "token", "The candidate token and its id."),
@@ -17,7 +18,7 @@ FIELDS: dict[str, tuple[str, str, str]] = {
     "depth": ("depth", "number", "Levels below the root."),
     "q": ("draft q", "share", "Probability that the draft gave the token after its parent."),
     "p": ("target p", "share", "Probability of the token after its path under the target, at temperature 1."),
-    "rank": ("draft rank", "rank", "Place of the token in the draft's distribution after its parent."),
+    "rank": ("draft rank", "rank", f"Place of the token in the draft's distribution after its parent. {PROPOSED}"),
     "score": ("path log-probability", "log", "Sum of log q along the path; the tree keeps the nodes with the best."),
     "source": ("proposed by", "word", "Which expert alone has the token in its own top-k after the same parent."),
     "gate0": ("router, expert 0", "share", "Weight of expert 0 at the parent: the same for all siblings."),
@@ -33,7 +34,11 @@ FIELDS: dict[str, tuple[str, str, str]] = {
     "pick": ("target's choice after it", "token", "The token that the target itself chooses after this node."),
     "pick_logprob": ("log p of that choice", "log", "Under the target at temperature 1."),
     "target_entropy": ("target's entropy after it", "number", "How undecided the target is after this node, in nats."),
-    "pick_rank": ("draft rank of the choice", "rank", "Place of the target's choice in the draft after this node."),
+    "pick_rank": (
+        "draft rank of the choice",
+        "rank",
+        f"Place of the target's choice in the draft after this node. {PROPOSED}",
+    ),
     "pick_draft_logprob": ("log q of the choice", "log", "What the draft gave the target's choice after this node."),
     "pick_expert0_rank": ("its rank under expert 0", "rank", "Place of the target's choice in expert 0's own list."),
     "pick_expert1_rank": ("its rank under expert 1", "rank", "Place of the target's choice in expert 1's own list."),

@@ -115,6 +115,8 @@ def limits_figure(report: dict[str, Any]) -> dict | None:
     )
     data = []
     for key, label, color in parts[::-1]:
+        if any(found[name][key] is None for name in names):
+            continue  # a mixture of experts has no floor
         spent = [round(1000 * found[name][key], 3) for name in names]
         hover = f"%{{y}}: {label} %{{x:.2f}} ms<extra></extra>"
         data.append(bars(spent, names, color, label, orientation="h", showlegend=True, hovertemplate=hover))

@@ -15,7 +15,6 @@ prompts for all variants, so that a ratio of two is paired.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -30,9 +29,10 @@ from jakiro.diversity import run_diversity
 from jakiro.engine import record
 from jakiro.methods import METHODS
 from jakiro.report import Sample
-from jakiro.settings import build
+from jakiro.settings import autos, build
 from jakiro.target import Target
 from jakiro.text import encode
+from jakiro.training import recipe_file
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.verify import Sampling
 
@@ -75,33 +75,55 @@ class Experiment:
     @classmethod
     def read(cls, path: Path) -> Experiment:
         """Raises OSError, or ValueError naming what is unknown or missing."""
-        data = json.loads(path.read_text(encoding="utf-8"))
-        try:
-            training = HeadRecipe.of(data.pop("training"))
-            variants = [Variant(**{"set": {}, **one}) for one in data.pop("variants")]
-            parts = [Part(**one) for one in data.pop("parts", [])]
-            found = cls(training=training, variants=variants, parts=parts, **data)
-        except (TypeError, KeyError) as error:
-            raise ValueError(f"{path} is not an experiment: {error}") from error
-        for one in variants:
-            if one.head not in training.heads:
-                raise ValueError(f"{path}: variant {one.label!r} names head {one.head!r}, which `training` has not")
-        asked = [
-            ("reference", found.reference),
-            *(("part's", label) for one in parts for label in (one.variant, one.against)),
-        ]
-        for what, label in asked:
-            if label not in {one.label for one in variants}:
-                raise ValueError(f"{path}: the {what} {label!r} is none of the variants")
+        return recipe_file.read(path, cls.of, "an experiment")
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Experiment:
+        """From JSON's types. Raises TypeError, KeyError or ValueError naming what is unknown, missing or wrong."""
+        data = dict(data)
+        training = HeadRecipe.of(data.pop("training"))
+        variants = [Variant(**{"set": {}, **one}) for one in data.pop("variants")]
+        parts = [Part(**one) for one in data.pop("parts", [])]
+        found = cls(training=training, variants=variants, parts=parts, **data)
+        found._check_labels()
+        found._check_decoding()
         return found
+
+    def _check_labels(self) -> None:
+        labels = [one.label for one in self.variants]
+        if twice := [label for label in labels if labels.count(label) > 1 or label == "vanilla"]:
+            raise ValueError(f"the label {twice[0]!r} is taken: each variant needs its own, and vanilla is beside them")
+        for one in self.variants:
+            if one.head not in self.training.heads:
+                raise ValueError(f"variant {one.label!r} names head {one.head!r}, which `training` has not")
+        asked = [("part's", label) for one in self.parts for label in (one.variant, one.against)]
+        for what, label in [("reference", self.reference), *asked]:
+            if label not in labels:
+                raise ValueError(f"the {what} {label!r} is none of the variants")
+
+    def _check_decoding(self) -> None:
+        """Whether every variant can be decoded with, so that this is said before heads are trained."""
+        for one in self.variants:
+            try:
+                chosen = build(METHODS[self.training.heads[one.head].kind].settings, None, {**self.tree, **one.set})
+            except ValueError as error:
+                raise ValueError(f"variant {one.label!r}: {error}") from error
+            if found := autos(chosen):
+                raise ValueError(f"variant {one.label!r}: {found[0]} is auto; variants are compared with fixed trees")
+        heats = [Sampling(temperature=heat).temperature for heat in self.temperatures]
+        if not heats or len(set(heats)) < len(heats):
+            raise ValueError(f"`temperatures` are {heats}: name at least one, and none twice")
+        if not isinstance(self.max_new_tokens, int) or self.max_new_tokens < 2:
+            raise ValueError("`max_new_tokens` must be a whole number of at least 2: the first token is no round's")
 
 
 def run(
     target: Target, experiment: Experiment, heads: dict[str, Path], prompts: Sequence[Prompt], repeats: int, out: Path
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], bench.Journal]:
     """Decode with every variant; a bench report (jakiro-bench/1) with `experiment` beside it.
 
-    `heads` are the folders of the trained heads. An interrupted run goes on from the journal beside `out`.
+    `heads` are the folders of the trained heads. An interrupted run goes on from the journal beside `out`, which is
+    to be closed once the report is written. Raises ValueError where no prompt has a round.
     """
     methods = _methods(target, experiment, heads)
     samplings = [Sampling(temperature=temperature) for temperature in experiment.temperatures]
@@ -119,17 +141,22 @@ def run(
         "parts": differences(journal.samples(), experiment.parts),
         "experts": _experts(target, experiment, methods, prompts),
     }
-    journal.close()
-    return report
+    return report, journal
 
 
 def intervals(
     samples: Sequence[Sample], names: Sequence[str], reference: str, draws: int = DRAWS, seed: int = 0
 ) -> list[dict[str, Any]]:
-    """For each variant and temperature: tau, mean of the tasks, and its ratio to the reference's, with intervals."""
+    """For each variant and temperature: tau, mean of the tasks, and its ratio to the reference's, with intervals.
+
+    A text that ends with its first token has no round, and nothing to say of tau: such prompts, and tasks of such
+    prompts alone, are left out. Raises ValueError where no others are left.
+    """
     found = []
     for temperature in sorted({sample.temperature for sample in samples}):
         table = _counts([one for one in samples if one.temperature == temperature and one.repeat == 0], names)
+        if not table:
+            raise ValueError(f"at temperature {temperature:g} every text ends with its first token: try other prompts")
         rng = np.random.default_rng(seed)
         chosen = [rng.integers(counts.shape[1], size=(draws, counts.shape[1])) for counts in table]
         real = _tau([counts[:, None] for counts in table])[:, 0]
@@ -159,14 +186,18 @@ def differences(samples: Sequence[Sample], parts: Sequence[Part], draws: int = D
 
 
 def _counts(samples: Sequence[Sample], names: Sequence[str]) -> list[np.ndarray]:
-    """For each task: tokens decoded and rounds, [variants, prompts, 2], prompts in one order for all variants."""
+    """For each task: tokens decoded and rounds, [variants, prompts, 2], prompts in one order for all variants.
+
+    Prompts without a round are left out, and tasks without a prompt.
+    """
     table = []
     for task in dict.fromkeys(sample.task for sample in samples):
         own = {(one.method, one.prompt): one for one in samples if one.task == task}
         prompts = list(dict.fromkeys(prompt for _, prompt in own))
         rows = [[(own[name, prompt].decoded, own[name, prompt].reached[0]) for prompt in prompts] for name in names]
-        table.append(np.array(rows, dtype=float))
-    return table
+        counts = np.array(rows, dtype=float)
+        table.append(counts[:, (counts[..., 1] > 0).all(axis=0)])
+    return [counts for counts in table if counts.shape[1]]
 
 
 def _tau(table: list[np.ndarray]) -> np.ndarray:

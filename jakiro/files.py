@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -21,3 +23,15 @@ def write_text(path: str | Path, text: str) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Where to write what is to lie at `path`, a file or a folder; it takes that name in one step at the end.
+
+    What fails in between leaves what was there. A folder at `path` must be empty or none.
+    """
+    path = Path(path)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as beside:
+        yield Path(beside) / path.name
+        os.replace(Path(beside) / path.name, path)

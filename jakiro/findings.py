@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
-from jakiro.report import means, method_totals
+from jakiro.report import means, method_totals, prompts_a_task
 
 NONE = "–"
 NO_PICTURES: Mapping[str, str] = MappingProxyType({})
@@ -53,6 +54,7 @@ def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -
         _table(["variant", "overlap", "js", "rescued"], _experts(about)),
         "## Again",
         f"```\n{report['command']}\n```",
+        "`python scripts/plots.py` draws the pictures.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -60,21 +62,27 @@ def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -
 def _how(report: dict[str, Any]) -> str:
     about, machine = report["experiment"], report["machine"]
     tasks = ", ".join(dict.fromkeys(row["task"] for row in report["rows"]))
+    fewest = min(row["prompts"] for row in report["rows"])
+    narrow = 100 * (1 - math.sqrt((fewest - 1) / fewest))
     return " ".join(
         [
             f"Target {report['target']} in {report['dtype']} on {machine['device']}, {machine['threads']} threads.",
             f"All heads: {about['steps']} steps of {about['tokens_a_step']:,} tokens, the same rows in one order.",
-            f"Measured on {report['rows'][0]['prompts']} prompts of each of {tasks}, at most",
+            f"Measured on {prompts_a_task(report)} prompts of each of {tasks}, at most",
             f"{report['max_new_tokens']} new tokens. Tau is the mean of the tasks; intervals hold 95 % of a bootstrap",
-            f"over prompts. The reference is *{about['reference']}*. Every variant gave vanilla's tokens on",
-            f"{_identical(report)} of the runs.",
+            "over prompts. Each head was trained once, so what another seed would change is not in the intervals; and",
+            f"with {fewest} prompts a task a percentile bootstrap makes them too narrow, by about {narrow:.0f} %.",
+            f"The reference is *{about['reference']}*.",
+            f"The variants gave vanilla's tokens on {_identical(report)} of the runs.",
         ]
     )
 
 
 def _identical(report: dict[str, Any]) -> str:
-    shares = [row["identical"] for row in report["rows"]]
-    return f"{100 * sum(shares) / len(shares):.4g} %"
+    """The share of the variants' runs; vanilla is what they are held against."""
+    rows = [row for row in report["rows"] if row["method"] != "vanilla"]
+    same = sum(row["identical"] * row["prompts"] for row in rows)
+    return f"{100 * same / sum(row['prompts'] for row in rows):.4g} %"
 
 
 def summary(about: dict[str, Any]) -> list[str]:
@@ -87,7 +95,7 @@ def summary(about: dict[str, Any]) -> list[str]:
         lines.append(
             f"At temperature {temperature:g}, {found.count(BETTER)} of {len(rows)} variants draft better than "
             f"“{about['reference']}”, {found.count(WORSE)} worse, and {found.count(SAME)} cannot be told apart; "
-            f"the most is “{most['variant']}” with tau {_change(most)}."
+            f"the best of them is “{most['variant']}” with tau {_change(most)}."
         )
         parts = [row for row in about["parts"] if row["temperature"] == temperature]
         told = [

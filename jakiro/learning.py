@@ -12,12 +12,10 @@ from jakiro.arguments import RECIPES, check_writable
 
 def train(options: argparse.Namespace) -> int:
     """Train a target, write its answers, or train heads of it."""
+    _check(options)
     _huge_pages()
     from jakiro.training import workers
 
-    for alone in ("target", "answers"):
-        if alone in options.what and len(options.what) > 1:
-            raise ValueError(f"{alone} stands alone: first the target, then answers, then the heads")
     if options.threads:
         import torch
 
@@ -26,6 +24,21 @@ def train(options: argparse.Namespace) -> int:
     (_train_target if options.what == ["target"] else _train_heads)(options, accelerator)
     workers.end(accelerator)
     return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what does not go together, or would have no effect."""
+    for alone in ("target", "answers"):
+        if alone in options.what and len(options.what) > 1:
+            raise ValueError(f"{alone} stands alone: first the target, then answers, then the heads")
+    if options.like and options.what != ["target"]:
+        raise ValueError("--like is for a target, which takes that model's tokenizer; heads take their target's")
+    if options.like and options.start:
+        raise ValueError("--like and --start do not go together: a target that is gone on with keeps its tokenizer")
+    if options.what == ["answers"]:
+        idle = {"--start": options.start, "--shard": options.shard, "--no-compile": not options.compile}
+        if given := [name for name, there in idle.items() if there]:
+            raise ValueError(f"{given[0]} is for training; answers are written by the target as it is: leave it out")
 
 
 def _train_target(options: argparse.Namespace, accelerator) -> None:
@@ -56,7 +69,6 @@ def _train_heads(options: argparse.Namespace, accelerator) -> None:
         recipe = replace(recipe, mix=only)
     model, tokenizer = _model(options.target)
     if options.what == ["answers"]:
-        options.run_folder.mkdir(parents=True, exist_ok=True)
         file = options.out or options.run_folder / "answers.jsonl"
         answer(accelerator, recipe, model, tokenizer, data, file)
         return
@@ -74,7 +86,7 @@ def experiment(options: argparse.Namespace) -> int:
     from jakiro import experiment as experiments
     from jakiro.files import write_text
     from jakiro.findings import as_page
-    from jakiro.target import Target
+    from jakiro.target import DTYPES, Target
     from jakiro.training import workers
     from jakiro.training.heads import train_heads
     from jakiro.training.sources import only_source
@@ -83,6 +95,8 @@ def experiment(options: argparse.Namespace) -> int:
         check_writable(file)
     named = RECIPES / f"{options.what}-cpu.json"
     asked = experiments.Experiment.read(named if named.exists() else Path(options.what))
+    if options.dtype not in DTYPES:
+        raise ValueError(f"dtype is {options.dtype!r}; use one of {', '.join(DTYPES)}")
     texts = (
         benchmark.read_prompts(options.prompts, options.limit) if options.prompts else benchmark.examples(options.limit)
     )
@@ -94,8 +108,10 @@ def experiment(options: argparse.Namespace) -> int:
     given = (list(heads), accelerator, model, tokenizer, recipe, data, options.run_folder, heads)
     train_heads(*given, options.compile)
     target = Target.load(options.target, options.device, options.dtype)
-    report = experiments.run(target, asked, heads, texts, options.repeats, options.out) | {"command": options.line}
+    report, journal = experiments.run(target, asked, heads, texts, options.repeats, options.out)
+    report |= {"command": options.line}
     write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")
+    journal.close()
     if options.page:
         write_text(options.page, as_page(report))
     print(as_page(report))

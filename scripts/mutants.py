@@ -1,7 +1,7 @@
 """Plant one-line mistakes, one at a time, and show that the suite catches each: `python -m scripts.mutants`.
 
 Every mutant is made in a copy of the tree, and only the tests named beside it are run there. A mutant that survives, or
-whose line is not to be found any more, makes the script fail.
+whose line is not to be found any more, makes the script fail, and so do tests that fail without any mistake.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+NEEDED = ("jakiro", "tests", "assets/prompts.json", "pyproject.toml", "Makefile")  # by the tests that are run
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,7 @@ MUTANTS = [
         "the mark that asks for an answer counts as said",
         "jakiro/training/data.py",
         "spans.append((len(asked), len(whole)))",
-        "spans.append((len(asked) - 1, len(whole)))",
+        "spans.append((len(asked) - len('<|assistant|>'), len(whole)))",
         "test_training.py",
     ),
     Mutant(
@@ -219,6 +220,27 @@ MUTANTS = [
         "test_training.py",
     ),
     Mutant(
+        "a run is gone on with by another recipe, target or data",
+        "jakiro/training/claims.py",
+        "if other := [name for name in own | kept if own.get(name) != kept.get(name)]:",
+        "if other := []:",
+        "test_training_runs.py",
+    ),
+    Mutant(
+        "a system message decides what is held out",
+        "jakiro/training/sources.py",
+        'first = next((message for message in messages if message["role"] == "user"), messages[0])',
+        "first = messages[0]",
+        "test_training_data.py",
+    ),
+    Mutant(
+        "positions that only fill up a process's part count",
+        "jakiro/training/losses.py",
+        "law, best = law * kept[:, None], torch.where(kept, best, -1)",
+        "pass",
+        "test_training_compiled.py",
+    ),
+    Mutant(
         "ratios of an experiment are not paired",
         "jakiro/experiment.py",
         '"over_reference_interval": _middle(drawn[index] / drawn[base]),',
@@ -231,29 +253,49 @@ MUTANTS = [
 def caught(mutant: Mutant) -> bool:
     """Whether the mutant's tests fail. Raises ValueError where its line is not to be found once."""
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder)
-        for part in ("jakiro", "tests", "assets/prompts.json", "pyproject.toml"):
-            source = ROOT / part
-            (copy / part).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(source, copy / part) if source.is_dir() else shutil.copy(source, copy / part)
+        copy = _copy(Path(folder))
         path = copy / mutant.file
         text = path.read_text(encoding="utf-8")
         if text.count(mutant.line) != 1:
             raise ValueError(f"{mutant.file} has this line {text.count(mutant.line)} times, expected 1: {mutant.line}")
         path.write_text(text.replace(mutant.line, mutant.instead), encoding="utf-8")
-        tests = [f"tests/{name}" for name in mutant.tests.split()]
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-        result = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
-        if result.returncode not in (0, 1):  # neither passed nor failed: the tests did not run
-            raise ValueError(f"pytest ended with {result.returncode}:\n{result.stdout[-2000:]}{result.stderr[-2000:]}")
-        return result.returncode == 1
+        return bool(_failure(copy, mutant.tests))
+
+
+def check_tests(mutants: list[Mutant]) -> None:
+    """Raise ValueError if tests fail in a copy without a mistake: they would seem to catch any."""
+    names = sorted({name for mutant in mutants for name in mutant.tests.split()})
+    with tempfile.TemporaryDirectory() as folder:
+        if failure := _failure(_copy(Path(folder)), " ".join(names)):
+            raise ValueError(f"tests fail without any mistake:\n{failure}")
+
+
+def _copy(folder: Path) -> Path:
+    """What the tests need of the tree, in `folder`."""
+    for part in NEEDED:
+        source = ROOT / part
+        (folder / part).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, folder / part) if source.is_dir() else shutil.copy(source, folder / part)
+    return folder
+
+
+def _failure(copy: Path, tests: str) -> str:
+    """The end of what pytest says where a test fails, or "". Raises ValueError where the tests did not run."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command += [f"tests/{name}" for name in tests.split()]
+    result = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+    said = f"{result.stdout[-2000:]}{result.stderr[-2000:]}"
+    if result.returncode not in (0, 1):  # neither passed nor failed
+        raise ValueError(f"pytest ended with {result.returncode}:\n{said}")
+    return said if result.returncode else ""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="run the mutants whose description contains this")
+    parser.add_argument("--only", default="", help="run the mutants whose file or description contains this")
     options = parser.parse_args()
-    chosen = [mutant for mutant in MUTANTS if options.only in mutant.what]
+    chosen = [mutant for mutant in MUTANTS if options.only in f"{mutant.file}: {mutant.what}"]
+    check_tests(chosen)
     survivors = 0
     for mutant in chosen:
         found = caught(mutant)

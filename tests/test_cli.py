@@ -1,14 +1,20 @@
 """The command line from end to end on a saved tiny target, and what it says of bad input."""
 
 import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny import save_heads, tiny_model, tiny_tokenizer
+from tiny import CHAT, save_heads, tiny_model, tiny_tokenizer
 
 from jakiro import limits, trace
 from jakiro.__main__ import main
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +189,22 @@ def test_a_head_of_another_method_is_refused(folder, tmp_path, capsys):
     arguments = ["--method", "eagle2", "--prompt", "the", "--out", tmp_path / "t.json"]
     assert run("trace", folder, *arguments, "--head", f"eagle2={heads['jakiro']}") == 2
     assert "kind Jakiro" in capsys.readouterr().err
+
+
+def test_a_target_without_a_chat_template_is_said_to_have_none_and_takes_one(folder, tmp_path):
+    """In a process of its own, as a user starts it: the line is on stderr."""
+    bare, template, texts = tmp_path / "bare", tmp_path / "chat.jinja", []
+    shutil.copytree(folder, bare)
+    tiny_tokenizer(template=False).save_pretrained(bare)
+    (bare / "chat_template.jinja").unlink(missing_ok=True)
+    template.write_text(CHAT)
+    for more in ([], ["--chat-template", template]):
+        out = tmp_path / "t.json"
+        command = ["trace", "--target", bare, "--method", "vanilla", "--prompt", "the", "--max-new-tokens", 2]
+        words = map(str, [sys.executable, "-m", "jakiro", *command, "--out", out, *more])
+        said = subprocess.run([*words], cwd=ROOT, capture_output=True, text=True, check=True).stderr.splitlines()
+        texts.append((trace.load(out).prompt, sum("give it one with --chat-template FILE" in line for line in said)))
+    whole = tmp_path / "whole.json"
+    assert run("trace", folder, "--method", "vanilla", "--prompt", "the", "--max-new-tokens", 2, "--out", whole) == 0
+    assert [count for _, count in texts] == [1, 0]
+    assert texts[1][0] == trace.load(whole).prompt != texts[0][0]

@@ -8,6 +8,7 @@ import torch
 from texts import write_texts
 from tiny import tiny_model, tiny_tokenizer
 
+from jakiro import bench, files
 from jakiro.__main__ import main
 from jakiro.arguments import RECIPES
 from jakiro.experiment import Experiment, Part, differences, intervals
@@ -72,8 +73,18 @@ def test_an_interval_covers_the_truth_as_often_as_it_says():
     assert 70 <= held <= 80
 
 
+def test_prompts_and_tasks_without_a_round_say_nothing_of_tau():
+    counts = {("a", "1"): (30, 10), ("a", "2"): (0, 0), ("b", "1"): (20, 10), ("c", "1"): (0, 0)}
+    samples = [sample(name, *key, *count) for name in ("one", "two") for key, count in counts.items()]
+    rows = intervals(samples, ["one", "two"], "one")
+    assert [row["tau"] for row in rows] == [2.5, 2.5]
+    assert [row["tau_interval"] for row in rows] == [[2.5, 2.5]] * 2
+    with pytest.raises(ValueError, match="every text ends with its first token"):
+        intervals([one for one in samples if one.task == "c"], ["one", "two"], "one")
+
+
 @needs_muon
-def test_the_command_trains_decodes_and_compares(tmp_path, capsys):
+def test_the_command_trains_decodes_and_compares(tmp_path, capsys, monkeypatch):
     model = tiny_model()
     model.save_pretrained(tmp_path / "model")
     tokenizer = tiny_tokenizer()
@@ -109,9 +120,27 @@ def test_the_command_trains_decodes_and_compares(tmp_path, capsys):
     }
     sizes = {label: one["parameters"] for label, one in about["variants"].items()}
     assert sizes["four"] - sizes["apart"] == 4 * model.config.hidden_size  # the router's rows
+    assert not (tmp_path / "out.json.partial").exists()
     page = (tmp_path / "page.md").read_text()
     assert page == as_page(report) and page.startswith("# Do they?") and "| own candidates | apart | together |" in page
     assert str(tmp_path / "ask.json") in page and capsys.readouterr().out.strip() == page.strip()
+    what_was_measured_before_a_full_disk_is_kept(line, tmp_path, monkeypatch)
+
+
+def what_was_measured_before_a_full_disk_is_kept(line, folder, monkeypatch):
+    def full_disk(path, text):
+        raise OSError(28, "No space left on device")
+
+    real = files.write_text
+    (folder / "out.json").unlink()
+    line = [str(one).replace("out.json", "again.json") for one in line]
+    monkeypatch.setattr(files, "write_text", full_disk)
+    assert main(line) == 2
+    assert (folder / "again.json.partial").exists()
+    monkeypatch.setattr(files, "write_text", real)
+    monkeypatch.setattr(bench._Bench, "group", None)
+    assert main(line) == 0
+    assert (folder / "again.json").exists() and not (folder / "again.json.partial").exists()
 
 
 def test_findings_say_better_worse_or_nothing():
@@ -126,10 +155,19 @@ def test_findings_say_better_worse_or_nothing():
         | {"parts": [{"what": f"part {row['variant']}", "against": "dense"} | row for row in found[1:]]}
         | {"steps": 1, "tokens_a_step": 2},
         "rows": [
-            {"method": name, "task": "a", "temperature": 0, "prompts": 2, "rounds": 5, "tau": 2.0, "tokens_per_s": 9.0}
-            | {"speedup": 1.0, "draft_s": 0.1, "verify_s": 0.2, "overhead_s": 0.0, "identical": 1.0}
-            | {"acceptance_rate_per_position": [0.5]}
-            for name in ratios
+            {
+                "method": name,
+                "task": task,
+                "temperature": 0,
+                "prompts": prompts,
+                "rounds": 5,
+                "tau": 2.0,
+                "tokens_per_s": 9.0,
+            }
+            | {"speedup": 1.0, "draft_s": 0.1, "verify_s": 0.2, "overhead_s": 0.0}
+            | {"identical": 0.75 if (name, task) == ("up", "b") else 1.0, "acceptance_rate_per_position": [0.5]}
+            for name in ("vanilla", *ratios)
+            for task, prompts in (("a", 2), ("b", 8))
         ],
         "machine": {"device": "a chip", "threads": 2},
         "target": "t",
@@ -139,10 +177,15 @@ def test_findings_say_better_worse_or_nothing():
     }
     assert summary(report["experiment"]) == [
         "At temperature 0, 1 of 3 variants draft better than “dense”, 1 worse, and 1 cannot be told apart; "
-        "the most is “up” with tau +10.0 % (+2.0 to +20.0).",
+        "the best of them is “up” with tau +10.0 % (+2.0 to +20.0).",
         "Part by part, drafts are better with part up, worse with part down; 1 of 3 cannot be told apart.",
     ]
     page = as_page(report, {"A plot": "plot.svg"})
+    assert "Measured on 2 to 8 prompts of each of a, b," in page
+    assert "Each head was trained once, so what another seed would change is not in the intervals" in page
+    assert "with 2 prompts a task a percentile bootstrap makes them too narrow, by about 29 %" in page  # 1 - sqrt(1/2)
+    assert "vanilla's tokens on 95 % of the runs" in page  # 38 of the variants' 40
+    assert "python scripts/plots.py" in page.partition("## Again")[2]
     assert summary(report["experiment"])[0] in page and "![A plot](plot.svg)" in page
     assert "| part up | up | dense | +10.0 % (+2.0 to +20.0): better |" in page
     assert "| part down | down | dense | -10.0 % (-20.0 to -5.0): worse |" in page
@@ -159,6 +202,21 @@ def test_findings_say_better_worse_or_nothing():
             "the part's 'gone' is none of the variants",
         ),
         ({"tee": 1}, "is not an experiment"),
+        ({"training": {"steps": 1}}, "is not an experiment: it has no 'heads'"),
+        ({"variants": TINY["variants"] + TINY["variants"][:1]}, "the label 'dense' is taken"),
+        ({"variants": [*TINY["variants"], {"label": "vanilla", "head": "two"}]}, "the label 'vanilla' is taken"),
+        ({"tree": {"top_k": 0}}, "variant 'dense': top_k must be"),
+        ({"tree": {"deep": 3}}, "variant 'dense': unknown setting 'deep'"),
+        ({"tree": {"depth": "auto"}}, "depth is auto"),
+        (
+            {"variants": [*TINY["variants"], {"label": "x", "head": "two", "set": {"candidates": "own"}}]},
+            "variant 'x': candidates must be",
+        ),
+        ({"temperatures": []}, "name at least one"),
+        ({"temperatures": [1, 1.0]}, "none twice"),
+        ({"temperatures": [-1]}, "temperature is -1"),
+        ({"temperatures": ["hot"]}, "is not an experiment"),
+        ({"max_new_tokens": 1}, "a whole number of at least 2"),
     ],
 )
 def test_an_experiment_that_makes_no_sense_is_refused(tmp_path, capsys, change, message):
@@ -166,6 +224,14 @@ def test_an_experiment_that_makes_no_sense_is_refused(tmp_path, capsys, change, 
     line = ["experiment", tmp_path / "ask.json", "--data", tmp_path, "--run-folder", tmp_path, "--out", tmp_path / "o"]
     assert main([str(one) for one in line]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--dtype", "int8"), ("--device", "gpu7")])
+def test_what_cannot_be_decoded_with_is_said_before_heads_are_trained(tmp_path, capsys, option, value):
+    (tmp_path / "ask.json").write_text(json.dumps(TINY))
+    line = ["experiment", tmp_path / "ask.json", "--data", tmp_path, "--run-folder", tmp_path / "run", option, value]
+    assert main([str(one) for one in [*line, "--out", tmp_path / "o"]]) == 2
+    assert value in capsys.readouterr().err and not (tmp_path / "run").exists()
 
 
 def test_the_experiments_that_ship_can_be_read():

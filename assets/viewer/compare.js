@@ -3,6 +3,7 @@
 import {h, show as reveal} from './dom.js';
 import {draw, fill, paced, whole} from './figures.js';
 import {token} from './format.js';
+import {roundOf} from './race.js';
 import {treePlot} from './tree.js';
 
 /** The view in `box`. `ask({other})` has the model compare, `choose({place})` goes to a token of the text. */
@@ -22,18 +23,18 @@ export function compareView(box, ask, choose) {
     });
   }
   const trees = treePlot(plots.get('overlay')), covered = paced(plots.get('coverage'));
-  let text = '', shown = '', starts = []; // of the rounds: their first tokens
+  let text = '', shown = '', own = null;
   return {at, settle};
 
   /** Go to a token of the text; the playhead goes to its round. */
   function chosen(place) {
-    choose({place, round: Math.max(0, starts.findLastIndex((from) => from - 1 <= place)), node: null});
+    choose({place, round: roundOf(own, place), node: null});
   }
 
   /** `place`: a token of the text; `why`: why lanes cannot be compared here, '' where they can. */
   function at(race, lane, other, place, why, Plotly, theme) {
     const index = race.lanes.indexOf(lane);
-    starts = lane.rounds.from;
+    own = lane;
     const options = race.lanes.map((one, at) => [at, one]).filter(([at]) => at !== index);
     select.replaceChildren(...options.map(([at, one]) => h('option', {value: at, selected: at === other}, one.title)));
     button.disabled = Boolean(why) || !options.length;

@@ -9,7 +9,7 @@ const OF_A_RACE = ['export', 'source', 'settings', 'lossless', 'pick'];
 
 /** The header's parts. `races` are the recorded ones, `exports` the names of a race's files, `files` where some lie. */
 export function headerView(part, {races, exports, files}) {
-  const mine = new Map(); // races of this visit that are not among the recorded ones: id -> title
+  const mine = new Map(); // races of this visit that are not among the recorded ones: id -> kind and prompt
   return {race, lane, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
 
   /** A race is shown. */
@@ -48,7 +48,8 @@ export function headerView(part, {races, exports, files}) {
   function choices(shown) {
     if (!races.some(({id}) => id === shown.id)) mine.set(shown.id, `${shown.kind}: ${shown.prompt}`);
     const all = [...[...mine].reverse().map(([id, title]) => ({id, title})), ...races];
-    part('races').replaceChildren(...all.map(({id, title}) => h('option', {value: id}, title)));
+    const said = ({id, title}) => (id === shown.id && mine.has(id) ? shown.prompt : title); // its kind stands beside it
+    part('races').replaceChildren(...all.map((one) => h('option', {value: one.id}, said(one))));
     part('races').value = shown.id;
     part('races').disabled = shown.running;
   }

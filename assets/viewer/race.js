@@ -14,6 +14,9 @@ export async function fetched(id) {
   return fromPayload(replay, about);
 }
 
+/** The round of a lane in which the token after `place` was decoded. */
+export const roundOf = (lane, place) => Math.max(0, lane.rounds.from.findLastIndex((from) => from - 1 <= place));
+
 /** The race of a payload. */
 function fromPayload(payload, about) {
   const lanes = payload.traces.map((trace) => ({...trace, method: trace.key, kind: trace.method, text: trace.tokens.id.map((id) => trace.pieces[id] ?? `<${id}>`)}));

@@ -1,6 +1,7 @@
 // The view state is the address: race, method, round, node, place, tab, cut, clock, speed, moment, against, bench, present.
 // Nothing else decides what is shown.
 
+import {roundOf} from './race.js';
 import {TABS} from './round.js';
 
 const NUMBERS = new Set(['round', 'node', 'place']);
@@ -47,7 +48,8 @@ export function addressKeeper() {
 /** The state with everything that a race does not have replaced by what it has. */
 export function sound(wanted, race) {
   const lane = race.lanes.find((one) => one.method === wanted.method) ?? race.lanes.at(-1);
-  const round = Math.max(0, Math.min(wanted.round ?? best(lane), lane.rounds.at.length - 1));
+  const begin = wanted.round ?? (wanted.place === null ? best(lane) : roundOf(lane, wanted.place));
+  const round = Math.max(0, Math.min(begin, lane.rounds.at.length - 1));
   const size = lane.nodes[round]?.id.length ?? 0;
   return {
     race: race.id,

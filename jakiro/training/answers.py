@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 from jakiro.training.data import Document
 
 CHUNK = 8  # batches whose prompts are sorted by length together, so that little is padding
-PATIENCE = 20_000  # prompts seen before, one after another, at which a mix is taken to have no others
+PATIENCE = 20_000  # documents without a new prompt, one after another, at which a mix is taken to have no others
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,20 @@ def write(
     done = _read(file)
     accelerator.wait_for_everyone()  # nobody writes before all have read
     total = sum(len(ids) for ids, _ in done)
-    batches = islice(_batches(_prompts(documents, longest - how.new_tokens), how.batch), len(done) // how.batch, None)
+    room = longest - how.new_tokens
+    batches = islice(_batches(prompts_of(documents, room), how.batch), len(done) // how.batch, None)
     bar = tqdm(total=tokens, initial=total, desc="answers", unit="token", disable=not accelerator.is_main_process)
     with bar:
         while total < tokens:
-            mine = next(islice(batches, accelerator.process_index, None))
+            mine = next(islice(batches, accelerator.process_index, None), [])
             number = len(done) // how.batch + accelerator.process_index
-            made = [_answered(model, mine, how, number, seed)]
+            made = [_answered(model, mine, how, number, seed)] if mine else []
             for _ in range(accelerator.process_index + 1, accelerator.num_processes):
-                next(batches)  # is another's
-            for records in gather_object(made) if accelerator.num_processes > 1 else made:
+                next(batches, None)  # is another's
+            everyones = gather_object(made) if accelerator.num_processes > 1 else made
+            if not everyones:
+                raise ValueError(f"the mix has only {len(done)} prompts of at most {room} tokens: train on fewer rows")
+            for records in everyones:
                 if total < tokens:
                     _append(file, records, accelerator.is_main_process)
                     done += [_document(**record) for record in records]
@@ -109,15 +113,18 @@ def end_ids(model: PreTrainedModel) -> list[int]:
     return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
 
 
-def _prompts(documents: Iterator[Document], longest: int) -> Iterator[list[int]]:
-    """What comes before the assistant's first word, each once."""
+def prompts_of(documents: Iterator[Document], longest: int, patience: int = PATIENCE) -> Iterator[list[int]]:
+    """What comes before the assistant's first word, of at most `longest` tokens, each once.
+
+    They end where `patience` documents in a row bring no other, since documents are drawn without end.
+    """
     seen: set[tuple[int, ...]] = set()
     waste = 0
     for ids, said in documents:
         prompt = tuple(ids[: said.index(True)]) if True in said else ()
         waste += 1
-        if waste > PATIENCE:
-            raise ValueError(f"the mix has only {len(seen)} prompts of at most {longest} tokens: train on fewer rows")
+        if waste > patience:
+            return
         if 0 < len(prompt) <= longest and prompt not in seen:
             seen.add(prompt)
             waste = 0

@@ -15,7 +15,7 @@ from jakiro.bench import Prompt, load_methods, read_prompts
 from jakiro.drafting.weights import load_head
 from jakiro.engine import record
 from jakiro.peers import ASSISTANT
-from jakiro.report import as_markdown
+from jakiro.report import as_markdown, prompts_a_task
 from jakiro.target import Target
 from jakiro.text import decode, encode
 from jakiro.training import history
@@ -117,7 +117,7 @@ def _measured(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "machine": f"{machine['device']}, {machine['threads']} threads",
         "dtype": default["dtype"],
         "limit": default["max_new_tokens"],
-        "prompts": default["rows"][0]["prompts"],
+        "prompts": prompts_a_task(default),
         **{f"{name}_tree": _tree(report) for name, report in reports.items()},
         **{name: as_markdown(report) for name, report in reports.items()},
         **{f"{name}_command": report["command"] for name, report in reports.items()},
@@ -164,10 +164,12 @@ def _assisted(target: Target) -> str:
         return ""
     model = AutoModelForCausalLM.from_pretrained(target.heads[ASSISTANT])
     size = f"{model.num_parameters() / 1e6:.1f} M parameters, {model.config.num_hidden_layers} layers"
-    recipe = "`python -m jakiro train target --recipe jakiro/training/recipes/assistant-cpu.json --like`"
+    folder = f"assets/models/{target.name}"
     return (
-        f"`{ASSISTANT}/` ({size}, the same tokenizer, {recipe}) is what transformers' assisted generation\n"
-        "drafts with where the benchmark compares with it.\n"
+        f"`{ASSISTANT}/` ({size}, the same tokenizer) is what transformers' assisted generation drafts with where the\n"
+        "benchmark compares with it; it was made by\n"
+        "`python -m jakiro train target --recipe jakiro/training/recipes/assistant-cpu.json "
+        f"--like {folder} --data DIR --run-folder runs/{ASSISTANT} --out {folder}/{ASSISTANT}`.\n"
     )
 
 

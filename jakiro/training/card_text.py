@@ -19,7 +19,12 @@ CDLA-Sharing-1.0 |
 | WordNet, MedQuAD, CIA World Factbook, GitHub topics, countries, periodic table, recipes | WordNet, CC-BY-4.0, \
 public domain, MIT, CC-BY-SA-3.0, Unlicense |
 | 18F and digital.gov articles | CC0, US public domain |
-| QED, QuoteSum, wiki-split, XQuAD, Wikitext-2 | CC-BY-SA-3.0, CC-BY-SA-4.0 |
+| QED, QuoteSum, wiki-split, XQuAD, Wikitext-2, passages of BoolQ, the wiki demo of hiyouga/LLaMA-Factory | \
+CC-BY-SA-3.0, CC-BY-SA-4.0 |
+| BIG-bench QA Wikidata and ARC (easy and challenge), as in mosaicml/llm-foundry | Apache-2.0, CC-BY-SA-4.0 |
+| Disfl-QA | CC-BY-4.0 |
+| T0 prompts of yizhongw/self-instruct (adversarial_qa, common_gen, quoref, ropes, cosmos, quartz) | \
+Apache-2.0; parts CC-BY-SA, MIT, CC-BY-4.0 |
 | Schema-Guided Dialogue, Taskmaster, Topical-Chat, self-dialogue corpus, Synthetic-Persona-Chat | CC-BY-SA-4.0, \
 CC-BY-4.0, CDLA-Sharing-1.0, BSD-3-Clause |
 """
@@ -42,7 +47,7 @@ It exists so that the debugger has something real to race on a laptop. It is not
 {licences}
 Some sources are share-alike, so the weights are too. Long answers were cut at the end of a sentence, so that the model
 learns to stop. One prompt in a hundred was held out of training. GSM8K's test set, HumanEval and the other evaluation
-prompts are not in the data; MBPP, ARC, MATH and XQuAD items are, so no score on them means anything.
+prompts are not in the data; MBPP, ARC and XQuAD items and passages of BoolQ are, so no score on them means anything.
 
 ## Recipe
 

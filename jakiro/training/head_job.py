@@ -18,9 +18,10 @@ from transformers import PreTrainedModel
 
 from jakiro.drafting.head import Head, HeadOutput
 from jakiro.training import workers
+from jakiro.training.compiling import compile_loss
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.losses import Wanted, loss_of
-from jakiro.training.optim import Optimizer, check_schedule, factor
+from jakiro.training.optim import Optimizer, factor
 from jakiro.training.packing import Rows, batches
 from jakiro.training.precision import in_bfloat16
 from jakiro.training.trial import Trials
@@ -70,8 +71,6 @@ class HeadJob:
         trials: Trials | None = None,
     ) -> None:
         self.accelerator, self.recipe, self.device, self.trials = accelerator, recipe, accelerator.device, trials
-        check_schedule(recipe.schedule)
-        workers.share(accelerator, recipe.rows)  # refuses what cannot be shared; narrower rows are a multiple of them
         self.batches = batches(rows, recipe.rows * recipe.row)
         self.steps, self.in_bfloat16 = recipe.steps, in_bfloat16(accelerator.device)
         self.known: dict[int, Tensor] = {}  # batch -> features of its rows, in host memory
@@ -79,7 +78,7 @@ class HeadJob:
         self.modules = {name: workers.prepare(accelerator, Unrolled(one, recipe), shard) for name, one in heads.items()}
         self.optimizers = {name: Optimizer(workers.bare(module)) for name, module in self.modules.items()}
         self.averages = {name: self._average(module) for name, module in self.modules.items() if recipe.average}
-        self.loss = torch.compile(self._loss, dynamic=False) if compiled else self._loss
+        self.loss = compile_loss(self._loss) if compiled else self._loss
 
     def states(self) -> dict[str, object]:
         found: dict[str, object] = {f"{name} average": average for name, average in self.averages.items()}
@@ -105,7 +104,7 @@ class HeadJob:
         ids, said = self.batches[batch]
         mine = workers.share(self.accelerator, len(ids))
         torch.manual_seed(self.recipe.seed * 1_000_003 + index)
-        at = self._positions(torch.from_numpy(said), mine)
+        at, kept = self._positions(torch.from_numpy(said), mine)
         ids = torch.from_numpy(ids[mine].astype(np.int64)).to(self.device)
         with torch.no_grad():
             features = self._features(batch, ids[:, :-1])
@@ -115,7 +114,7 @@ class HeadJob:
         rate = factor(index, self.steps, ends, self.recipe.schedule, min(50, self.steps // 8))
         row = {}
         for name, module in self.modules.items():
-            sums = self.loss(name, given, features, at)
+            sums = self.loss(name, given, features, at, kept)
             (sums[0] * (self.accelerator.num_processes / self.recipe.scored)).backward()
             nn.utils.clip_grad_norm_(module.parameters(), 1.0)
             self.optimizers[name].step(rate)
@@ -139,19 +138,24 @@ class HeadJob:
         return features
 
     def _average(self, module: nn.Module) -> AveragedModel:
-        if isinstance(module, workers.FSDPModule):
-            raise ValueError("a moving average of sharded heads is not kept: set `average` to 0, or do not shard")
         return AveragedModel(workers.bare(module), multi_avg_fn=get_ema_multi_avg_fn(self.recipe.average))
 
-    def _positions(self, said: Tensor, mine: slice) -> Tensor:
-        """Flat indices t into this process's [rows, width - 2] where token t + 2 is the assistant's.
+    def _positions(self, said: Tensor, mine: slice) -> tuple[Tensor, Tensor | None]:
+        """Flat indices t into this process's [rows, width - 2] where token t + 2 is the assistant's, and which count.
 
-        `scored` of them are drawn with replacement from all processes' rows.
+        `scored` of them are drawn with replacement from all processes' rows. This one's part is filled up to one of a
+        few lengths, so that few programs are compiled; a single process has them all (None).
         """
-        at = said[:, 2:-1].float().flatten().multinomial(self.recipe.scored, replacement=True)
+        scored, count = self.recipe.scored, self.accelerator.num_processes
+        at = said[:, 2:-1].float().flatten().multinomial(scored, replacement=True)
+        if count == 1:
+            return at.to(self.device), None
         width = said.shape[1] - 3
-        here = (at >= mine.start * width) & (at < mine.stop * width)
-        return (at[here] - mine.start * width).to(self.device)
+        own = at[(at >= mine.start * width) & (at < mine.stop * width)] - mine.start * width
+        step = max(1, scored // (4 * count))
+        padding = -len(own) % step if len(own) else step
+        kept = torch.arange(len(own) + padding) < len(own)
+        return nn.functional.pad(own, (0, padding)).to(self.device), kept.to(self.device)
 
     def _noise(self, features: Tensor, rows: int, mine: slice) -> tuple[Tensor, Tensor]:
         """Noise [b, s, h] for this process's features, and where it reads own ones, [b, s]; drawn for all rows."""
@@ -160,14 +164,14 @@ class HeadJob:
         own = torch.rand(shape[:2], device=self.device)[mine] < self.recipe.own_features
         return noise.to(features.dtype), own
 
-    def _loss(self, name: str, given: tuple[Tensor, ...], features: Tensor, at: Tensor) -> Tensor:
+    def _loss(self, name: str, given: tuple[Tensor, ...], features: Tensor, at: Tensor, kept: Tensor | None) -> Tensor:
         """[3]: summed over the positions, the loss, and whether the argmax agrees in the first and in the last pass."""
         read, losses = self.model.get_output_embeddings(), self.recipe.heads[name].losses
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.in_bfloat16):
             found = self.modules[name](*given)
-            soon = Wanted.of(read, features[:, 1:-1].flatten(0, 1)[at])
+            soon = Wanted.of(read, features[:, 1:-1].flatten(0, 1)[at], kept)
             ahead = found[0].contrast is not None
-            later = Wanted.of(read, features[:, 2:].flatten(0, 1)[at]) if ahead else None
+            later = Wanted.of(read, features[:, 2:].flatten(0, 1)[at], kept) if ahead else None
             parts = [loss_of(out, at, read, soon, later, losses) for out in found]
         weights = [self.recipe.decay**level for level in range(len(found))]
         loss = sum(weight * part for weight, (part, _) in zip(weights, parts, strict=True)) / sum(weights)

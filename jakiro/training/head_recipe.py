@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-from jakiro.drafting.head import EagleHead, Head, JakiroHead
+from jakiro.drafting.head import EagleHead, Head, HeadConfig, JakiroHead
+from jakiro.training import recipe_file
 from jakiro.training.answers import Answers
 from jakiro.training.losses import Losses
 from jakiro.training.sources import Source
@@ -50,14 +50,17 @@ class HeadRecipe:
 
     @classmethod
     def read(cls, path: Path) -> HeadRecipe:
-        """Raises OSError, or TypeError naming the field that is unknown or missing."""
-        return cls.of(json.loads(path.read_text()))
+        """Raises OSError, or ValueError naming the file and the field that is unknown or missing."""
+        return recipe_file.read(path, cls.of, "a recipe of heads")
 
     @classmethod
     def of(cls, data: dict) -> HeadRecipe:
-        """From JSON's types. `losses` of the recipe hold for every head, and a head's own come on top."""
+        """From JSON's types. `losses` of the recipe hold for every head, and a head's own come on top.
+
+        Raises TypeError, KeyError or ValueError naming the field that is unknown, missing or wrong.
+        """
         data = dict(data)
-        mix = [Source(**{k: tuple(v) if isinstance(v, list) else v for k, v in s.items()}) for s in data.pop("mix", [])]
+        mix = [Source.of(source) for source in data.pop("mix", [])]
         common = data.pop("losses", {})
         heads = {name: _plan(name, dict(one), common) for name, one in data.pop("heads").items()}
         if how := data.pop("answers", None):
@@ -71,4 +74,6 @@ def _plan(name: str, one: dict, common: dict) -> Plan:
     kind, losses = one.pop("kind", name), Losses(**{**common, **one.pop("losses", {})})
     if kind not in KINDS:
         raise ValueError(f"head {name!r} of the recipe is of kind {kind!r}; known: {', '.join(KINDS)}")
+    if unknown := one.keys() - {field.name for field in fields(HeadConfig)}:
+        raise ValueError(f"head {name!r} of the recipe has an unknown field {min(unknown)!r}")
     return Plan(kind, one, losses)

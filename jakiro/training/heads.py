@@ -6,21 +6,25 @@ import json
 import shutil
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from jakiro.drafting.head import HeadConfig
-from jakiro.drafting.weights import load_weights, save_head
+from jakiro.drafting.head import Head, HeadConfig
+from jakiro.drafting.weights import load_weights, read_tensors, save_head
 from jakiro.files import write_text
-from jakiro.training import answers, history, loop
+from jakiro.target import Target
+from jakiro.training import answers, history, loop, workers
+from jakiro.training.claims import claim, contents, digest
 from jakiro.training.data import Document, draw, take
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
+from jakiro.training.optim import check_schedule
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
 from jakiro.training.precision import product_dtype
-from jakiro.training.trial import Trials
+from jakiro.training.trial import Trials, held_out_prompts
 
 
 def train_heads(
@@ -39,16 +43,11 @@ def train_heads(
     """Train the heads named in `names` on `model` (the target) and write one head folder for each into `out`.
 
     The recipe is written beside the weights. With `start`, a folder of heads by name, they are trained further, as
-    after a target has changed. Raises ValueError where the recipe has no such head, where `run` is one of another
-    recipe, or where a head of `start` has another shape.
+    after a target has changed. Raises ValueError where the recipe has no such head or cannot be trained so, where
+    `run` is one of another recipe, target, `start` or of other data, or where a head of `start` has another shape.
     """
-    if unknown := [name for name in names if name not in recipe.heads]:
-        raise ValueError(f"the recipe has no head {unknown[0]!r}; it has {', '.join(recipe.heads)}")
-    if not recipe.mix:
-        raise ValueError("the recipe names no texts: give --data one JSONL file, or the name of a dataset")
+    _check(names, accelerator, recipe, shard)
     recipe = replace(recipe, heads={name: recipe.heads[name] for name in names})
-    with accelerator.main_process_first():
-        _claim(run, recipe)
     heads, done = {}, {}
     for name, plan in recipe.heads.items():
         torch.manual_seed(recipe.seed)
@@ -56,15 +55,30 @@ def train_heads(
         done[name] = history.read(start / name) if start else []
         if start:
             load_weights(heads[name], start / name)
+    with accelerator.main_process_first():
+        begun = {name: digest(head.state_dict()) for name, head in heads.items()} if start else None
+        claim(run / "rows.npz", **_made_from(recipe, model, data), start=begun)
+    write_text(run / "recipe.json", json.dumps(asdict(recipe), indent=1) + "\n")
+    asked = held_out_prompts(model, tokenizer, recipe.trial, recipe.mix, data, recipe.seed) if recipe.trial else []
     rows = rows_of(accelerator, recipe, model, tokenizer, data, run)
     model = model.to(accelerator.device, product_dtype(accelerator.device)).eval().requires_grad_(False)
-    trials = Trials.of(model, tokenizer, recipe.trial, recipe.mix, data, run, recipe.seed) if recipe.trial else None
+    trials = None
+    if recipe.trial:
+        trials = Trials(Target.wrap(model, tokenizer, graphs=False), asked, recipe.trial, run / "trials.csv")
     job = HeadJob(accelerator, model, heads, recipe, rows, compiled, shard, trials)
     loop.run(job, run, accelerator.is_main_process)
     for name, head in job.heads().items():
+        if _lies_in(out[name], head):
+            continue
         save_head(out[name], head)
         shutil.copy(run / "recipe.json", out[name])
         history.write(out[name], [*done[name], _told(recipe, name, run)])
+
+
+def _lies_in(folder: Path, head: Head) -> bool:
+    """Whether a run that was done before has written this very head: a benchmark that goes on wants the same files."""
+    whole = (folder / history.FILE).exists() and any(folder.glob("*.safetensors"))
+    return whole and digest(read_tensors(folder)) == digest(head.state_dict())
 
 
 def _told(recipe: HeadRecipe, name: str, run: Path) -> dict:
@@ -74,13 +88,23 @@ def _told(recipe: HeadRecipe, name: str, run: Path) -> dict:
     return {"steps": recipe.steps, "tokens": recipe.row * recipe.rows, **own, "top1": top1}
 
 
-def _claim(run: Path, recipe: HeadRecipe) -> None:
-    """A run folder is of one recipe: what it holds cannot be gone on with by another."""
-    run.mkdir(parents=True, exist_ok=True)
-    kept, own = run / "recipe.json", json.loads(json.dumps(asdict(recipe)))
-    if kept.exists() and json.loads(kept.read_text()) != own:
-        raise ValueError(f"{run} holds a run of another recipe or of other heads; choose another --run-folder")
-    write_text(kept, json.dumps(own, indent=1) + "\n")
+def _check(names: list[str], accelerator: Accelerator, recipe: HeadRecipe, shard: bool) -> None:
+    """Raise ValueError before anything is done if the heads cannot be trained so."""
+    if unknown := [name for name in names if name not in recipe.heads]:
+        raise ValueError(f"the recipe has no head {unknown[0]!r}; it has {', '.join(recipe.heads)}")
+    check_schedule(recipe.schedule)
+    row_widths(recipe.row, recipe.short)
+    workers.share(accelerator, recipe.rows)  # narrower rows are a multiple of them
+    if recipe.average and workers.sharded(accelerator, shard):
+        raise ValueError("a moving average of sharded heads is not kept: set `average` to 0, or do not shard")
+
+
+def _made_from(recipe: HeadRecipe, model: PreTrainedModel, data: Path) -> dict[str, Any]:
+    """What a run's files depend on. Raises ValueError where the recipe has no mix, OSError where a file is missing."""
+    if not recipe.mix:
+        raise ValueError("the recipe names no texts: give --data one JSONL file, or the name of a dataset")
+    files = contents(recipe.mix, data)
+    return {"recipe": asdict(recipe), "target": digest(model.state_dict()), "data": files}
 
 
 def head_config(model: PreTrainedModel, changes: dict) -> HeadConfig:
@@ -112,9 +136,16 @@ def rows_of(
 def answer(
     accelerator: Accelerator, recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path, file: Path
 ) -> list[Document]:
-    """The target's own answers, as the recipe asks for; `file` is gone on with. Raises ValueError if none are asked."""
+    """The target's own answers, as the recipe asks for; `file` is gone on with.
+
+    Raises ValueError if none are asked for, or if `file` has those of another target, other data or asked otherwise.
+    """
     if not recipe.answers:
         raise ValueError("the recipe says nothing of `answers`: how many new tokens, batch size and temperatures")
+    with accelerator.main_process_first():
+        made = _made_from(recipe, model, data)
+        made["recipe"] = {name: made["recipe"][name] for name in ("mix", "answers", "row", "seed")}
+        claim(file, **made)
     seed, width = recipe.seed + 77, recipe.row + 1
     prompts = draw(recipe.mix, data, tokenizer, width, seed)
     model = model.to(accelerator.device)

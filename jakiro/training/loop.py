@@ -8,13 +8,13 @@ started again writes the same metrics as one that was not.
 from __future__ import annotations
 
 import csv
-import os
 from pathlib import Path
 from typing import Protocol
 
 import torch
 from tqdm import tqdm
 
+from jakiro.files import replacing
 from jakiro.training import curves
 
 
@@ -54,22 +54,22 @@ def run(job: Job, folder: Path, main: bool = True, save_every: int = 100, stop_a
             if (index + 1) % save_every == 0 or index + 1 == end:
                 states = {name: state.state_dict() for name, state in job.states().items()}  # by all processes
                 if main:
-                    _save(states | {"step": index + 1}, checkpoint)
-                    write_rows(metrics, rows)
+                    write_rows(metrics, rows)  # before it: rows past a checkpoint are dropped on resume
+                    save(states | {"step": index + 1}, checkpoint)
                     curves.draw(folder)
 
 
 def _resume(job: Job, checkpoint: Path) -> int:
-    saved = torch.load(checkpoint, weights_only=True)
+    saved = torch.load(checkpoint, weights_only=True, map_location="cpu")  # each state moves its own to its device
     for name, state in job.states().items():
         state.load_state_dict(saved[name])
     return saved["step"]
 
 
-def _save(states: dict, checkpoint: Path) -> None:
-    temporary = checkpoint.with_suffix(".tmp")
-    torch.save(states, temporary)
-    os.replace(temporary, checkpoint)
+def save(states: dict, file: Path) -> None:
+    """Write tensors by name, whole or not at all."""
+    with replacing(file) as new:
+        torch.save(states, new)
 
 
 def _kept_rows(metrics: Path, done: int) -> list[dict[str, str]]:
@@ -81,9 +81,7 @@ def _kept_rows(metrics: Path, done: int) -> list[dict[str, str]]:
 
 def write_rows(metrics: Path, rows: list[dict]) -> None:
     """A CSV file of rows with the same names, whole or not at all."""
-    temporary = metrics.with_suffix(".tmp")
-    with temporary.open("w", newline="") as file:
+    with replacing(metrics) as new, new.open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    os.replace(temporary, metrics)

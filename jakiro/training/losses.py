@@ -30,22 +30,30 @@ class Losses:
 
 
 class Wanted(NamedTuple):
-    """What a head should say at k positions."""
+    """What a head should say at k positions, all of which count unless `kept` says which do."""
 
     features: Tensor  # [k, h]
-    law: Tensor  # [k, vocab], the target's distribution
-    best: Tensor  # [k], its likeliest token
+    law: Tensor  # [k, vocab], the target's distribution; 0 at positions that do not count
+    best: Tensor  # [k], its likeliest token; -1 at those
+    kept: Tensor | None  # [k] bool
 
     @classmethod
-    def of(cls, read: nn.Module, features: Tensor) -> Wanted:
+    def of(cls, read: nn.Module, features: Tensor, kept: Tensor | None = None) -> Wanted:
         law = read(features).float().softmax(dim=-1)
-        return cls(features, law, law.argmax(dim=-1))
+        best = law.argmax(dim=-1)
+        if kept is not None:
+            law, best = law * kept[:, None], torch.where(kept, best, -1)
+        return cls(features, law, best, kept)
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum of values [..., k, n] over the positions that count."""
+        return values.sum() if self.kept is None else (values * self.kept[:, None]).sum()
 
 
 def loss_of(
     out: HeadOutput, at: Tensor, read: nn.Module, soon: Wanted, later: Wanted | None, losses: Losses
 ) -> tuple[Tensor, Tensor]:
-    """Of one pass, summed over the positions; and at how many of them the likeliest token is the target's."""
+    """Of one pass, summed over the positions that count; and at how many the likeliest token is the target's."""
     mixed = _take(out.mixed, at)
     logprobs = _logprobs(read, mixed)
     agree = (logprobs.argmax(dim=-1) == soon.best).sum()
@@ -62,7 +70,7 @@ def loss_of(
         gates = _take(out.gates, at).float()[:, : len(own)].log_softmax(dim=-1)
         loss = loss + losses.decoupled * _entropy((own + gates.T[..., None]).logsumexp(dim=0), soon.law)
         middle = own.logsumexp(dim=0) - math.log(len(own))
-        loss = loss - losses.diversity * (own.exp() * (own - middle)).sum() / len(own)
+        loss = loss - losses.diversity * soon.total(own.exp() * (own - middle)) / len(own)
     return loss, agree
 
 
@@ -71,7 +79,8 @@ def _logprobs(read: nn.Module, features: Tensor) -> Tensor:
 
 
 def _distance(predicted: Tensor, wanted: Wanted) -> Tensor:
-    return F.smooth_l1_loss(predicted.float(), wanted.features.float(), reduction="none").mean(dim=-1).sum()
+    apart = F.smooth_l1_loss(predicted.float(), wanted.features.float(), reduction="none")
+    return wanted.total(apart.mean(dim=-1, keepdim=True))
 
 
 def _entropy(logprobs: Tensor, law: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jakiro.files import replacing
 from jakiro.training.data import Document, take
 from jakiro.training.sources import Source
 
@@ -57,11 +58,12 @@ def fill(documents: list[Document], row: int, seed: int) -> Rows:
 
 
 def save_rows(file: Path, documents: list[Document], widths: list[int], seed: int) -> None:
-    """Rows of several widths, the narrowest first; `load_rows` reads them."""
+    """Rows of several widths, the narrowest first, whole or not at all; `load_rows` reads them."""
     found = {}
     for width, own in zip(widths, by_width(documents, widths), strict=True):
         found[f"ids {width}"], found[f"said {width}"] = fill(own, width, seed)
-    np.savez(file, **found)
+    with replacing(file) as new, new.open("wb") as out:
+        np.savez(out, **found)
 
 
 def by_width(documents: list[Document], widths: list[int]) -> list[list[Document]]:

@@ -29,7 +29,12 @@ class Source:
     only: tuple[str, ...] = ()  # keep records whose `source` starts with one of these
     without: tuple[str, ...] = ()  # leave out records whose `source` starts with one of these
     longest: int = 0  # characters after which an answer is cut at the end of a sentence; 0 keeps it whole
-    turns: int = 2  # user turns that are kept
+    turns: int = 2  # user turns that are kept, besides a system message
+
+    @classmethod
+    def of(cls, data: dict) -> Source:
+        """From JSON's types. Raises TypeError naming the field that is unknown or missing."""
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
 
 
 def only_source(data: str | Path) -> tuple[Path, list[Source] | None]:
@@ -48,8 +53,9 @@ def only_source(data: str | Path) -> tuple[Path, list[Source] | None]:
 
 
 def held_out(messages: list[dict]) -> bool:
-    """One prompt in a hundred is kept for validation, with all of its answers."""
-    return zlib.crc32(messages[0]["content"].encode()) % 100 == 0
+    """One prompt in a hundred is kept for validation, with all of its answers: by what the user says first."""
+    first = next((message for message in messages if message["role"] == "user"), messages[0])
+    return zlib.crc32(first["content"].encode()) % 100 == 0
 
 
 def read_chats(source: Source, root: Path, validation: bool = False) -> Iterator[list[dict]]:
@@ -61,12 +67,15 @@ def read_chats(source: Source, root: Path, validation: bool = False) -> Iterator
         name = record.get("source", "")
         if (source.only and not name.startswith(source.only)) or (source.without and name.startswith(source.without)):
             continue
-        messages = _messages(record, source.file)[: 2 * source.turns]
+        messages = _messages(record, source.file)
+        system = messages[:1] if messages and messages[0]["role"] == "system" else []
+        messages = system + messages[len(system) :][: 2 * source.turns]
         if not all(isinstance(message["content"], str) for message in messages):
             continue
         if source.longest:
             messages = [
-                m if m["role"] == "user" else {**m, "content": shorten(m["content"], source.longest)} for m in messages
+                {**m, "content": shorten(m["content"], source.longest)} if m["role"] == "assistant" else m
+                for m in messages
             ]
         if messages and messages[-1]["content"] and held_out(messages) == validation:
             yield messages
@@ -109,13 +118,15 @@ def _lines(path: Path) -> Iterator[dict]:
 
 
 def _messages(record: dict, file: str) -> list[dict]:
-    if "messages" in record:
-        return record["messages"]
-    if "conversations" in record:
-        return [
-            {"role": ROLES.get(one["from"], one["from"]), "content": one["value"]} for one in record["conversations"]
-        ]
-    raise ValueError(f"{file}: a record has neither messages nor conversations, but {', '.join(record)}")
+    if "messages" not in record and "conversations" not in record:
+        raise ValueError(f"{file}: a record has neither messages nor conversations, but {', '.join(record)}")
+    try:
+        if "messages" in record:
+            return [{**one, "role": one["role"], "content": one["content"]} for one in record["messages"]]
+        turns = [(one["from"], one["value"]) for one in record["conversations"]]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{file}: a message has not what it needs ({error!r}): {str(record)[:200]}") from error
+    return [{"role": ROLES.get(who, who), "content": text} for who, text in turns]
 
 
 def read_plain(path: Path) -> list[str]:

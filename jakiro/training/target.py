@@ -7,16 +7,20 @@ fraction of the cost.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import zlib
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from jakiro.files import replacing
 from jakiro.training import history, loop, workers
+from jakiro.training.claims import claim, contents, digest
 from jakiro.training.data import take
 from jakiro.training.growth import grow, silence
+from jakiro.training.optim import check_schedule
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
 from jakiro.training.sources import read_chats
 from jakiro.training.target_job import StageJob
@@ -41,17 +45,24 @@ def train(
 
     With the tokenizer of the model `like`, or one of the run's own. `start` is a model that went through the recipe's
     first stages: the others are trained on top. Raises ValueError where `like` has another vocabulary than the recipe,
-    or `start` went through other stages.
+    `start` went through other stages, a stage cannot be trained so, or `run` holds a stage of another recipe, other
+    data, another tokenizer or another `start`.
     """
-    run.mkdir(parents=True, exist_ok=True)
     done = _stages_of(start, recipe) if start else []
+    _check(accelerator, recipe.stages[len(done) :], shard)
+    run.mkdir(parents=True, exist_ok=True)
     with accelerator.main_process_first():
         tokenizer = _tokenizer_of(start or like, recipe) if start or like else _tokenizer(recipe, data, run)
     model = LlamaForCausalLM.from_pretrained(start, dtype=torch.float32) if start else None
+    mixes = {stage.mix: recipe.mixes[stage.mix] for stage in recipe.stages}
+    files = contents([source for mix in mixes.values() for source in mix], data)
+    origin = {"tokenizer": _words(tokenizer), "start": digest(model.state_dict()) if model else None}
     for number, stage in list(enumerate(recipe.stages))[len(done) :]:
         folder = run / f"stage{number}"
         model = grow(model, stage.layers) if model else build(recipe, tokenizer, stage.layers)
         weights = folder / "model.pt"
+        with accelerator.main_process_first():
+            claim(folder / "rows.npz", **_made_from(recipe, number, files), **origin)
         missing = not weights.exists()
         accelerator.wait_for_everyone()  # all have looked before one writes
         if missing:
@@ -61,7 +72,7 @@ def train(
             loop.run(job, folder, accelerator.is_main_process)
             states = workers.parameters(job.trained)
             if accelerator.is_main_process:
-                torch.save(states, weights)
+                loop.save(states, weights)
             accelerator.wait_for_everyone()
             model = build(recipe, tokenizer, stage.layers)  # whole and bare, whatever it was prepared for
         model.load_state_dict(torch.load(weights, weights_only=True))
@@ -95,6 +106,29 @@ def build(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, layers: int) -> Ll
     return model
 
 
+def _check(accelerator: Accelerator, stages: list[Stage], shard: bool) -> None:
+    """Raise ValueError before anything is done if a stage cannot be trained so."""
+    for stage in stages:
+        check_schedule(stage.schedule)
+        row_widths(stage.row, stage.short)
+        workers.share(accelerator, stage.rows)  # narrower rows are a multiple of them
+        if stage.answers and workers.sharded(accelerator, shard):
+            raise ValueError("a stage with own answers cannot be sharded: set its `answers` to 0, or do not shard")
+
+
+def _made_from(recipe: Recipe, number: int, files: dict[str, str]) -> dict[str, dict]:
+    """What the weights after stage `number` depend on: no later stage, and no note."""
+    stages = [replace(stage, note="") for stage in recipe.stages[: number + 1]]
+    mixes = {stage.mix: recipe.mixes[stage.mix] for stage in stages}
+    own = {source.file: files[source.file] for mix in mixes.values() for source in mix}
+    return {"recipe": asdict(replace(recipe, stages=stages, mixes=mixes)), "data": own}
+
+
+def _words(tokenizer: PreTrainedTokenizerFast) -> str:
+    """A digest of the vocabulary."""
+    return f"{zlib.crc32(json.dumps(sorted(tokenizer.get_vocab().items())).encode()):08x}"
+
+
 def _stages_of(start: Path, recipe: Recipe) -> list[dict]:
     """What `start` went through, which must be the recipe's first stages, but not all of them."""
     done = history.read(start)
@@ -115,6 +149,7 @@ def _tokenizer_of(model: Path, recipe: Recipe) -> PreTrainedTokenizerFast:
 
 def _tokenizer(recipe: Recipe, data: Path, run: Path) -> PreTrainedTokenizerFast:
     folder = run / "tokenizer"
+    claim(folder, vocab_size=recipe.vocab_size)
     if folder.exists():
         return PreTrainedTokenizerFast.from_pretrained(folder)
     texts: list[str] = []
@@ -129,7 +164,8 @@ def _tokenizer(recipe: Recipe, data: Path, run: Path) -> PreTrainedTokenizerFast
             if room < 0:
                 break
     tokenizer = train_tokenizer(texts, recipe.vocab_size)
-    tokenizer.save_pretrained(folder)
+    with replacing(folder) as new:
+        tokenizer.save_pretrained(new)
     return tokenizer
 
 

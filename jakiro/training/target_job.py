@@ -10,7 +10,8 @@ from accelerate import Accelerator
 from transformers import LlamaForCausalLM
 
 from jakiro.training import repeats, workers
-from jakiro.training.optim import Optimizer, check_schedule, factor
+from jakiro.training.compiling import compile_loss
+from jakiro.training.optim import Optimizer, factor
 from jakiro.training.packing import Rows, batches
 from jakiro.training.precision import in_bfloat16
 from jakiro.training.target_recipe import Recipe, Stage
@@ -46,17 +47,13 @@ class StageJob:
         recipe: Recipe,
         shard: bool = False,
     ) -> None:
-        if shard and stage.answers:
-            raise ValueError("a stage with own answers cannot be sharded: set its `answers` to 0, or do not shard")
         self.accelerator, self.stage, self.prompt_weight = accelerator, stage, recipe.prompt_weight
         self.in_bfloat16 = in_bfloat16(accelerator.device)
         self.trained = workers.prepare(accelerator, model, shard)
-        check_schedule(stage.schedule)
-        workers.share(accelerator, stage.rows)  # refuses what cannot be shared; narrower rows are a multiple of them
         self.passes = batches(rows, stage.rows * stage.row)
         self.optimizer = Optimizer(workers.bare(self.trained))
         self.steps = len(self.passes) // stage.passes
-        self.loss = torch.compile(self._loss, dynamic=False) if compiled else self._loss
+        self.loss = compile_loss(self._loss) if compiled else self._loss
 
     def states(self) -> dict[str, object]:
         return dict(zip(("model", "optimizer"), workers.states(self.trained, self.optimizer), strict=True))
@@ -84,7 +81,7 @@ class StageJob:
     def _pass(self, batch: Batch, scale: torch.Tensor) -> float:
         """Add the gradient of this process's rows of a pass; the sum of their cross-entropies."""
         mine = workers.share(self.accelerator, len(batch.ids))
-        losses = self.loss(batch.ids[mine], batch.weight[mine])
+        losses = self.loss(batch.ids[mine], batch.weight[mine], batch.masks[0][mine])
         (losses[0] * scale).backward()
         return losses[1].item()
 
@@ -101,8 +98,8 @@ class StageJob:
             (sums[0] * (self.accelerator.num_processes / tokens)).backward()
         return again / tokens if tokens else 0.0
 
-    def _loss(self, ids: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """[2]: the weighted sum of the losses, and the plain sum of the cross-entropy of what the assistant says."""
+    def _loss(self, ids: torch.Tensor, weight: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
+        """[2]: the weighted sum of the losses, and the plain sum of the cross-entropy where `answer` is true."""
         with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=self.in_bfloat16):
             logits = self.trained(input_ids=ids[:, :-1], use_cache=False).logits
         logits = logits.float()
@@ -111,4 +108,4 @@ class StageJob:
         losses = entropy
         if self.stage.unlikelihood:
             losses = entropy + self.stage.unlikelihood * repeats.token_level(logits, total, ids)
-        return torch.stack([(losses * weight).sum(), (entropy * (weight == 1.0)).sum()])
+        return torch.stack([(losses * weight).sum(), (entropy * answer).sum()])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from jakiro.training import recipe_file
 from jakiro.training.sources import Source
 
 
@@ -46,10 +46,17 @@ class Recipe:
 
     @classmethod
     def read(cls, path: Path) -> Recipe:
-        """Raises OSError, ValueError, or TypeError/KeyError naming the field that is unknown or missing."""
-        data = json.loads(path.read_text())
-        mixes = {
-            name: [Source(**{k: tuple(v) if isinstance(v, list) else v for k, v in s.items()}) for s in sources]
-            for name, sources in data.pop("mixes").items()
-        }
-        return cls(mixes=mixes, stages=[Stage.of(stage) for stage in data.pop("stages")], **data)
+        """Raises OSError, or ValueError naming the file and the field that is unknown or missing."""
+        return recipe_file.read(path, cls.of, "a recipe of a target")
+
+    @classmethod
+    def of(cls, data: dict) -> Recipe:
+        """From JSON's types. Raises TypeError, KeyError or ValueError naming the field that is wrong or missing."""
+        data = dict(data)
+        mixes = {name: [Source.of(one) for one in sources] for name, sources in data.pop("mixes").items()}
+        stages = [Stage.of(stage) for stage in data.pop("stages")]
+        if not stages:
+            raise ValueError("`stages` is empty")
+        if unknown := [stage.mix for stage in stages if stage.mix not in mixes]:
+            raise ValueError(f"a stage names the mix {unknown[0]!r}, which `mixes` has not")
+        return cls(mixes=mixes, stages=stages, **data)

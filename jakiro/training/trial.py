@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,12 +20,14 @@ from jakiro.drafting.weights import save_head
 from jakiro.engine import Drafter, record
 from jakiro.methods import METHODS
 from jakiro.target import Target
+from jakiro.training.answers import prompts_of
 from jakiro.training.data import draw
 from jakiro.training.loop import write_rows
 from jakiro.training.sources import Source
 from jakiro.verify import Sampling
 
 LONGEST = 512  # tokens of a prompt that is decoded
+PATIENCE = 2000  # held-out documents without a new prompt, one after another, at which a mix is taken to have no others
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,34 +42,29 @@ class Trial:
     total_tokens: int = 60
 
 
+def held_out_prompts(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, how: Trial, mix: list[Source], data: Path, seed: int
+) -> list[list[int]]:
+    """Token ids of prompts that the mix keeps for validation, as many as are asked for or as there are.
+
+    Raises ValueError where there is none that leaves room for an answer.
+    """
+    longest = min(LONGEST, model.config.get_text_config().max_position_embeddings - how.new_tokens)
+    documents = draw(mix, data, tokenizer, longest, seed, validation=True)
+    found = list(islice(prompts_of(documents, longest, PATIENCE), how.prompts))
+    if not found:
+        raise ValueError(
+            f"no prompt that the mix holds out has fewer than {longest} tokens: leave `trial` out of the recipe, "
+            "lower its new_tokens, or give more data"
+        )
+    return found
+
+
 class Trials:
     """Decodes the same prompts again and again, with heads as they are."""
 
     def __init__(self, target: Target, prompts: list[list[int]], how: Trial, file: Path) -> None:
         self.target, self.prompts, self.how, self.file = target, prompts, how, file
-
-    @classmethod
-    def of(
-        cls,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        how: Trial,
-        mix: list[Source],
-        data: Path,
-        run: Path,
-        seed: int,
-    ) -> Trials:
-        """On prompts that the mix keeps for validation. Raises ValueError where it has none."""
-        longest = min(LONGEST, model.config.get_text_config().max_position_embeddings - how.new_tokens)
-        found: dict[tuple[int, ...], None] = {}
-        for ids, said in draw(mix, data, tokenizer, longest, seed, validation=True):
-            prompt = tuple(ids[: said.index(True)]) if True in said else ()
-            if prompt in found or len(found) == how.prompts:
-                break  # a small mix has few
-            if prompt:
-                found[prompt] = None
-        target = Target.wrap(model, tokenizer, graphs=False)
-        return cls(target, [list(prompt) for prompt in found], how, run / "trials.csv")
 
     def due(self, step: int, last: int) -> bool:
         """Whether heads are tried after this step."""

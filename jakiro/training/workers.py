@@ -23,11 +23,20 @@ WHOLE = whole.StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 def start(device: str = "cpu") -> Accelerator:
-    """This process's place among all. Raises ValueError for a device that is not here."""
-    kind = torch.device(device).type
-    accelerator = Accelerator(cpu=kind == "cpu")
-    if accelerator.device.type != kind:
-        raise ValueError(f"device is {device!r}, but here is only {accelerator.device.type}: change --device")
+    """This process's place among all. Raises ValueError for a device that is not here or that it does not get."""
+    try:
+        asked = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"device is {device!r}; use cpu or cuda") from error
+    accelerator = Accelerator(cpu=asked.type == "cpu")
+    got = accelerator.device
+    if got.type != asked.type:
+        raise ValueError(f"device is {device!r}, but here is only {got.type}: change --device")
+    if asked.index not in (None, got.index or 0):
+        raise ValueError(
+            f"device is {device!r}, but training takes number {got.index or 0} of what it sees: use {asked.type!r}, "
+            f"and set CUDA_VISIBLE_DEVICES={asked.index}"
+        )
     return accelerator
 
 
@@ -54,12 +63,17 @@ def total(accelerator: Accelerator, values: Tensor) -> list[float]:
 
 
 def prepare(accelerator: Accelerator, module: nn.Module, shard: bool = False) -> nn.Module:
-    """The module to call in training: averages gradients over the processes. With `shard`, or where accelerate is set
-    up for FSDP, each process holds but a part of parameters, gradients and what the optimizer remembers (FSDP2)."""
+    """The module to call in training: averages gradients over the processes. Where `sharded`, each process holds but a
+    part of parameters, gradients and what the optimizer remembers (FSDP2)."""
     module = module.to(accelerator.device).train()
-    if shard or accelerator.distributed_type == DistributedType.FSDP:
+    if sharded(accelerator, shard):
         return fully_shard(module)
     return accelerator.prepare_model(module)
+
+
+def sharded(accelerator: Accelerator, shard: bool) -> bool:
+    """Whether `prepare` shards: where that is asked for, or accelerate is set up for it."""
+    return shard or accelerator.distributed_type == DistributedType.FSDP
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import expect
 from served import IN_CHROMIUM, ON_EVERY_SCREEN, part, race_live, wait_for_tree
 
@@ -73,6 +75,9 @@ def test_two_lanes_are_compared_along_one_text(show):
     tab.wait_for_function(MARKED, arg=place + 1)  # the playhead went along
     further, first, second = (rows.last.locator("td").nth(at).text_content() for at in (1, 2, 3))
     assert further == ("Jakiro" if int(first) > int(second) else "EAGLE-2")
+    tab.wait_for_function("(place) => Number(new URLSearchParams(location.search).get('place')) === place", arg=place)
+    link = re.sub("&(round|node)=[0-9]+", "", tab.url.partition("?")[2])
+    expect(part(show(f"?{link}"), "title")).to_have_text(part(tab, "title").text_content())  # the place says the round
     tab.locator("[data-tab=diversity]").click()
     tab.wait_for_selector("[data-figure=same][data-drawn=yes]:visible")  # both lanes after the same tokens
     expect(tab.locator("[data-view=diversity] .offered")).to_be_hidden()

@@ -1,0 +1,111 @@
+"""The losses of training, compiled and not: the same, however many heads, widths of rows and processes there are."""
+
+import shutil
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from test_training_runs import SMALL, given, recipe
+from tiny import tiny_model
+
+from jakiro.drafting.head import HeadOutput
+from jakiro.training import workers
+from jakiro.training.head_job import HeadJob
+from jakiro.training.head_recipe import KINDS, HeadRecipe
+from jakiro.training.heads import head_config
+from jakiro.training.losses import Losses, Wanted, loss_of
+from jakiro.training.target_job import Batch, StageJob
+from jakiro.training.target_recipe import Stage
+
+pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
+needs_compiler = pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="no C++ compiler")
+
+
+def job_of(how, widths=(64,), compiled=True):
+    model = tiny_model().requires_grad_(False)
+    torch.manual_seed(0)
+    made = {name: KINDS[plan.kind](head_config(model, plan.shape)) for name, plan in how.heads.items()}
+    rng = np.random.default_rng(0)
+    rows = [rng.integers(4, 290, (how.rows * 64 // width, width + 1)).astype(np.uint16) for width in widths]
+    return HeadJob(workers.start(), model, made, how, [(ids, ids > 40) for ids in rows], compiled)
+
+
+@needs_compiler
+def test_a_compiled_step_has_the_loss_of_one_that_is_not(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    how = HeadRecipe.of(given())
+    plain, fast = (job_of(how, compiled=compiled).step(0) for compiled in (False, True))
+    assert fast["eagle2_loss"] == pytest.approx(plain["eagle2_loss"], rel=1e-4)
+
+
+def test_more_heads_and_widths_than_dynamos_limit_are_all_compiled(monkeypatch):
+    """Without inductor, which takes long; a step past the limit would raise."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    how = HeadRecipe.of(given(heads={f"head{number}": SMALL | {"kind": "eagle2"} for number in range(5)}))
+    job = job_of(how, widths=(32, 64))
+    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+        for index in range(2):
+            job.step(index)
+    assert torch._dynamo.config.recompile_limit == 8
+
+
+def test_processes_score_the_positions_of_one_at_few_lengths():
+    job = job_of(HeadRecipe.of(given(scored=64)), compiled=False)
+    said, rows = torch.rand(4, 65) < 0.6, 2
+    lengths = set()
+    for seed in range(30):
+        torch.manual_seed(seed)
+        whole, kept = job._positions(said, slice(0, 4))
+        assert kept is None and len(whole) == 64
+        parts = []
+        for index in range(2):
+            job.accelerator = SimpleNamespace(num_processes=2)
+            torch.manual_seed(seed)
+            at, kept = job._positions(said, slice(rows * index, rows * (index + 1)))
+            lengths.add(len(at))
+            assert len(at) == len(kept) and at.max() < rows * 62
+            parts += (at[kept] + index * rows * 62).tolist()
+        job.accelerator = workers.start()
+        assert sorted(parts) == sorted(whole.tolist())
+    assert len(lengths) <= 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_positions_that_do_not_count_add_nothing(kind):
+    torch.manual_seed(0)
+    model = tiny_model()
+    read, head = model.get_output_embeddings(), KINDS[kind](head_config(model, SMALL))
+    features, embeddings = torch.randn(2, 1, 9, 32)
+    out = head(embeddings, features)
+    out = out if isinstance(out, HeadOutput) else HeadOutput(out, None, None, None)
+    losses = Losses(diversity=0.3, top_k=0.5)
+    found = []
+    for at, kept in (([1, 4], None), ([1, 4, 0, 0], torch.tensor([True, True, False, False]))):
+        at = torch.tensor(at)
+        soon, later = (Wanted.of(read, features[0, shift:][at], kept) for shift in (1, 1))
+        found.append(loss_of(out, at, read, soon, later if out.contrast is not None else None, losses))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_loss_that_is_reported_is_of_answers_alone():
+    """Whatever the prompts weigh."""
+    ids = np.arange(4, 4 + 2 * 33).reshape(2, 33).astype(np.uint16)
+    said = np.zeros(ids.shape, bool)
+    said[:, 20:] = True
+    found = []
+    for weight in (0.3, 1.0):
+        job = StageJob(
+            workers.start(),
+            tiny_model(),
+            Stage(1, 64, 32, 2, 1, "all", (1, 1)),
+            [(ids, said)],
+            False,
+            recipe(prompt_weight=weight),
+        )
+        batch = Batch.of(ids, said, weight, torch.device("cpu"))
+        found.append(job._loss(batch.ids, batch.weight, batch.masks[0]))
+    assert found[0][1] == found[1][1] and found[0][0] < found[1][0]

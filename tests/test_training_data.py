@@ -1,0 +1,115 @@
+"""Conversations with a system message, what is held out, and the prompts of a mix that has few."""
+
+import json
+
+import pytest
+from test_training_runs import TEMPLATE
+from texts import write_texts
+from tiny import tiny_model, tiny_tokenizer
+
+from jakiro.__main__ import main
+from jakiro.training.answers import prompts_of
+from jakiro.training.sources import Source, held_out, read_chats
+from jakiro.training.trial import Trial, held_out_prompts
+
+
+def message(role, content):
+    return {"role": role, "content": content}
+
+
+def write(folder, *conversations):
+    folder.mkdir(exist_ok=True)
+    (folder / "chat.jsonl").write_text("".join(json.dumps({"messages": one}) + "\n" for one in conversations))
+    return folder
+
+
+def talk(number, *before):
+    return [*before, message("user", f"question {number}"), message("assistant", f"answer {number}. And more.")]
+
+
+def both(source, folder):
+    return [one for held in (False, True) for one in read_chats(source, folder, held)]
+
+
+def test_what_is_held_out_is_decided_by_what_the_user_says(tmp_path):
+    system = message("system", "You are kind.")
+    folder = write(tmp_path, *(talk(number, system) for number in range(1000)))
+    held = list(read_chats(Source("chat.jsonl", 1.0), folder, validation=True))
+    assert 2 <= len(held) <= 30
+    assert [held_out(one[1:]) for one in held] == [True] * len(held)  # as without the system message
+    assert held_out(talk(3)) == held_out(talk(3, system)) and isinstance(held_out([message("assistant", "a")]), bool)
+
+
+def test_a_system_message_is_no_turn_and_is_not_shortened(tmp_path):
+    system = message("system", "One sentence. Another, which is long. A third.")
+    folder = write(tmp_path, [*talk(1, system), *talk(2), *talk(3)])
+    for turns in (1, 2):
+        [found] = both(Source("chat.jsonl", 1.0, longest=12, turns=turns), folder)
+        assert found[0] == system and [one["role"] for one in found[1:]] == ["user", "assistant"] * turns
+        assert {one["content"] for one in found if one["role"] == "assistant"} <= {"answer 1.", "answer 2."}
+        assert found[1]["content"] == "question 1"
+
+
+@pytest.mark.parametrize(
+    "record", [{"messages": [{"role": "user"}]}, {"conversations": [{"from": "gpt"}]}, {"messages": 3}]
+)
+def test_a_message_without_content_is_refused_by_the_files_name(tmp_path, record):
+    (tmp_path / "chat.jsonl").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=r"chat\.jsonl: a message has not what it needs"):
+        list(read_chats(Source("chat.jsonl", 1.0), tmp_path))
+
+
+def test_prompts_end_where_a_mix_has_no_others():
+    def documents():
+        while True:
+            for prompt in ([1, 2], [3], [4] * 9, []):
+                yield [*prompt, 7], [False] * len(prompt) + [True]
+
+    assert list(prompts_of(documents(), 5)) == [[1, 2], [3]]
+    assert list(prompts_of(documents(), 0, patience=50)) == []
+
+
+def prompts(folder, mix=None, **how):
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = TEMPLATE
+    return held_out_prompts(
+        tiny_model(), tokenizer, Trial(1, **how), mix or [Source("chat.jsonl", 1.0)], folder, seed=0
+    )
+
+
+def held(count):
+    return [one for one in map(talk, range(100_000)) if held_out(one)][:count]
+
+
+def test_a_small_mix_has_the_held_out_prompts_that_it_has(tmp_path):
+    """Twice the same prompt comes before others; and what there is too few of is not waited for."""
+    found = held(5)
+    folder = write_texts(tmp_path / "data")
+    write(folder, *(one for talk in found for one in (talk, [*talk[:1], message("assistant", "otherwise")])))
+    mix = [Source("chat.jsonl", 1.0), Source("plain/text.txt.xz", 1.0)]
+    assert len(prompts(folder, mix, prompts=12, new_tokens=8)) == 5
+    assert len(prompts(folder, prompts=3, new_tokens=8)) == 3
+
+
+def test_held_out_prompts_that_are_all_too_long_are_said(tmp_path):
+    long = [[message("user", one[0]["content"]), *one[1:]] for one in held(3)]
+    with pytest.raises(ValueError, match="leave `trial` out of the recipe"):
+        prompts(write(tmp_path, *long), new_tokens=150)
+
+
+def test_one_bad_line_is_one_line_on_the_command_line(tmp_path, capsys):
+    tiny_model().save_pretrained(tmp_path / "model")
+    tiny_tokenizer().save_pretrained(tmp_path / "model")
+    (tmp_path / "chat.jsonl").write_text('{"messages": [{"role": "user"}]}\n')
+    line = [
+        "train",
+        "eagle2",
+        "--target",
+        tmp_path / "model",
+        "--data",
+        tmp_path / "chat.jsonl",
+        "--run-folder",
+        tmp_path,
+    ]
+    assert main([str(one) for one in line]) == 2
+    assert "chat.jsonl: a message has not what it needs" in capsys.readouterr().err

@@ -1,0 +1,293 @@
+"""Runs that are interrupted and gone on with: files are whole, and of what is trained now; what cannot be is said."""
+
+import csv
+import json
+import shutil
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from texts import write_texts
+from tiny import tiny_model, tiny_tokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from jakiro.training import claims, heads, loop, packing, workers
+from jakiro.training.claims import claim, digest
+from jakiro.training.head_recipe import HeadRecipe
+from jakiro.training.heads import train_heads
+from jakiro.training.sources import Source
+from jakiro.training.target import train
+from jakiro.training.target_recipe import Recipe, Stage
+
+pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+SHAPE = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
+CHAT = [Source("chat.jsonl", 1.0)]
+SMALL = {"intermediate_size": 24, "num_attention_heads": 2, "bias": False}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_texts(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    """A folder with a random target."""
+    folder = tmp_path_factory.mktemp("target")
+    tiny_model().save_pretrained(folder)
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def recipe(*stages, **changes):
+    stages = list(stages) or [Stage(1, 600, 32, 4, 1, "all", (1.0, 1.0))]
+    return Recipe(
+        **{"vocab_size": 300, "model": SHAPE, "prompt_weight": 0.3, "mixes": {"all": CHAT}, "stages": stages} | changes
+    )
+
+
+def given(**changes):
+    one = {
+        "steps": 2,
+        "row": 64,
+        "rows": 4,
+        "scored": 24,
+        "heads": {"eagle2": SMALL},
+        "mix": [{"file": "chat.jsonl", "weight": 1}],
+    }
+    return one | changes
+
+
+def train_target(how, data, folder, **more):
+    train(workers.start(), how, data, folder / "run", folder / "out", compiled=False, **more)
+
+
+def train_eagle(target, data, run, model=None, **changes):
+    model = model or AutoModelForCausalLM.from_pretrained(target)
+    tokenizer, how = AutoTokenizer.from_pretrained(target), HeadRecipe.of(given(**changes))
+    names = list(how.heads)
+    out = {name: run / name for name in names}
+    train_heads(names, workers.start(), model, tokenizer, how, data, run, out, compiled=False)
+
+
+def column(file, name):
+    with file.open() as lines:
+        return [row[name] for row in csv.DictReader(lines)]
+
+
+# files
+
+
+def test_what_is_written_in_part_is_not_there(tmp_path, monkeypatch):
+    """A crash while rows or weights are written: the next start does not take the half for the whole."""
+
+    def half(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez", lambda file, **_: (file.write(b"PK"), half()))
+    monkeypatch.setattr(torch, "save", lambda _, file: (file.write_bytes(b"PK"), half()))
+    with pytest.raises(KeyboardInterrupt):
+        packing.save_rows(tmp_path / "rows.npz", [([3], [True])], [8], seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        loop.save({"a": torch.ones(1)}, tmp_path / "model.pt")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_crash_while_weights_or_the_tokenizer_are_written_is_made_up_for(data, tmp_path, monkeypatch):
+    real, save = torch.save, AutoTokenizer.from_pretrained
+
+    def crash(states, file):
+        if str(file).endswith("model.pt"):
+            with open(file, "wb") as half:
+                half.write(b"half")
+            raise KeyboardInterrupt
+        real(states, file)
+
+    monkeypatch.setattr(torch, "save", crash)
+    with pytest.raises(KeyboardInterrupt):
+        train_target(recipe(), data, tmp_path)
+    monkeypatch.setattr(torch, "save", real)
+    assert len(save(tmp_path / "run" / "tokenizer")) == 300
+    train_target(recipe(), data, tmp_path)
+    assert (tmp_path / "out" / "config.json").exists()
+
+
+class Counter:
+    """A job whose metric depends on its saved state."""
+
+    steps, value = 6, 1.0
+
+    def states(self):
+        return {"counter": self}
+
+    def state_dict(self):
+        return {"value": self.value}
+
+    def load_state_dict(self, state):
+        self.value = state["value"]
+
+    def step(self, index):
+        self.value = self.value * 1.1 + index
+        return {"value": self.value}
+
+
+def test_a_crash_between_metrics_and_checkpoint_leaves_no_hole(tmp_path, monkeypatch):
+    loop.run(Counter(), tmp_path / "whole", save_every=2)
+    for name in ("save", "write_rows"):  # whichever is written second
+        run, calls, real = tmp_path / name, [], getattr(loop, name)
+
+        def crash(*given, calls=calls, real=real):
+            calls.append(given)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+            real(*given)
+
+        monkeypatch.setattr(loop, name, crash)
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(Counter(), run, save_every=2)
+        monkeypatch.setattr(loop, name, real)
+        loop.run(Counter(), run, save_every=2)
+        for what in ("step", "value"):
+            assert column(run / "metrics.csv", what) == column(tmp_path / "whole/metrics.csv", what)
+
+
+def test_a_checkpoint_is_read_where_there_is_no_gpu(tmp_path, monkeypatch):
+    asked, real = [], torch.load
+    monkeypatch.setattr(
+        torch, "load", lambda *given, **how: (asked.append(how["map_location"]), real(*given, **how))[1]
+    )
+    loop.run(Counter(), tmp_path, save_every=2, stop_after=2)
+    loop.run(Counter(), tmp_path, save_every=2)
+    assert asked == ["cpu"]
+
+
+# of what
+
+
+def test_a_claim_names_what_differs(tmp_path):
+    made = tmp_path / "run" / "rows.npz"
+    claim(made, recipe={"steps": (1, 2)}, data={})
+    claim(made, recipe={"steps": [1, 2]}, data={})
+    with pytest.raises(ValueError, match=r"made from another recipe and another data .*choose another --run-folder"):
+        claim(made, recipe={"steps": [1]}, data={"a": ""})
+    (made.parent / "rows-from.json").unlink()
+    made.touch()
+    with pytest.raises(ValueError, match=r"does not say what it was made from"):
+        claim(made, recipe={"steps": [1, 2]}, data={})
+
+
+def test_a_digest_is_of_names_types_shapes_and_values():
+    ones = {"a": torch.ones(2, 3), "b": torch.tensor(1.0)}
+    others = [
+        {"c": ones["a"], "b": ones["b"]},
+        {**ones, "a": torch.ones(3, 2)},
+        {**ones, "a": torch.ones(2, 3, dtype=torch.bfloat16)},
+        {**ones, "b": torch.tensor(1.0001)},
+    ]
+    assert digest(dict(reversed(ones.items()))) == digest(ones)
+    assert len({digest(one) for one in [ones, *others]}) == 5
+
+
+def test_a_stage_is_not_taken_for_one_of_another_recipe(data, tmp_path):
+    first = Stage(1, 600, 32, 4, 1, "all", (1.0, 1.0))
+    train_target(recipe(first), data, tmp_path)
+    train_target(recipe(replace(first, note="said later")), data, tmp_path)
+    second = Stage(2, 600, 32, 4, 1, "more", (1.0, 0.1))
+    mixes = {"all": CHAT, "more": [Source("plain/text.txt.xz", 1.0)]}
+    train_target(recipe(first, second, mixes=mixes), data, tmp_path)  # a stage is appended
+    changed = (
+        recipe(replace(first, rate=(0.5, 0.5))),
+        recipe(first, seed=1),
+        recipe(first, mixes={"all": [Source("chat.jsonl", 1.0, longest=20)]}),
+    )
+    for how in changed:
+        with pytest.raises(ValueError, match=r"another recipe .*--run-folder"):
+            train_target(how, data, tmp_path)
+    shutil.copytree(data, tmp_path / "data")
+    with (tmp_path / "data/chat.jsonl").open("a") as file:
+        file.write("\n")
+    with pytest.raises(ValueError, match=r"another data .*--run-folder"):
+        train_target(recipe(first), tmp_path / "data", tmp_path)
+    with pytest.raises(ValueError, match=r"tokenizer was made from another vocab_size"):
+        train_target(recipe(first, vocab_size=290), data, tmp_path)
+
+
+def test_heads_are_not_gone_on_with_on_another_target_or_other_data(target, data, tmp_path):
+    train_eagle(target, data, tmp_path / "run")
+    train_eagle(target, data, tmp_path / "run")
+    with pytest.raises(ValueError, match=r"another target .*--run-folder"):
+        train_eagle(target, data, tmp_path / "run", tiny_model(seed=1))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/chat.jsonl").write_text((data / "chat.jsonl").read_text()[:-1])
+    with pytest.raises(ValueError, match=r"another data .*--run-folder"):
+        train_eagle(target, tmp_path / "other", tmp_path / "run")
+
+
+def test_answers_are_not_gone_on_with_by_another_target(target, data, tmp_path):
+    how = HeadRecipe.of(given(answers={"new_tokens": 5, "batch": 4, "temperatures": [0]}))
+    tokenizer, file = AutoTokenizer.from_pretrained(target), tmp_path / "answers.jsonl"
+
+    def answer(how, model):
+        return heads.answer(workers.start(), how, model, tokenizer, data, file)
+
+    written = answer(how, tiny_model())
+    assert answer(replace(how, scored=5), tiny_model()) == written  # nothing that answers depend on
+    with pytest.raises(ValueError, match="another target"):
+        answer(how, tiny_model(seed=1))
+    with pytest.raises(ValueError, match="another recipe"):
+        answer(replace(how, answers=replace(how.answers, new_tokens=6)), tiny_model())
+
+
+def test_contents_are_read_and_names_are_not(tmp_path):
+    (tmp_path / "a.jsonl").write_text("a")
+    sources = [Source("a.jsonl", 1), Source("stdlib", 1), Source("hub:owner/name", 1)]
+    first = claims.contents(sources, tmp_path)
+    assert [bool(one) for one in first.values()] == [True, False, False]
+    (tmp_path / "a.jsonl").write_text("b")
+    assert claims.contents(sources, tmp_path)["a.jsonl"] != first["a.jsonl"]
+    with pytest.raises(FileNotFoundError):
+        claims.contents([Source("gone.jsonl", 1)], tmp_path)
+
+
+# before the work
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"schedule": "steps"}, "no learning-rate schedule"),
+        ({"short": [48]}, "do not divide"),
+        ({"mix": []}, "no texts"),
+    ],
+)
+def test_what_is_wrong_with_a_head_recipe_is_said_before_rows_are_made(target, data, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        train_eagle(target, data, tmp_path / "run", **changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_missing_held_out_prompts_are_said_before_answers_are_written(target, tmp_path):
+    talk = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "you"}]
+    (tmp_path / "chat.jsonl").write_text(json.dumps({"messages": talk}) + "\n")
+    changes = {"trial": {"every": 1}, "answers": {"new_tokens": 5, "batch": 4, "temperatures": [0]}}
+    with pytest.raises(ValueError, match="no held-out documents"):
+        train_eagle(target, tmp_path, tmp_path / "run", **changes)
+    assert not (tmp_path / "run" / "answers.jsonl").exists()
+
+
+def test_own_answers_are_not_sharded_in_any_stage(data, tmp_path):
+    last = Stage(1, 600, 32, 4, 1, "all", (1.0, 1.0), answers=6)
+    with pytest.raises(ValueError, match="own answers cannot be sharded"):
+        train_target(recipe(recipe().stages[0], last), data, tmp_path, shard=True)
+    assert not (tmp_path / "run").exists()
+    set_up = SimpleNamespace(num_processes=1, process_index=0, distributed_type=workers.DistributedType.FSDP)
+    with pytest.raises(ValueError, match="own answers cannot be sharded"):
+        train(set_up, recipe(last), data, tmp_path / "run", tmp_path / "out")

@@ -6,8 +6,8 @@ tree as a sketch; the tree as plotly draws it, with hover and zoom); from frame 
 where rounds follow one another too fast for plotly and are sketched; from the last of them to its picture by plotly
 (`settled_ms`); the main thread's CPU time of an update (`work_ms`, which suffers less from other load on the machine);
 whether zoom and the plot's element were kept. `view_frame_ms` are the frames with the other views of a round open
-instead of the tree, whose figures plotly draws a few times a second meanwhile; Compare's race is a real one, of the embedded model with as many nodes. `recorded_first_ms` is the
-first screen of first visits to the recorded races.
+instead of the tree, whose figures plotly draws a few times a second meanwhile; Compare's race is a real one, of the
+embedded model with as many nodes. `recorded_first_ms` is the first screen of first visits to the recorded races.
 """
 
 from __future__ import annotations

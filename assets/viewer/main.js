@@ -67,7 +67,7 @@ export function mount({element: root, props, watch, send}) {
 
   /** Another race, from its beginning. */
   function choose(id) {
-    if (live.running()) return say('The model is at work for this page: wait, or stop it.');
+    if (race?.running) return say('A race is running: stop it first, or wait.');
     state = {...state, round: null, node: null, place: null};
     open(id);
   }

@@ -13,7 +13,8 @@ const PATIENCE = 700; // ms after which the page says that it waits, or that no 
 export function liveRuns({root, send, fetched, say, shown, grown, restore, compared, examined, ready}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
   const reader = liveReader({started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); }});
-  let doing = '', asked = 0, model = null, heads = []; // doing: 'race' or 'question'; asked: how often anything was
+  let doing = '', asked = 0, unanswered = 0, halted = false; // doing: 'race' or 'question'; asked: how often anything was
+  let model = null, heads = [];
   run.addEventListener('asked', () => (run.disabled ? say(run.dataset.help) : start())); // Enter in the prompt
   run.addEventListener('over', over);
   askForModels();
@@ -22,23 +23,25 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   function start() {
     if (doing) return;
     const own = busy('race');
-    setTimeout(() => own === asked && doing && !reader.id() && say('Waiting for the model, which is busy …'), PATIENCE);
+    halted = false;
+    setTimeout(() => own === unanswered && say('Waiting for the model, which is busy …'), PATIENCE);
     send('run');
   }
 
   /** Gradio is through with what was asked. Where no answer came of it, it was refused on the way. */
   function over() {
-    const own = asked;
+    const own = unanswered;
     setTimeout(() => {
-      if (own !== asked || !doing || reader.id()) return;
+      if (!own || own !== unanswered) return;
       rest();
-      restore();
       say('No answer came from the server: try again.');
     }, PATIENCE);
   }
 
   function started(race) {
-    if (doing !== 'race') return reader.forget(); // stopped before it began
+    if (halted) return reader.forget(); // stopped before it began
+    if (doing !== 'race') busy('race');
+    unanswered = 0;
     say('The lanes share one machine and take turns; the replay afterwards runs at true speed.');
     shown(race, {replay: false});
   }
@@ -65,11 +68,13 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   }
 
   async function fetchCompared({race, lane, other}) {
-    asked += 1; // answered
+    const own = asked;
+    unanswered = 0;
     try {
       const answer = await fetch(`races/${encodeURIComponent(race)}/compare/${lane}/${other}.json`);
       if (!answer.ok) throw new Error(await answer.text());
       const found = await answer.json();
+      if (own !== asked) return;
       rest();
       say('');
       compared({race, lane, other, ...found});
@@ -88,6 +93,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
 
   function halt() {
     if (doing !== 'race') return;
+    halted = true;
     send('stop');
     const id = reader.id();
     reader.forget();
@@ -103,7 +109,9 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
 
   /** The run is over: show its traces, or, where there are none, what was shown before. */
   async function settle(id, replay, text) {
-    const own = asked += 1; // answered
+    const own = asked;
+    unanswered = 0;
+    reveal(stop, false);
     const race = id && await fetched(id).catch((error) => { text = error.message; });
     if (own !== asked) return;
     rest();
@@ -118,7 +126,9 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     reveal(stop, doing === 'race');
     root.dataset.running = doing ? 'yes' : 'no';
     ready();
-    return asked += 1;
+    asked += 1;
+    unanswered = doing ? asked : 0;
+    return asked;
   }
 
   function rest() { busy(''); }

@@ -1,6 +1,6 @@
 // What if: a form under the round that asks for some rounds to be decoded again, with something changed.
 
-import {h} from './dom.js';
+import {h, show as reveal} from './dom.js';
 import {token} from './format.js';
 
 const OF_SAMPLING = [
@@ -12,9 +12,15 @@ const ROUNDS = {name: 'rounds', help: 'How many rounds are decoded again.', kind
 
 /** The form in `box` for a round of a lane. `ask(request)` sends it; `why` says why that cannot be, '' where it can. */
 export function whatIf(box, race, lane, round, methods, why, ask) {
-  const key = `${race.id} ${lane.method} ${round} ${why}`;
-  if (box.dataset.shows === key) return;
+  const key = `${race.id} ${lane.method} ${round}`;
+  if (box.dataset.shows !== key) box.replaceChildren(form(race, lane, round, methods, ask));
   box.dataset.shows = key;
+  box.querySelector('[type=submit]').disabled = Boolean(why);
+  box.querySelector('.none').textContent = why;
+  reveal(box.querySelector('.none'), Boolean(why));
+}
+
+function form(race, lane, round, methods, ask) {
   const own = methods?.[lane.kind] ?? [];
   const inputs = new Map();
   const fields = [
@@ -22,10 +28,10 @@ export function whatIf(box, race, lane, round, methods, why, ask) {
     ...OF_SAMPLING.map((field) => control(field, lane.sampling[field.name], inputs)),
     control(ROUNDS, 10, inputs), forced(race, lane, round, inputs),
   ];
-  const button = h('button', {type: 'submit', class: 'primary', disabled: Boolean(why)}, `Decode again from round ${round + 1}`);
-  const form = h('form', {class: 'whatif'}, ...fields, button, why ? h('p', {class: 'none'}, why) : null);
-  form.addEventListener('submit', (event) => { event.preventDefault(); ask(request()); });
-  box.replaceChildren(form);
+  const button = h('button', {type: 'submit', class: 'primary'}, `Decode again from round ${round + 1}`);
+  const made = h('form', {class: 'whatif'}, ...fields, button, h('p', {class: 'none'}));
+  made.addEventListener('submit', (event) => { event.preventDefault(); ask(request()); });
+  return made;
 
   function request() {
     const value = (name) => read(inputs.get(name));

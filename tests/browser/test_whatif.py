@@ -47,6 +47,8 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     tab.evaluate("document.querySelector('form.whatif').noValidate = true")
     form.locator("[type=submit]").click()
     expect(part(tab, "notice")).to_contain_text("depth must be a whole number from 1 to 16")
+    expect(form.locator("[type=submit]")).to_be_enabled()
+    expect(form.get_by_label("depth")).to_have_value("99")  # what was typed stays
     expect(part(tab, "kind")).to_have_text("live")
 
 
@@ -84,6 +86,25 @@ def test_two_lanes_are_compared_along_one_text(show):
     tab.locator("[data-tab=tree]").click()
     tab.keyboard.press("ArrowRight")
     tab.wait_for_function("!location.search.includes('place=')")
+
+
+def test_a_late_comparison_does_not_go_to_another_race(show):
+    tab = show("?motion=0")
+    race_live(tab, "the an the")
+    held = []
+    tab.route("**/compare/*/*.json", lambda route: held.append(route))
+    tab.locator("[data-tab=compare]").click()
+    tab.locator("[data-view=compare] .primary").click()
+    expect(part(tab, "notice")).to_contain_text("Drafting along the text")
+    while not held:
+        tab.wait_for_timeout(100)
+    part(tab, "races").select_option("question")
+    expect(part(tab, "prompt")).to_have_text("Why?")
+    [late] = held
+    late.continue_()
+    tab.wait_for_selector("#viewer [data-running=no]")
+    assert part(tab, "prompt").text_content() == "Why?"
+    expect(tab.locator("[data-view=compare] .links")).to_be_hidden()
 
 
 def test_what_needs_the_model_can_be_asked_as_soon_as_it_is_there(show):

@@ -18,6 +18,7 @@ from playwright.sync_api import Page  # noqa: E402
 from served import browser, open_page, served  # noqa: E402
 
 from jakiro.assets import ASSETS, TARGET, TRACES  # noqa: E402
+from jakiro.machine import use_threads  # noqa: E402
 from jakiro.target import Target  # noqa: E402
 
 LIGHT = {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"}
@@ -92,6 +93,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ASSETS / "screenshots")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    use_threads()  # as app.py does, since the browser needs a core
     with served(options.traces, Target.load(options.target)) as address, browser() as chromium:
         for name in options.only:
             picture = PICTURES[name]

@@ -102,9 +102,9 @@ def experiment(options: argparse.Namespace) -> int:
     )
     data, only = only_source(options.data)
     recipe = replace(asked.training, mix=only) if only else asked.training
+    accelerator = workers.start(options.device)
     model, tokenizer = _model(options.target)
     heads = {name: options.run_folder / "heads" / name for name in recipe.heads}
-    accelerator = workers.start(options.device)
     given = (list(heads), accelerator, model, tokenizer, recipe, data, options.run_folder, heads)
     train_heads(*given, options.compile)
     target = Target.load(options.target, options.device, options.dtype)

@@ -9,26 +9,23 @@ What is compared stands in a JSON file, so that the command is short and the fil
      "tree": {"top_k", "depth", "total_tokens"}, "temperatures": [..], "max_new_tokens": n}
 
 All heads see the same rows in the same order for as many steps; decoding goes prompt by prompt through all variants.
-Confidence intervals are percentiles of a bootstrap over prompts (Efron 1979), drawn anew within each task, the same
-prompts for all variants, so that a ratio of two is paired.
+Confidence intervals are those of bootstrap.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import numpy as np
-
 from jakiro import bench
 from jakiro.bench import Prompt
+from jakiro.bootstrap import Part, differences, intervals
 from jakiro.diversity import run_diversity
 from jakiro.engine import record
 from jakiro.methods import METHODS
-from jakiro.report import Sample
 from jakiro.settings import autos, build
 from jakiro.target import Target
 from jakiro.text import encode
@@ -36,8 +33,6 @@ from jakiro.training import recipe_file
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.verify import Sampling
 
-DRAWS = 2000  # of the bootstrap
-LEVEL = 95  # per cent of them that an interval holds
 LOOKED_AT = 2  # prompts of each task whose experts are looked at
 
 
@@ -48,15 +43,6 @@ class Variant:
     label: str
     head: str
     set: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One thing in which two variants differ."""
-
-    what: str
-    variant: str
-    against: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,73 +128,6 @@ def run(
         "experts": _experts(target, experiment, methods, prompts),
     }
     return report, journal
-
-
-def intervals(
-    samples: Sequence[Sample], names: Sequence[str], reference: str, draws: int = DRAWS, seed: int = 0
-) -> list[dict[str, Any]]:
-    """For each variant and temperature: tau, mean of the tasks, and its ratio to the reference's, with intervals.
-
-    A text that ends with its first token has no round, and nothing to say of tau: such prompts, and tasks of such
-    prompts alone, are left out. Raises ValueError where no others are left.
-    """
-    found = []
-    for temperature in sorted({sample.temperature for sample in samples}):
-        table = _counts([one for one in samples if one.temperature == temperature and one.repeat == 0], names)
-        if not table:
-            raise ValueError(f"at temperature {temperature:g} every text ends with its first token: try other prompts")
-        rng = np.random.default_rng(seed)
-        chosen = [rng.integers(counts.shape[1], size=(draws, counts.shape[1])) for counts in table]
-        real = _tau([counts[:, None] for counts in table])[:, 0]
-        drawn = _tau([counts[:, rows] for counts, rows in zip(table, chosen, strict=True)])
-        base = list(names).index(reference)
-        for index, name in enumerate(names):
-            found.append(
-                {
-                    "variant": name,
-                    "temperature": temperature,
-                    "tau": float(real[index]),
-                    "tau_interval": _middle(drawn[index]),
-                    "over_reference": float(real[index] / real[base]),
-                    "over_reference_interval": _middle(drawn[index] / drawn[base]),
-                }
-            )
-    return found
-
-
-def differences(samples: Sequence[Sample], parts: Sequence[Part], draws: int = DRAWS) -> list[dict[str, Any]]:
-    """What each part brings by temperature: its variant's tau over that of the one without it, with intervals."""
-    return [
-        row | asdict(part)
-        for part in parts
-        for row in intervals(samples, [part.against, part.variant], part.against, draws)[1::2]  # of its variant
-    ]
-
-
-def _counts(samples: Sequence[Sample], names: Sequence[str]) -> list[np.ndarray]:
-    """For each task: tokens decoded and rounds, [variants, prompts, 2], prompts in one order for all variants.
-
-    Prompts without a round are left out, and tasks without a prompt.
-    """
-    table = []
-    for task in dict.fromkeys(sample.task for sample in samples):
-        own = {(one.method, one.prompt): one for one in samples if one.task == task}
-        prompts = list(dict.fromkeys(prompt for _, prompt in own))
-        rows = [[(own[name, prompt].decoded, own[name, prompt].reached[0]) for prompt in prompts] for name in names]
-        counts = np.array(rows, dtype=float)
-        table.append(counts[:, (counts[..., 1] > 0).all(axis=0)])
-    return [counts for counts in table if counts.shape[1]]
-
-
-def _tau(table: list[np.ndarray]) -> np.ndarray:
-    """Mean over the tasks of tokens over rounds, [variants, draws], from [variants, draws, prompts, 2] of each task."""
-    sums = [counts.sum(axis=2) for counts in table]
-    return np.mean([one[..., 0] / one[..., 1] for one in sums], axis=0)
-
-
-def _middle(values: np.ndarray) -> list[float]:
-    edge = (100 - LEVEL) / 2
-    return [float(value) for value in np.percentile(values, [edge, 100 - edge])]
 
 
 def _methods(target: Target, experiment: Experiment, heads: dict[str, Path]) -> dict[str, tuple[Any, Any]]:

@@ -242,7 +242,7 @@ MUTANTS = [
     ),
     Mutant(
         "ratios of an experiment are not paired",
-        "jakiro/experiment.py",
+        "jakiro/bootstrap.py",
         '"over_reference_interval": _middle(drawn[index] / drawn[base]),',
         '"over_reference_interval": _middle(drawn[index] / real[base]),',
         "test_experiment.py",

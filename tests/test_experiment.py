@@ -11,7 +11,8 @@ from tiny import tiny_model, tiny_tokenizer
 from jakiro import bench, files
 from jakiro.__main__ import main
 from jakiro.arguments import RECIPES
-from jakiro.experiment import Experiment, Part, differences, intervals
+from jakiro.bootstrap import Part, differences, intervals
+from jakiro.experiment import Experiment
 from jakiro.findings import as_page, summary
 from jakiro.report import Sample
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from counter import Counter
 from datasets import Dataset
 from texts import write_texts
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -210,28 +211,6 @@ def test_a_torch_without_muon_is_told_so(monkeypatch):
     monkeypatch.delattr(torch.optim, "Muon")
     with pytest.raises(ValueError, match=r"new in torch 2\.9"):
         Optimizer(torch.nn.Linear(2, 2))
-
-
-class Counter:
-    """A job whose metric depends on its saved state and on the step, so that a lost or doubled step shows."""
-
-    steps = 7
-
-    def __init__(self):
-        self.value = 1.0
-
-    def states(self):
-        return {"counter": self}
-
-    def state_dict(self):
-        return {"value": self.value}
-
-    def load_state_dict(self, state):
-        self.value = state["value"]
-
-    def step(self, index):
-        self.value = self.value * 1.1 + index
-        return {"value": self.value}
 
 
 @pytest.mark.parametrize("stop", [3, 4, 6])

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from counter import Counter
 from texts import write_texts
 from tiny import tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -118,25 +119,6 @@ def test_a_crash_while_weights_or_the_tokenizer_are_written_is_made_up_for(data,
     assert len(save(tmp_path / "run" / "tokenizer")) == 300
     train_target(recipe(), data, tmp_path)
     assert (tmp_path / "out" / "config.json").exists()
-
-
-class Counter:
-    """A job whose metric depends on its saved state."""
-
-    steps, value = 6, 1.0
-
-    def states(self):
-        return {"counter": self}
-
-    def state_dict(self):
-        return {"value": self.value}
-
-    def load_state_dict(self, state):
-        self.value = state["value"]
-
-    def step(self, index):
-        self.value = self.value * 1.1 + index
-        return {"value": self.value}
 
 
 def test_a_crash_between_metrics_and_checkpoint_leaves_no_hole(tmp_path, monkeypatch):

@@ -1,24 +1,30 @@
 """Record the races that the page opens with: `python -m scripts.record`. Every example, three methods, one target.
 
-The traces are what the embedded models really do on the machine at hand, made by the same loop as a live race.
+The traces are what the embedded models really do on the machine at hand, made by the same loop as a live race. With
+`--only-cut` the races that are there keep all they have, times above all, and get the nodes that the budget cut, from
+the same races decoded again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 from jakiro.assets import ASSETS, TARGET, TRACES
 from jakiro.bench import load_methods
 from jakiro.engine import record
+from jakiro.methods import METHODS
+from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.text import encode
-from jakiro.trace import Trace
+from jakiro.trace import StepTrace, Trace
 from jakiro.ui import recorded
 from jakiro.verify import Sampling
 
-METHODS = ("vanilla", "eagle2", "jakiro")
+LANES = ("vanilla", "eagle2", "jakiro")
 RUNS = 5  # of each method, in turns; the one that took the median time is kept
 
 
@@ -29,9 +35,16 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--out", type=Path, default=TRACES)
     parser.add_argument("--max-new-tokens", type=int, default=128)
+    parser.add_argument("--only-cut", action="store_true", help="add cut nodes to the races that are in --out")
     options = parser.parse_args()
     target = Target.load(options.target, options.device, options.dtype)
-    methods = load_methods(target, METHODS, {})
+    if options.only_cut:
+        for race in recorded.read(options.out):
+            traces = [with_cut(target, one, options.max_new_tokens) for one in recorded.load(options.out, race)]
+            recorded.save(options.out, race.id, race.title, race.prompt, traces)
+            print(race.id, sum(len(step.tree.cut) for one in traces for step in one.steps), "cut nodes")
+        return
+    methods = load_methods(target, LANES, {})
     for example in json.loads((ASSETS / "prompts.json").read_text(encoding="utf-8")):
         ids = encode(target.tokenizer, example["prompt"])
         runs = [  # the first of a method pays for what torch sets up
@@ -44,6 +57,30 @@ def main() -> None:
         traces = [sorted(own, key=decode_seconds)[RUNS // 2] for own in zip(*runs[1:], strict=True)]
         race = recorded.save(options.out, example["label"].lower(), example["label"], example["prompt"], traces)
         print(race.id, len(traces[0].tokens), "tokens")
+
+
+def with_cut(target: Target, trace: Trace, max_new_tokens: int) -> Trace:
+    """The trace with the cut nodes of the same run decoded again.
+
+    Raises ValueError naming the round in which the run is another, since cut nodes hang on the nodes of its tree.
+    """
+    method = METHODS[trace.method]
+    make, settings = method.load(target), build(method.settings, None, trace.settings)
+    sampling = Sampling(trace.temperature, trace.top_p, trace.seed)
+    again = record(target, make(settings), trace.prompt, max_new_tokens, sampling, trace.method, settings)
+    steps = []
+    for number, (old, new) in enumerate(zip_longest(trace.steps, again.steps), start=1):
+        if not (old and new and same(old, new)):
+            raise ValueError(f"{trace.method} drafts otherwise in round {number}: record the races anew")
+        steps.append(replace(old, tree=replace(old.tree, cut=new.tree.cut)))
+    return replace(trace, steps=steps, pieces=again.pieces | trace.pieces)
+
+
+def same(old: StepTrace, new: StepTrace) -> bool:
+    """Whether two rounds drafted the same tree, by tokens and by scores to a thousandth, and kept the same of it."""
+    exact = [(step.tree.tokens, step.tree.parents, step.accepted, step.bonus) for step in (old, new)]
+    near = all(abs(a - b) < 1e-3 for a, b in zip(old.tree.scores, new.tree.scores, strict=False))
+    return exact[0] == exact[1] and near
 
 
 def decode_seconds(trace: Trace) -> float:

@@ -10,10 +10,10 @@ run:
 check:
 	ruff check .
 	ruff format --check .
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n logical
 
 test:
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n logical
 
 bench:  ## the six evaluation sets with the device's default tree, with 60 nodes, and sampled
 	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --limits --prompts $(EVAL) --limit 10 --repeats 3 --out benchmarks/cpu.json

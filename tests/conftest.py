@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from jakiro.target import Target
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
+    """For the tests, several of which may run side by side, and for the programs that they start."""
     torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")

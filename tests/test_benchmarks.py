@@ -167,11 +167,14 @@ def test_load(run, folder):
 
 @pytest.mark.browser
 @needs_chromium
-def test_scrub(run, monkeypatch):
-    monkeypatch.setattr(scrub, "VISITS", 1)
-    report = run(scrub, "--rounds", 4, "--nodes", 9)
-    assert report["updates"] == 8 and report["zoom_kept"] and not report["trouble"]
+def test_scrub(run, folder, monkeypatch):
+    monkeypatch.setattr(scrub, "VISITS", 2)
+    report = run(scrub, "--target", folder, "--rounds", 6, "--nodes", 12)
+    assert report["updates"] == 12 and report["zoom_kept"] and not report["trouble"]
     assert positive(report["frame_ms"]["median"], report["settled_ms"], report["work_ms"])
+    for first in (report["first_ms"], {name: one["median"] for name, one in report["recorded_first_ms"].items()}):
+        assert 0 < first["lanes"] < first["tree"] < first["plotly"]
+    assert report["view_frame_ms"].keys() == {*scrub.VIEWS, "compare"}
 
 
 def test_a_table_has_a_cell_for_every_column():

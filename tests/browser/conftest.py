@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 import synthetic
-from served import HOSTILE, SCREENS, browser, open_page, served
+from served import CHROMIUM, HOSTILE, SCREENS, SHELL, browser, open_page, served
 
 from jakiro.ui import recorded
 
 
 @pytest.fixture(scope="module")
 def chromium():
-    with browser() as started:
+    with browser(SHELL or CHROMIUM) as started:
         yield started
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-import sys
 import threading
-from pathlib import Path
 
 import synthetic
 from playwright.sync_api import expect
@@ -473,15 +471,3 @@ def test_without_plotly_the_page_says_so(chromium, address):
     expect(part(tab, "notice")).to_have_text(re.compile("plotly.js could not be loaded"))
     expect(tab.locator("[data-view=tree] canvas.sketch")).to_be_visible()
     tab.context.close()
-
-
-def test_the_scrub_benchmark_measures(chromium, target, monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2] / "benchmarks"), *sys.path])
-    import scrub
-
-    found = scrub.measure(chromium, target, rounds=6, nodes=12)
-    assert found["updates"] == 12 and found["frame_ms"]["median"] > 0 and found["work_ms"] > 0
-    for first in (found["first_ms"], {name: one["median"] for name, one in found["recorded_first_ms"].items()}):
-        assert 0 < first["lanes"] < first["tree"] < first["plotly"]
-    assert found["zoom_kept"] and found["trouble"] == []
-    assert found["view_frame_ms"].keys() == {*scrub.VIEWS, "compare"}

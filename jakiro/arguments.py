@@ -74,6 +74,8 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument("--run-folder", type=Path, required=True, help="checkpoints and metrics; resumes what is there")
     learn.add_argument("--target", type=Path, default=TARGET, help="the heads' target: folder or hub id")
     learn.add_argument("--like", type=Path, help="folder of a model whose tokenizer a new target takes, to assist it")
+    template = {"type": Path, "metavar": "FILE", "help": "Jinja file in place of the one of the target's tokenizer"}
+    learn.add_argument("--chat-template", **template)
     learn.add_argument("--start", type=Path, help="go on from a trained target, or from a folder of trained heads")
     learn.add_argument("--out", type=Path, default=None, help="model folder to write; heads: default beside the target")
     learn.add_argument("--device", default="cpu", help="cpu or cuda; which GPU a process takes is accelerate's choice")
@@ -85,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("what", help="decoupling, or a JSON file (jakiro/experiment.py)")
     ask.add_argument("--data", required=True, help="as for train")
     ask.add_argument("--target", type=Path, default=TARGET, help="folder or hub id")
+    ask.add_argument("--chat-template", **template)
     ask.add_argument(
         "--run-folder", type=Path, required=True, help="the heads and their training; resumes what is there"
     )

@@ -35,6 +35,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError("--like is for a target, which takes that model's tokenizer; heads take their target's")
     if options.like and options.start:
         raise ValueError("--like and --start do not go together: a target that is gone on with keeps its tokenizer")
+    if options.chat_template and options.what == ["target"]:
+        raise ValueError("--chat-template is for heads, whose target may have none; a trained target has its own")
     if options.what == ["answers"]:
         idle = {"--start": options.start, "--shard": options.shard, "--no-compile": not options.compile}
         if given := [name for name, there in idle.items() if there]:
@@ -67,7 +69,7 @@ def _train_heads(options: argparse.Namespace, accelerator) -> None:
     data, only = only_source(options.data)
     if only:
         recipe = replace(recipe, mix=only)
-    model, tokenizer = _model(options.target)
+    model, tokenizer = _model(options)
     if options.what == ["answers"]:
         file = options.out or options.run_folder / "answers.jsonl"
         answer(accelerator, recipe, model, tokenizer, data, file)
@@ -103,11 +105,11 @@ def experiment(options: argparse.Namespace) -> int:
     data, only = only_source(options.data)
     recipe = replace(asked.training, mix=only) if only else asked.training
     accelerator = workers.start(options.device)
-    model, tokenizer = _model(options.target)
+    model, tokenizer = _model(options)
     heads = {name: options.run_folder / "heads" / name for name in recipe.heads}
     given = (list(heads), accelerator, model, tokenizer, recipe, data, options.run_folder, heads)
     train_heads(*given, options.compile)
-    target = Target.load(options.target, options.device, options.dtype)
+    target = Target.load(options.target, options.device, options.dtype, chat_template=options.chat_template)
     report, journal = experiments.run(target, asked, heads, texts, options.repeats, options.out)
     report |= {"command": options.line}
     write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")
@@ -127,12 +129,13 @@ def _huge_pages() -> None:
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 
-def _model(name: Path):
-    """Model and tokenizer of a folder or hub id."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+def _model(options: argparse.Namespace):
+    """The target's model and tokenizer, from a folder or hub id."""
+    from transformers import AutoModelForCausalLM
 
     from jakiro import hub
+    from jakiro.target import load_tokenizer
 
-    folder = hub.local(name)
+    folder = hub.local(options.target)
     hub.check(folder)
-    return AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    return AutoModelForCausalLM.from_pretrained(folder), load_tokenizer(folder, options.chat_template)

@@ -96,7 +96,7 @@ class Target:
         hub.check(folder)
         found = {child.name: child for child in sorted(folder.iterdir()) if (child / "config.json").is_file()}
         found.update({name: hub.local(head) for name, head in (heads or {}).items()})
-        tokenizer = _tokenizer(folder, chat_template)
+        tokenizer = load_tokenizer(folder, chat_template)
         if not tokenizer.chat_template:
             LOG.warning(
                 "%s has no chat template: prompts are sent bare; give it one with --chat-template FILE", hub.title(path)
@@ -204,8 +204,11 @@ def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) 
     return frozenset(id for ids in stops if ids is not None for id in ([ids] if isinstance(ids, int) else ids))
 
 
-def _tokenizer(folder: Path, template: str | Path | None) -> PreTrainedTokenizerBase:
-    """The folder's tokenizer, with the chat template in a file where one is given; it is tried."""
+def load_tokenizer(folder: Path, template: str | Path | None) -> PreTrainedTokenizerBase:
+    """The folder's tokenizer, with the chat template in a file where one is given.
+
+    Raises OSError for a file that cannot be read, ValueError for one that is no template.
+    """
     tokenizer = AutoTokenizer.from_pretrained(folder)
     if template is not None:
         tokenizer.chat_template = Path(template).read_text(encoding="utf-8")

@@ -566,6 +566,25 @@ def test_answers_are_written_by_themselves_and_heads_take_them(trained, data, tm
     assert (tmp_path / "heads/eagle2/recipe.json").exists()
 
 
+def test_a_target_without_a_chat_template_takes_one_from_a_file(trained, data, tmp_path, capsys):
+    bare, written = tmp_path / "bare", []
+    shutil.copytree(trained / "out", bare)
+    template = (bare / "chat_template.jinja").rename(tmp_path / "chat.jinja")
+    file = tmp_path / "heads.json"
+    file.write_text(json.dumps(head_given(answers={"new_tokens": 9, "batch": 4, "temperatures": [0.0]})))
+    shared = ["train", "answers", "--recipe", file, "--data", data / "chat.jsonl", "--run-folder"]
+    for target, more in ((trained / "out", []), (bare, ["--chat-template", template])):
+        run = tmp_path / f"run{len(written)}"
+        command(*shared, run, "--target", target, *more)
+        written.append((run / "answers.jsonl").read_text())
+    assert written[0] == written[1] != ""
+    template.write_text(template.read_text() + " ")
+    refused = [(run, ["--chat-template", template], "another template"), (tmp_path / "other", [], "no chat template")]
+    for run, more, message in refused:
+        assert main([str(one) for one in [*shared, run, "--target", bare, *more]]) == 2
+        assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("what", "message"),
     [

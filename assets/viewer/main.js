@@ -8,7 +8,7 @@ import {headerView} from './header.js';
 import {lanesView, sameTime} from './lanes.js';
 import {nodeView, stopNode} from './node.js';
 import {openFiles} from './opening.js';
-import {fetched, roundAt} from './race.js';
+import {fetched, nextNotable, roundAt, withCut} from './race.js';
 import {neighbour, roundView} from './round.js';
 import {liveRuns} from './runs.js';
 import {address, addressKeeper, fromAddress, sound} from './state.js';
@@ -157,25 +157,13 @@ export function mount({element: root, props, watch, send}) {
     if (!timeline.playing()) lanes.at(null, state.clock);
     timeline.at(state.round);
     const other = race.lanes.findIndex((one) => one.method === against);
-    round.at(state.round, node, state.tab, withCut(), {other, place: state.place ?? (lane.rounds.from[state.round] ?? 1) - 1});
+    round.at(state.round, node, state.tab, Boolean(state.cut) && withCut(race, lane, redraw, say), {other, place: state.place ?? (lane.rounds.from[state.round] ?? 1) - 1});
     inspect(race, lane, state.round, node);
     benchmarks.at(state.bench, theme(), Plotly);
     transport.at(state, lane);
     viewer.classList.toggle('presenting', state.present === '1');
     root.dataset.round = state.round;
     root.dataset.method = state.method;
-  }
-
-  /** Whether the tree is to show the nodes that were cut; they are fetched when they are first asked for. */
-  function withCut() {
-    const own = lane;
-    if (!state.cut || !own.cut) return false;
-    if (!own.figures.cut) {
-      own.figures.cut = {};
-      fetch(`races/${encodeURIComponent(race.id)}/cut/${race.lanes.indexOf(own)}.json`).then((answer) => answer.json())
-        .then((figure) => { own.figures.cut = figure; redraw(); }, (error) => say(error.message));
-    }
-    return Boolean(own.figures.cut.template);
   }
 
   function changeLane(next, against) {
@@ -207,9 +195,8 @@ export function mount({element: root, props, watch, send}) {
     const step = (by) => go({round: Math.min(Math.max(state.round + by, 0), lane.rounds.at.length - 1), node: null});
     const settled = race && !race.running && lane;
     const notable = (by) => {
-      let round = state.round + by;
-      while (lane.moments[round] && !lane.moments[round].some((kind) => [kind, ''].includes(state.moment))) round += by;
-      if (lane.moments[round]) go({round, node: null}); else say(`There is no such round ${by > 0 ? 'after' : 'before'} this one.`);
+      const round = nextNotable(lane, state.round, by, state.moment);
+      if (round !== null) go({round, node: null}); else say(`There is no such round ${by > 0 ? 'after' : 'before'} this one.`);
     };
     const always = {
       run: live.start, stop: live.stop, theme: toggleTheme,

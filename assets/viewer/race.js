@@ -110,3 +110,20 @@ export function tokensAt(lane, time, clock) {
   while (count < tokens.at.length && tokens.at[count] <= time) count += 1;
   return count;
 }
+
+/** The next notable round of a kind ('' for any), forth (`by` 1) or back (-1); null where there is none. */
+export function nextNotable({moments}, round, by, kind) {
+  do round += by; while (moments[round] && !moments[round].some((one) => [one, ''].includes(kind)));
+  return moments[round] ? round : null;
+}
+
+/** Whether the lane's figure of the nodes that were cut is there. It is fetched when it is first asked for; then comes `ready`. */
+export function withCut(race, lane, ready, failed) {
+  if (!lane.cut) return false;
+  if (!lane.figures.cut) {
+    lane.figures.cut = {};
+    fetch(`races/${encodeURIComponent(race.id)}/cut/${race.lanes.indexOf(lane)}.json`).then((answer) => answer.json())
+      .then((figure) => { lane.figures.cut = figure; ready(); }, (error) => failed(error.message));
+  }
+  return Boolean(lane.figures.cut.template);
+}

@@ -13,11 +13,13 @@ export function timelineView(part, go, frame) {
   slider.addEventListener('input', () => go({round: Number(slider.value), node: null}));
   plot.addEventListener('pointerdown', (event) => {
     if (event.button !== 0 || !figure) return;
-    const drag = (move) => move.pointerId === event.pointerId && go({round: roundUnder(move), node: null});
-    const over = new AbortController(); // cancelled where the browser takes a swipe for scrolling
-    for (const end of ['pointerup', 'pointercancel']) window.addEventListener(end, () => over.abort(), {signal: over.signal});
-    window.addEventListener('pointermove', drag, {signal: over.signal});
-    drag(event);
+    const over = new AbortController();
+    const drag = (move) => go({round: roundUnder(move), node: null});
+    const on = (kind, act) => window.addEventListener(kind, (one) => one.pointerId === event.pointerId && act(one), {signal: over.signal});
+    on('pointermove', drag);
+    on('pointerup', (up) => { drag(up); over.abort(); });
+    on('pointercancel', () => over.abort()); // the browser takes the swipe for scrolling
+    if (event.pointerType !== 'touch') drag(event);
   }, true);
   new ResizeObserver(() => { width = plot.clientWidth; if (lane) placeHead(); }).observe(plot);
 

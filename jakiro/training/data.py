@@ -19,7 +19,11 @@ Document = tuple[list[int], list[bool]]  # token ids, and which of them the assi
 
 def encode_chats(tokenizer, conversations: list[list[dict]]) -> list[Document]:
     """Token ids of conversations in the tokenizer's chat template, and which of them the assistant says (its end mark
-    included). Where a template writes earlier turns anew as a conversation grows, it is cut before that."""
+    included). Where a template writes earlier turns anew as a conversation grows, it is cut before that.
+
+    Raises ValueError where the tokenizer has no template."""
+    if not tokenizer.chat_template:
+        raise ValueError("the target's tokenizer has no chat template: give it one with --chat-template FILE")
     texts, spans = zip(*(_templated(tokenizer, messages) for messages in conversations), strict=True)
     encoded = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)
     return [

@@ -57,7 +57,7 @@ def train_heads(
             load_weights(heads[name], start / name)
     with accelerator.main_process_first():
         begun = {name: digest(head.state_dict()) for name, head in heads.items()} if start else None
-        claim(run / "rows.npz", **_made_from(recipe, model, data), start=begun)
+        claim(run / "rows.npz", **_made_from(recipe, model, tokenizer, data), start=begun)
     write_text(run / "recipe.json", json.dumps(asdict(recipe), indent=1) + "\n")
     asked = held_out_prompts(model, tokenizer, recipe.trial, recipe.mix, data, recipe.seed) if recipe.trial else []
     rows = rows_of(accelerator, recipe, model, tokenizer, data, run)
@@ -99,12 +99,13 @@ def _check(names: list[str], accelerator: Accelerator, recipe: HeadRecipe, shard
         raise ValueError("a moving average of sharded heads is not kept: set `average` to 0, or do not shard")
 
 
-def _made_from(recipe: HeadRecipe, model: PreTrainedModel, data: Path) -> dict[str, Any]:
+def _made_from(recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path) -> dict[str, Any]:
     """What a run's files depend on. Raises ValueError where the recipe has no mix, OSError where a file is missing."""
     if not recipe.mix:
         raise ValueError("the recipe names no texts: give --data one JSONL file, or the name of a dataset")
     files = contents(recipe.mix, data)
-    return {"recipe": asdict(recipe), "target": digest(model.state_dict()), "data": files}
+    target = {"target": digest(model.state_dict()), "template": tokenizer.chat_template}
+    return {"recipe": asdict(recipe), **target, "data": files}
 
 
 def head_config(model: PreTrainedModel, changes: dict) -> HeadConfig:
@@ -143,7 +144,7 @@ def answer(
     if not recipe.answers:
         raise ValueError("the recipe says nothing of `answers`: how many new tokens, batch size and temperatures")
     with accelerator.main_process_first():
-        made = _made_from(recipe, model, data)
+        made = _made_from(recipe, model, tokenizer, data)
         made["recipe"] = {name: made["recipe"][name] for name in ("mix", "answers", "row", "seed")}
         claim(file, **made)
     seed, width = recipe.seed + 77, recipe.row + 1

@@ -134,6 +134,27 @@ def test_keys_and_slider_and_tokens_move_the_one_playhead(show):
     assert part(tab, "scrub").input_value() == "7"
 
 
+def test_a_finger_that_scrolls_over_the_timeline_leaves_the_playhead(show):
+    tab = show("?race=question&round=5")
+    tab.wait_for_selector("[data-figure=tree][data-drawn=yes]")
+    touch = """([kind, x]) => document.querySelector('[data-part=timeline]').dispatchEvent(new PointerEvent(kind, {
+      bubbles: true, pointerId: 7, pointerType: 'touch', button: 0, clientX: x}))"""
+
+    def round_after(*events):
+        for kind in events:
+            tab.evaluate(touch, [f"pointer{kind}", 160])
+        return int(
+            tab.evaluate(
+                "new Promise(requestAnimationFrame).then(() => document.querySelector('[data-part=scrub]').value)"
+            )
+        )
+
+    assert round_after("down", "cancel", "move", "up") == 5
+    assert round_after("down") == 5 > round_after("up")
+    tab.locator("#viewer [data-do=last]").click()
+    assert round_after("down") == 11 > round_after("move", "up")
+
+
 def test_a_click_on_a_node_of_the_tree_opens_it(show):
     tab = show("?race=question&method=jakiro&round=4", viewport={"width": 1440, "height": 1800})
     wait_for_tree(tab)

@@ -148,6 +148,7 @@ def test_only_what_an_answer_repeats_is_a_loss(trained):
         rows = torch.nn.functional.normalize(model.model.embed_tokens.weight, dim=-1)
         model.model.embed_tokens.weight.copy_(rows)
         model.lm_head.weight.copy_(rows)
+    assert repeats.looping(model, prompts, 12) == prompts[::-1]  # the shorter one comes first
     last = torch.tensor([prompts[0][-1:]])
     p = model(last).logits[0, -1].softmax(-1)[last[0, 0]].item()
     loss, share = mean(repeats.sequence_level(model, prompts, 12))
@@ -160,7 +161,7 @@ def test_only_what_an_answer_repeats_is_a_loss(trained):
         assert lower.item() < loss.item()
         model.lm_head.weight.copy_(rows.roll(1, dims=0))  # every token is followed by the next id
         loss, share = mean(repeats.sequence_level(model, prompts, 12))
-    assert (loss.item(), share) == (0.0, 0.0)
+    assert (loss.item(), share) == (0.0, 0.0) and repeats.looping(model, prompts, 12) == []
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ def test_the_loss_that_is_reported_is_of_answers_alone():
             tiny_model(),
             Stage(1, 64, 32, 2, 1, "all", (1, 1)),
             [(ids, said)],
+            [],
             False,
             recipe(prompt_weight=weight),
         )

@@ -1,6 +1,7 @@
 """Runs that are interrupted and gone on with: files are whole, and of what is trained now; what cannot be is said."""
 
 import csv
+import itertools
 import json
 import shutil
 from dataclasses import replace
@@ -14,7 +15,7 @@ from texts import write_texts
 from tiny import tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from jakiro.training import claims, heads, loop, packing, workers
+from jakiro.training import claims, heads, loop, packing, repeats, workers
 from jakiro.training.claims import claim, digest
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.heads import train_heads
@@ -263,6 +264,18 @@ def test_missing_held_out_prompts_are_said_before_answers_are_written(target, tm
     with pytest.raises(ValueError, match="no held-out documents"):
         train_eagle(target, tmp_path, tmp_path / "run", **changes)
     assert not (tmp_path / "run" / "answers.jsonl").exists()
+
+
+def test_a_stage_learns_from_the_prompts_that_lead_into_a_loop(data, tmp_path, monkeypatch):
+    """Here every second answer is taken to go round."""
+    first, asked, turn, learn = recipe().stages[0], [], itertools.count(), repeats.sequence_level
+    monkeypatch.setattr(repeats, "goes_round", lambda _: next(turn) % 2 == 0)
+    monkeypatch.setattr(repeats, "sequence_level", lambda model, ids, new: asked.append(ids) or learn(model, ids, new))
+    train_target(recipe(first, replace(first, answers=12, looping=6)), data, tmp_path)
+    found = json.loads((tmp_path / "run/stage1/looping.json").read_text())
+    assert len(found) == 3 and len(asked) >= 4 and all(ids == found for ids in asked)
+    with pytest.raises(ValueError, match="needs `answers`"):
+        train_target(recipe(replace(first, looping=6)), data, tmp_path / "other")
 
 
 def test_own_answers_are_not_sharded_in_any_stage(data, tmp_path):

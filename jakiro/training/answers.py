@@ -58,15 +58,15 @@ def write(
     accelerator.wait_for_everyone()  # nobody writes before all have read
     total = sum(len(ids) for ids, _ in done)
     room = longest - how.new_tokens
-    batches = islice(_batches(prompts_of(documents, room), how.batch), len(done) // how.batch, None)
+    coming = islice(batches(prompts_of(documents, room), how.batch), len(done) // how.batch, None)
     bar = tqdm(total=tokens, initial=total, desc="answers", unit="token", disable=not accelerator.is_main_process)
     with bar:
         while total < tokens:
-            mine = next(islice(batches, accelerator.process_index, None), [])
+            mine = next(islice(coming, accelerator.process_index, None), [])
             number = len(done) // how.batch + accelerator.process_index
             made = [_answered(model, mine, how, number, seed)] if mine else []
             for _ in range(accelerator.process_index + 1, accelerator.num_processes):
-                next(batches, None)  # is another's
+                next(coming, None)  # is another's
             everyones = gather_object(made) if accelerator.num_processes > 1 else made
             if not everyones:
                 raise ValueError(f"the mix has only {len(done)} prompts of at most {room} tokens: train on fewer rows")
@@ -131,7 +131,8 @@ def prompts_of(documents: Iterator[Document], longest: int, patience: int = PATI
             yield list(prompt)
 
 
-def _batches(prompts: Iterator[list[int]], size: int) -> Iterator[list[list[int]]]:
+def batches(prompts: Iterator[list[int]], size: int) -> Iterator[list[list[int]]]:
+    """Prompts of about one length together, CHUNK batches at a time."""
     while chunk := sorted(islice(prompts, CHUNK * size), key=len):
         for start in range(0, len(chunk), size):
             yield chunk[start : start + size]

@@ -86,7 +86,8 @@ def _stages(entries: list[dict[str, Any]]) -> str:
     notes = []
     for number, entry in enumerate(entries, 1):
         stage = Stage.of(entry["stage"])
-        losses = " and ".join(["recent tokens"] * bool(stage.unlikelihood) + ["own answers"] * bool(stage.answers))
+        own = "own answers" + " that went round" * bool(stage.looping)
+        losses = " and ".join(["recent tokens"] * bool(stage.unlikelihood) + [own] * bool(stage.answers))
         widths = ", ".join(map(str, row_widths(stage.row, stage.short)))
         cells = [stage.layers, f"{entry['tokens'] / 1e6:.1f}", widths, stage.mix, losses, f"{entry['loss']:.3f}"]
         lines.append(f"| {' | '.join(map(str, cells))} |")

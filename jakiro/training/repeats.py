@@ -2,20 +2,20 @@
 
 At every token of the data: less probability for what was there a moment ago (section 5.1). On the model's own greedy
 answers: less for the tokens of an n-gram that the answer already had (section 5.2). The first is cheap; the second sees
-the loops that the model really falls into.
+the loops that the model really falls into, and learns most from prompts that lead into one.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from jakiro.training.answers import generate
+from jakiro.training.answers import batches, generate
 from jakiro.training.precision import in_bfloat16
 
 RECENT = 96  # tokens back that the token-level loss looks
@@ -23,6 +23,7 @@ GRAM = 4  # tokens that make a repetition on the sequence level
 LONGEST = 768  # tokens of a prompt that is answered
 ROUND = 8  # tokens, at least, that an answer says again before it is taken to go round
 CERTAIN = 1 - 1e-5  # probabilities above it count as this much
+BATCH = 64  # prompts answered at once in search of loops
 
 
 def token_level(logits: torch.Tensor, total: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
@@ -51,9 +52,25 @@ def prompts(ids: Sequence[np.ndarray], said: Sequence[np.ndarray], count: int, s
         edges = np.flatnonzero(np.diff(answer, prepend=True))  # where a turn of the user begins, and where it ends
         turns = [row[start:end].tolist() for start, end in zip(edges[::2], edges[1::2], strict=False)]
         found += [turn for turn in turns if len(turn) <= LONGEST]
-    found.sort(key=len)
+    return of_one_length(found, count, seed)
+
+
+def of_one_length(prompts: list[list[int]], count: int, seed: int) -> list[list[int]]:
+    """Up to `count` of the prompts that are about as long as one another, drawn by `seed`; none of none."""
+    found = sorted(prompts, key=len)
     groups = [found[start : start + count] for start in range(0, len(found), count)]
     return random.Random(seed).choice(groups) if groups else []
+
+
+def looping(model: PreTrainedModel, prompts: Iterable[list[int]], new_tokens: int) -> list[list[int]]:
+    """Those of the prompts to which the model's greedy answer of at most `new_tokens` tokens goes round."""
+    found = []
+    for some in batches(iter(prompts), BATCH):
+        written, real = generate(model, some, new_tokens)
+        start = max(map(len, some))
+        answers = zip(some, written[:, start:], real[:, start:], strict=True)
+        found += [prompt for prompt, answer, mask in answers if goes_round(answer[mask].tolist())]
+    return found
 
 
 def sequence_level(model: PreTrainedModel, prompts: list[list[int]], new_tokens: int) -> torch.Tensor:

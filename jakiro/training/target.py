@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from jakiro.files import replacing
-from jakiro.training import history, loop, workers
+from jakiro.files import replacing, write_text
+from jakiro.training import history, loop, repeats, workers
+from jakiro.training.answers import prompts_of
 from jakiro.training.claims import claim, contents, digest
-from jakiro.training.data import take
+from jakiro.training.data import draw, take
 from jakiro.training.growth import grow, silence
 from jakiro.training.optim import check_schedule
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
@@ -68,7 +70,8 @@ def train(
         if missing:
             with accelerator.main_process_first():
                 rows = _rows(recipe, stage, number, tokenizer, data, folder)
-            job = StageJob(accelerator, model, stage, rows, compiled, recipe, shard)
+                looping = _looping(accelerator, recipe, stage, number, model, tokenizer, data, folder)
+            job = StageJob(accelerator, model, stage, rows, looping, compiled, recipe, shard)
             loop.run(job, folder, accelerator.is_main_process)
             states = workers.parameters(job.trained)
             if accelerator.is_main_process:
@@ -112,6 +115,8 @@ def _check(accelerator: Accelerator, stages: list[Stage], shard: bool) -> None:
         check_schedule(stage.schedule)
         row_widths(stage.row, stage.short)
         workers.share(accelerator, stage.rows)  # narrower rows are a multiple of them
+        if stage.looping and not stage.answers:
+            raise ValueError("a stage with `looping` needs `answers`: the tokens of an answer")
         if stage.answers and workers.sharded(accelerator, shard):
             raise ValueError("a stage with own answers cannot be sharded: set its `answers` to 0, or do not shard")
 
@@ -177,3 +182,16 @@ def _rows(recipe: Recipe, stage: Stage, number: int, tokenizer, data: Path, fold
         documents = take(recipe.mixes[stage.mix], data, tokenizer, stage.tokens, stage.row + 1, seed)
         save_rows(cached, documents, widths, seed)
     return load_rows(cached, widths)
+
+
+def _looping(
+    accelerator: Accelerator, recipe: Recipe, stage: Stage, number: int, model, tokenizer, data: Path, folder: Path
+) -> list[list[int]]:
+    """The prompts of the stage's mix whose answers by `model` go round; none where the stage asks for none."""
+    cached = folder / "looping.json"
+    if stage.looping and not cached.exists():
+        documents = draw(recipe.mixes[stage.mix], data, tokenizer, repeats.LONGEST, recipe.seed * 1000 + number)
+        asked = islice(prompts_of(documents, repeats.LONGEST), stage.looping)
+        found = repeats.looping(model.to(accelerator.device).eval(), asked, stage.answers)
+        write_text(cached, json.dumps(found) + "\n")
+    return json.loads(cached.read_text(encoding="utf-8")) if stage.looping else []

@@ -43,11 +43,13 @@ class StageJob:
         model: LlamaForCausalLM,
         stage: Stage,
         rows: list[Rows],
+        looping: list[list[int]],
         compiled: bool,
         recipe: Recipe,
         shard: bool = False,
     ) -> None:
         self.accelerator, self.stage, self.prompt_weight = accelerator, stage, recipe.prompt_weight
+        self.looping = looping
         self.in_bfloat16 = in_bfloat16(accelerator.device)
         self.trained = workers.prepare(accelerator, model, shard)
         self.passes = batches(rows, stage.rows * stage.row)
@@ -86,9 +88,13 @@ class StageJob:
         return losses[1].item()
 
     def _answer(self, chosen: list[Rows], index: int) -> float:
-        """Add the gradient of the loss on own answers to this step's prompts; the share of them that is repeated."""
-        ids, said = ([row for one in chosen for row in one[part]] for part in (0, 1))
-        prompts = repeats.prompts(ids, said, ANSWERED, index)
+        """Add the gradient of the loss on own answers, to prompts that led into a loop or to this step's; the share of
+        the answers that is repeated."""
+        if self.stage.looping:
+            prompts = repeats.of_one_length(self.looping, ANSWERED, index)
+        else:
+            ids, said = ([row for one in chosen for row in one[part]] for part in (0, 1))
+            prompts = repeats.prompts(ids, said, ANSWERED, index)
         mine = prompts[self.accelerator.process_index :: self.accelerator.num_processes]
         sums = torch.zeros(3, device=self.accelerator.device)  # loss, repeated tokens, tokens
         if mine:

@@ -22,6 +22,7 @@ class Stage:
     rate: tuple[float, float]  # learning-rate factor at its start and end
     unlikelihood: float = 0.0  # weight of the loss on repeating recent tokens
     answers: int = 0  # tokens of the model's own answers in which repetition is a loss too; 0 for none
+    looping: int = 0  # prompts answered before the stage, so that own answers are to those alone that go round
     schedule: str = "linear"  # or cosine, between the two rates
     short: tuple[int, ...] = ()  # narrower rows, for documents that fit in them: attention costs less there
     note: str = ""  # for the model card

@@ -12,6 +12,14 @@ from tiny import save_heads, tiny_model, tiny_tokenizer
 from jakiro.target import Target
 
 
+SLOWEST = ("test_workers.py", "test_the_two_commands_for_a_gpu", "test_scrub", "test_load")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: of tests that run side by side, one at the end would be waited for alone."""
+    items.sort(key=lambda item: not any(name in item.nodeid for name in SLOWEST))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """For the tests, several of which may run side by side, and for the programs that they start."""

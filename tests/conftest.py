@@ -11,7 +11,6 @@ from tiny import save_heads, tiny_model, tiny_tokenizer
 
 from jakiro.target import Target
 
-
 SLOWEST = ("test_workers.py", "test_the_two_commands_for_a_gpu", "test_scrub", "test_load")
 
 

@@ -3,6 +3,7 @@
 import {h} from './dom.js';
 
 const GAP = 3, PAD = 1; // px between a point and its label, and around it where it covers the lines behind
+const FOR_A_TALK = 1.3; // times as large are bold labels where the race is presented
 const ESCAPED = {'&amp;': '&', '&lt;': '<', '&gt;': '>', '&#36;': '$', '&#64;': '@'}; // what labels.py escapes
 
 /** A figure without its labels, and the labels by themselves. */
@@ -55,8 +56,10 @@ export function clear(canvas, {width, height}) {
 
 /** Labels at their places between axes as plotly describes them; `behind` covers what is under them. */
 export function write(pen, {xaxis, yaxis}, labels, behind) {
+  const larger = pen.canvas.closest('.presenting') ? FOR_A_TALK : 1;
   pen.textBaseline = 'middle';
-  for (const {x, y, text, bold, size, family, color, radius, below} of labels) {
+  for (const {x, y, text, bold, size: small, family, color, radius, below} of labels) {
+    const size = bold ? small * larger : small;
     const right = (x - xaxis.range[0]) / (xaxis.range[1] - xaxis.range[0]);
     const up = (y - yaxis.range[0]) / (yaxis.range[1] - yaxis.range[0]);
     if (right < 0 || right > 1 || up < 0 || up > 1) continue; // its point is out of sight too

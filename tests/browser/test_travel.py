@@ -94,8 +94,12 @@ def test_for_a_talk_only_the_race_is_shown(show):
     expect(part(tab, "benchmarks")).to_be_hidden()
     expect(part(tab, "title")).to_have_text(re.compile("Round 4"))
     tab.wait_for_function("location.search.includes('present=1')")
+    tree, timeline = tab.locator("[data-figure=tree]"), part(tab, "timeline")
+    box = tree.bounding_box()
+    assert box["y"] + box["height"] < min(900, timeline.bounding_box()["y"])  # all of it is on the screen
     tab.keyboard.press("Escape")
     expect(tab.locator("#prompt")).to_be_visible()
+    assert timeline.bounding_box()["y"] < tree.bounding_box()["y"]
 
 
 @ON_EVERY_SCREEN

@@ -8,11 +8,12 @@ the loops that the model really falls into, and learns most from prompts that le
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from tqdm import tqdm
 from transformers import PreTrainedModel
 
 from jakiro.training.answers import batches, generate
@@ -62,14 +63,16 @@ def of_one_length(prompts: list[list[int]], count: int, seed: int) -> list[list[
     return random.Random(seed).choice(groups) if groups else []
 
 
-def looping(model: PreTrainedModel, prompts: Iterable[list[int]], new_tokens: int) -> list[list[int]]:
+def looping(model: PreTrainedModel, prompts: Sequence[list[int]], new_tokens: int) -> list[list[int]]:
     """Those of the prompts to which the model's greedy answer of at most `new_tokens` tokens goes round."""
     found = []
-    for some in batches(iter(prompts), BATCH):
-        written, real = generate(model, some, new_tokens)
-        start = max(map(len, some))
-        answers = zip(some, written[:, start:], real[:, start:], strict=True)
-        found += [prompt for prompt, answer, mask in answers if goes_round(answer[mask].tolist())]
+    with tqdm(total=len(prompts), desc="in search of loops", unit="prompt") as bar:
+        for some in batches(iter(prompts), BATCH):
+            written, real = generate(model, some, new_tokens)
+            start = max(map(len, some))
+            answers = zip(some, written[:, start:], real[:, start:], strict=True)
+            found += [prompt for prompt, answer, mask in answers if goes_round(answer[mask].tolist())]
+            bar.update(len(some))
     return found
 
 

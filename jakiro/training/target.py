@@ -191,7 +191,7 @@ def _looping(
     cached = folder / "looping.json"
     if stage.looping and not cached.exists():
         documents = draw(recipe.mixes[stage.mix], data, tokenizer, repeats.LONGEST, recipe.seed * 1000 + number)
-        asked = islice(prompts_of(documents, repeats.LONGEST), stage.looping)
+        asked = list(islice(prompts_of(documents, repeats.LONGEST), stage.looping))
         found = repeats.looping(model.to(accelerator.device).eval(), asked, stage.answers)
         write_text(cached, json.dumps(found) + "\n")
     return json.loads(cached.read_text(encoding="utf-8")) if stage.looping else []

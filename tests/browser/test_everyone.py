@@ -31,7 +31,8 @@ def test_every_view_can_be_read_by_everyone(show):
 
 
 def troubles(tab) -> list[str]:
-    """What axe finds in the viewer: the rule, what is wrong, and where."""
+    """What axe finds in the viewer, when no colour is changing: the rule, what is wrong, and where."""
+    tab.wait_for_function("document.getAnimations().every((one) => !(one instanceof CSSTransition))")
     violations = Axe().run(tab, context="#viewer", options=RULES).response["violations"]
     return [
         f"{one['id']}: {one['help']}: {node['target']} {node['failureSummary']}"

@@ -175,7 +175,7 @@ MUTANTS = [
         "jakiro/drafting/head.py",
         "seen = [back >= passes - 1, *(back == passes - one for one in range(2, passes + 1))]",
         "seen = [back >= 0, *(back == passes - one for one in range(2, passes + 1))]",
-        "test_training.py",
+        "test_training_heads.py",
     ),
     Mutant(
         "all processes of a training run take the same rows",
@@ -196,7 +196,7 @@ MUTANTS = [
         "jakiro/training/data.py",
         "spans.append((len(asked), len(whole)))",
         "spans.append((len(asked) - len('<|assistant|>'), len(whole)))",
-        "test_training.py",
+        "test_packing.py",
     ),
     Mutant(
         "a product with a laid-out weight forgets what it is added to",
@@ -210,14 +210,14 @@ MUTANTS = [
         "jakiro/training/packing.py",
         "found[wider].append(document)",
         "found[min(wider, 0)].append(document)",
-        "test_training.py",
+        "test_training_target.py",
     ),
     Mutant(
         "a recent token counts as often as it was there",
         "jakiro/training/repeats.py",
         "counted = (gaps > back) & (recent != ids[:, 1:, None]) & (recent != 0)",
         "counted = (recent != ids[:, 1:, None]) & (recent != 0)",
-        "test_training.py",
+        "test_repeats.py",
     ),
     Mutant(
         "a run is gone on with by another recipe, target or data",

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from recipes import growing
+from texts import write_texts
 from tiny import save_heads, tiny_model, tiny_tokenizer
 
 from jakiro.target import Target
+from jakiro.training import workers
+from jakiro.training.target import train
 
 SLOWEST = ("test_workers.py", "test_the_two_commands_for_a_gpu", "test_scrub", "test_load")
 
@@ -49,3 +53,17 @@ def target(tokenizer, heads) -> Target:
 def eager_target(heads) -> Target:
     """The same weights with eager attention."""
     return Target.wrap(tiny_model(attention="eager"), None, heads, name="tiny-eager")
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory) -> Path:
+    """A folder of random sentences."""
+    return write_texts(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="session")
+def trained(data, tmp_path_factory) -> Path:
+    """A folder with the run of a tiny target, in `run`, and the target, in `out`."""
+    folder = tmp_path_factory.mktemp("trained")
+    train(workers.start(), growing(), data, folder / "run", folder / "out", compiled=False)
+    return folder

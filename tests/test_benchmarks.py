@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 
 import pytest
-import torch
+from recipes import NEEDS_MUON
 from test_products import PACKS
 from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
 
@@ -182,7 +182,7 @@ def test_a_table_has_a_cell_for_every_column():
     assert table == "| a | b |\n| --- | --: |\n| 1 | 12.5 |\n| 2 |  |"
 
 
-@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
+@NEEDS_MUON
 def test_head_training_counts_what_its_formulas_say():
     recipe = HeadRecipe.read(RECIPES / "heads-cpu.json")
     found = head_training.measure(replace(recipe, row=96, rows=2, scored=96), repeats=1)

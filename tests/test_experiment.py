@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from recipes import NEEDS_MUON
 from texts import write_texts
 from tiny import tiny_model, tiny_tokenizer
 
@@ -16,7 +17,6 @@ from jakiro.experiment import Experiment
 from jakiro.findings import as_page, summary
 from jakiro.report import Sample
 
-needs_muon = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
 TINY = {
     "question": "Do they?",
     "reference": "dense",
@@ -84,7 +84,7 @@ def test_prompts_and_tasks_without_a_round_say_nothing_of_tau():
         intervals([one for one in samples if one.task == "c"], ["one", "two"], "one")
 
 
-@needs_muon
+@NEEDS_MUON
 def test_the_command_trains_decodes_and_compares(tmp_path, capsys, monkeypatch):
     model = tiny_model()
     model.save_pretrained(tmp_path / "model")

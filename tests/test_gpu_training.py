@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from test_training_runs import CHAT, SMALL, TEMPLATE, given, recipe
-from texts import write_texts
+from recipes import CHAT, SMALL, TEMPLATE, given, losses, recipe
 from tiny import tiny_model, tiny_tokenizer
 
 from jakiro.drafting.weights import load_head
@@ -35,16 +33,6 @@ def accelerator():
     AcceleratorState._reset_state(reset_partial_state=True)
     yield workers.start("cuda")
     AcceleratorState._reset_state(reset_partial_state=True)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    return write_texts(tmp_path_factory.mktemp("data"))
-
-
-def losses(file: Path, name: str) -> list[float]:
-    with file.open() as lines:
-        return [float(row[name]) for row in csv.DictReader(lines)]
 
 
 def heads_of(accelerator, data: Path, run: Path, **changes) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from test_training_runs import SMALL, given, recipe
+from recipes import NEEDS_MUON, SMALL, given, recipe
 from tiny import tiny_model
 
 from jakiro.drafting.head import HeadOutput
@@ -19,7 +19,7 @@ from jakiro.training.losses import Losses, Wanted, loss_of
 from jakiro.training.target_job import Batch, StageJob
 from jakiro.training.target_recipe import Stage
 
-pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
+pytestmark = NEEDS_MUON
 needs_compiler = pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="no C++ compiler")
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_training_runs import TEMPLATE
+from recipes import TEMPLATE
 from texts import write_texts
 from tiny import tiny_model, tiny_tokenizer
 

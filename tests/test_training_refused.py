@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_training_runs import given
+from recipes import given
 
 from jakiro.__main__ import main
 from jakiro.training import workers

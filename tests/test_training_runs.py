@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from counter import Counter
-from texts import write_texts
+from recipes import CHAT, NEEDS_MUON, TEMPLATE, given, recipe
 from tiny import tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -21,21 +21,9 @@ from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.heads import train_heads
 from jakiro.training.sources import Source
 from jakiro.training.target import train
-from jakiro.training.target_recipe import Recipe, Stage
+from jakiro.training.target_recipe import Stage
 
-pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
-TEMPLATE = (
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
-)
-SHAPE = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
-CHAT = [Source("chat.jsonl", 1.0)]
-SMALL = {"intermediate_size": 24, "num_attention_heads": 2, "bias": False}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return write_texts(tmp_path_factory.mktemp("data"))
+pytestmark = NEEDS_MUON
 
 
 @pytest.fixture(scope="module")
@@ -47,25 +35,6 @@ def target(tmp_path_factory):
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
     return folder
-
-
-def recipe(*stages, **changes):
-    stages = list(stages) or [Stage(1, 600, 32, 4, 1, "all", (1.0, 1.0))]
-    return Recipe(
-        **{"vocab_size": 300, "model": SHAPE, "prompt_weight": 0.3, "mixes": {"all": CHAT}, "stages": stages} | changes
-    )
-
-
-def given(**changes):
-    one = {
-        "steps": 2,
-        "row": 64,
-        "rows": 4,
-        "scored": 24,
-        "heads": {"eagle2": SMALL},
-        "mix": [{"file": "chat.jsonl", "weight": 1}],
-    }
-    return one | changes
 
 
 def train_target(how, data, folder, **more):

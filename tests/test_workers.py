@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from recipes import NEEDS_MUON
 from safetensors.torch import load_file
 from texts import write_texts
 from two import run
@@ -15,7 +16,7 @@ from two import run
 from jakiro.__main__ import main
 from jakiro.training import workers
 
-pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
+pytestmark = NEEDS_MUON
 ROOT = Path(__file__).parent.parent
 
 

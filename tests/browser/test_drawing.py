@@ -1,0 +1,205 @@
+"""What the browser draws of a round: by plotly at rest, as a sketch while rounds follow fast or plotly is not there."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from playwright.sync_api import expect
+from served import HOSTILE, IN_CHROMIUM, open_page, part, wait_for_tree
+
+pytestmark = IN_CHROMIUM
+A_DRAFTED_NODE = """() => {
+  const plot = document.querySelector('[data-figure=tree]');
+  const trace = plot.data.find((one) => one.hovertemplate && one.customdata?.[0]?.node > 0);
+  const {left, top} = plot.getBoundingClientRect();
+  const {xaxis, yaxis} = plot._fullLayout;
+  const [x, y] = [xaxis._offset + xaxis.l2p(trace.x[0]), yaxis._offset + yaxis.l2p(trace.y[0])];
+  return {node: trace.customdata[0].node, x: left + x, y: top + y};
+}"""
+WRITTEN = """() => {
+  // what is on the canvas of labels, each with the place of its point as plotly has it
+  const {ctx, full, _fullLayout: {xaxis, yaxis}} = Object.assign(document.querySelector('[data-figure=tree]'),
+    {ctx: document.querySelector('[data-view=tree] canvas.labels').getContext('2d')});
+  const written = [];
+  ctx.fillText = (text, x, y) => written.push([text, x, y]);
+  document.querySelector('[data-figure=tree]').emit('plotly_afterplot');
+  delete ctx.fillText;
+  const points = full.data.filter((one) => one.mode === 'markers+text').flatMap((one) => one.text.map((text, at) =>
+    [text, xaxis._offset + xaxis.d2p(one.x[at]), yaxis._offset + yaxis.d2p(one.y[at])]));
+  const seen = points.filter(([text, x, y]) => text && x >= xaxis._offset && x <= xaxis._offset + xaxis._length
+    && y >= yaxis._offset && y <= yaxis._offset + yaxis._length);
+  return {written, seen};
+}"""
+KEEP_SKETCH = """() => {
+  const canvas = document.querySelector('[data-view=tree] canvas.sketch');
+  window.sketch = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+}"""
+MARKS = """() => {
+  // for every point that plotly draws, and for a corner: is the sketch painted there?
+  const {data, _fullLayout: {xaxis, yaxis}} = document.querySelector('[data-figure=tree]');
+  const painted = (x, y) => window.sketch.data[4 * (Math.round(y) * window.sketch.width + Math.round(x)) + 3] > 0;
+  const points = data.filter((one) => one.mode === 'markers' && one.hovertemplate).flatMap((one) =>
+    one.x.map((x, at) => [xaxis.d2p(x), yaxis.d2p(one.y[at])]));
+  const within = ([x, y]) => x >= 0 && x <= xaxis._length && y >= 0 && y <= yaxis._length;
+  const marked = (some) => some.map(([x, y]) => painted(xaxis._offset + x, yaxis._offset + y));
+  const [seen, unseen] = [points.filter(within), points.filter((one) => !within(one))];
+  return {seen: marked(seen), unseen: marked(unseen), corner: painted(1, 1)};
+}"""
+SHOWN = """() => {
+  // what of the tree can be seen
+  const of = (query) => getComputedStyle(document.querySelector(`#viewer [data-view=tree] ${query}`)).visibility;
+  return {drawn: document.querySelector('[data-figure=tree]').dataset.drawn, plot: of('.plot .scatterlayer'),
+    labels: of('.labels:not(.sketch)'), sketch: of('.sketch')};
+}"""
+HURRY = """async () => {
+  // the playhead moves every frame
+  const slider = document.querySelector('[data-part=scrub]');
+  for (let round = 1; round <= 8; round += 1) {
+    slider.value = round;
+    slider.dispatchEvent(new Event('input', {bubbles: true}));
+    await new Promise(requestAnimationFrame);
+  }
+}"""
+HURRIED = f"""async () => {{
+  // the tree in the frame of the playhead's last move
+  await ({HURRY})();
+  ({KEEP_SKETCH})();
+  return ({SHOWN})();
+}}"""
+PLOTTED = """(name) => {
+  // what plotly shows, not what it was given
+  const plot = document.querySelector(`[data-figure=${name}]`);
+  const texts = [...plot.querySelectorAll('.xtick text, .x2tick text, .annotation-text')].map((one) => one.textContent);
+  return {texts, data: plot._fullData.map(({x, y}) => [x, y])};
+}"""
+
+
+def test_a_click_on_a_node_of_the_tree_opens_it(show):
+    tab = show("?race=question&method=jakiro&round=4", viewport={"width": 1440, "height": 1800})
+    wait_for_tree(tab)
+    wanted = tab.evaluate(A_DRAFTED_NODE)
+    tab.mouse.click(wanted["x"], wanted["y"])
+    tab.wait_for_selector(f"[data-part=node][data-node='{wanted['node']}']")
+    tab.locator("[data-view=tree]").focus()
+    tab.keyboard.press("ArrowLeft")
+    other = f"[data-part=node]:not([data-node='{wanted['node']}'])"
+    tab.wait_for_selector(other)
+
+
+def test_labels_stand_at_their_points_through_rounds_and_zoom(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    tab.wait_for_selector("[data-view=tree] canvas.labels")
+    counts = []
+    for act in ("", "round", "zoom", "race"):
+        if act == "round":
+            tab.keyboard.press("ArrowRight")
+            tab.wait_for_selector("[data-round='4'][data-method]")
+            wait_for_tree(tab)
+        if act == "zoom":
+            tab.locator("[data-figure=tree]").hover()
+            tab.locator("[data-figure=tree] [data-title='Zoom in']").click()
+        if act == "race":
+            part(tab, "races").select_option("hostile")
+            expect(part(tab, "prompt")).to_have_text(HOSTILE)
+            wait_for_tree(tab)
+        labels = tab.evaluate(WRITTEN)
+        counts.append(len(labels["written"]))
+        assert len(labels["written"]) == len(labels["seen"]) > 0
+        for (text, x, y), (source, left, top) in zip(labels["written"], labels["seen"], strict=True):
+            assert text in html.unescape(source)
+            assert -0.1 < x - left < 25
+            assert -0.1 < y - top < 25
+    assert counts[1] > counts[2]  # zoomed in, some points are out of sight
+
+
+def test_a_download_is_the_whole_figure(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    tab.evaluate("Plotly.downloadImage = (figure, look) => { window.asked = {figure, look}; }")
+    tab.locator("[data-figure=tree]").hover()
+    tab.locator("[data-figure=tree] [data-title='Download as a picture']").click()
+    asked = tab.evaluate("window.asked")
+    texts = [text for trace in asked["figure"]["data"] for text in trace.get("text", []) if text]
+    assert len(texts) > 10
+    assert any(trace.get("showlegend") is not False for trace in asked["figure"]["data"])
+    shown = tab.evaluate("document.querySelector('[data-figure=tree]')._fullLayout.xaxis.range")
+    assert asked["figure"]["layout"]["xaxis"]["range"] == shown
+
+
+def test_the_tree_is_sketched_until_plotly_is_there(chromium, address):
+    tab = chromium.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    held = []
+    tab.route("**/plotly/*", lambda route: held.append(route))  # playwright takes no method of a list
+    tab.goto(f"{address}?race=question&method=jakiro&round=3")
+    tab.wait_for_function("performance.getEntriesByName('jakiro-preview').length")
+    part(tab, "scrub").fill("4")
+    expect(part(tab, "title")).to_have_text(re.compile("Round 5"))
+    tab.evaluate(KEEP_SKETCH)
+    held[0].continue_()
+    wait_for_tree(tab)
+    marks = tab.evaluate(MARKS)
+    assert len(marks["seen"]) > 10 and all(marks["seen"]) and not marks["unseen"] and not marks["corner"]
+    expect(tab.locator("[data-view=tree] canvas.sketch")).to_be_hidden()
+    tab.context.close()
+
+
+def test_rounds_that_follow_fast_are_sketched_and_the_last_is_drawn(chromium, address):
+    tab, trouble = open_page(chromium, address, "?race=question&method=jakiro&round=0")
+    wait_for_tree(tab)
+    tab.locator("[data-figure=tree]").hover()
+    tab.locator("[data-figure=tree] [data-title='Zoom in']").click()
+    sketched = tab.evaluate(HURRIED)
+    assert sketched == {"drawn": "no", "plot": "hidden", "labels": "hidden", "sketch": "visible"}
+    wait_for_tree(tab)
+    marks = tab.evaluate(MARKS)
+    assert len(marks["seen"]) > 3 and all(marks["seen"])
+    assert len(marks["unseen"]) > 3 and not any(marks["unseen"])
+    assert tab.evaluate(SHOWN) == {"drawn": "yes", "plot": "visible", "labels": "visible", "sketch": "hidden"}
+    part(tab, "scrub").fill("3")
+    part(tab, "scrub").fill("4")
+    tab.click("#tab-routing")  # the tree is drawn although its tab has gone
+    tab.click("#tab-tree")
+    wait_for_tree(tab)
+    assert tab.evaluate(SHOWN)["sketch"] == "hidden"
+    tab.context.close()
+    assert trouble == []
+
+
+def test_what_follows_fast_ends_as_what_is_opened_there(show):
+    tab, fresh = show("?race=question&method=jakiro&round=0"), show("?race=question&method=jakiro&round=8")
+    for view in ("routing", "diversity", "table"):
+        drawn = f"[data-view={view}] [data-drawn=yes]"
+        for page in (tab, fresh):
+            page.locator(f"[data-tab={view}]").click()
+            page.wait_for_selector(drawn)
+        part(tab, "scrub").fill("0")
+        tab.wait_for_selector(drawn)
+        tab.evaluate(HURRY)
+        tab.wait_for_selector(f"[data-view={view}]:not(:has([data-drawn=no]))")
+        if view == "table":
+            rows = [page.locator("[data-view=table] tbody tr:visible").all_inner_texts() for page in (tab, fresh)]
+            assert rows[0] == rows[1] and len(rows[0]) > 1
+        else:
+            assert tab.evaluate(PLOTTED, view) == fresh.evaluate(PLOTTED, view)
+
+
+def test_a_view_that_is_left_before_it_is_drawn_is_drawn(show):
+    tab = show("?race=question&method=jakiro&round=0&tab=routing")
+    tab.wait_for_selector("[data-figure=routing][data-drawn=yes]")
+    wide = tab.evaluate("document.querySelector('[data-figure=routing]')._fullLayout.width")
+    tab.evaluate(HURRY)
+    tab.locator("[data-tab=outline]").click()
+    tab.wait_for_selector("[data-figure=routing][data-drawn=yes]", state="attached")
+    tab.locator("[data-tab=routing]").click()
+    assert tab.evaluate("document.querySelector('[data-figure=routing]')._fullLayout.width") == wide
+
+
+def test_without_plotly_the_page_says_so(chromium, address):
+    tab = chromium.new_context().new_page()
+    tab.route("**/plotly/*", lambda route: route.abort())
+    tab.goto(address)
+    expect(part(tab, "notice")).to_have_text(re.compile("plotly.js could not be loaded"))
+    expect(tab.locator("[data-view=tree] canvas.sketch")).to_be_visible()
+    tab.context.close()

@@ -1,0 +1,111 @@
+"""Live races in a real browser: they stream, stop and say what is wrong."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+from playwright.sync_api import expect
+from served import IN_CHROMIUM, ON_EVERY_SCREEN, launched, open_page, part, served, wait_for_tree
+
+from jakiro.ui.library import Library
+from jakiro.ui.models import Models
+
+pytestmark = IN_CHROMIUM
+
+
+@ON_EVERY_SCREEN
+def test_a_live_race_streams_and_can_be_opened(show):
+    tab = show("?motion=0")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("#prompt textarea").fill("the an the")
+    tab.locator("[data-do=run]").click()
+    tab.wait_for_selector("#viewer [data-running=yes]")
+    tab.wait_for_selector("#viewer [data-running=no]")
+    expect(part(tab, "kind")).to_have_text("live")
+    expect(part(tab, "prompt")).to_have_text("the an the")
+    expect(part(tab, "lossless")).to_contain_text("lossless: 3/3")
+    wait_for_tree(tab)
+    tab.wait_for_function("location.search.includes('race=live-')")  # written at most four times a second
+    tab.reload()  # the address alone brings it back
+    tab.wait_for_selector("[data-ready=yes]")
+    expect(part(tab, "prompt")).to_have_text("the an the")
+
+
+def test_a_stopped_race_is_shown_as_far_as_it_went(show):
+    tab = show("?motion=0")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("#prompt textarea").fill("an the an")
+    tab.locator("[data-do=run]").click()
+    tab.wait_for_selector(".lane .text span")
+    tab.locator("[data-do=stop]").click()
+    tab.wait_for_selector("#viewer [data-running=no]")
+    expect(part(tab, "prompt")).to_have_text("an the an")
+    expect(part(tab, "notice")).to_have_text(re.compile("Stopped"))
+    expect(part(tab, "lossless")).to_have_class(re.compile("good"))  # identical as far as all went
+    assert tab.locator("[data-do=run]").is_enabled()
+    part(tab, "races").select_option("question")
+    expect(part(tab, "prompt")).to_have_text("Why?")
+    expect(part(tab, "notice")).to_be_hidden()  # it was about the other race
+    part(tab, "races").select_option(label="live: an the an")  # and is there for the whole visit
+    expect(part(tab, "kind")).to_have_text("live")
+
+
+def test_enter_before_the_models_are_there_says_so(chromium, tmp_path):
+    with launched(Models(lambda: threading.Event().wait()), Library(tmp_path)) as address:
+        tab, trouble = open_page(chromium, address)
+        tab.wait_for_selector("#viewer [data-models=loading]")
+        tab.locator("#prompt textarea").fill("the an")
+        tab.locator("#prompt textarea").press("Enter")
+        expect(part(tab, "notice")).to_contain_text("models are loading")
+        tab.context.close()
+    assert trouble == []
+
+
+def test_what_was_asked_for_last_is_shown(show):
+    tab = show("?race=question&method=jakiro&round=1&node=2")
+    wait_for_tree(tab)
+    held = []
+    tab.route("**/races/hostile.json", lambda route: held.append(route))
+    part(tab, "races").select_option("hostile")
+    tab.wait_for_timeout(300)
+    part(tab, "races").select_option("question")
+    expect(part(tab, "title")).not_to_have_text(re.compile("Round 2 "))  # a race that is chosen begins anew
+    [late] = held
+    late.continue_()
+    tab.wait_for_timeout(500)
+    expect(part(tab, "prompt")).to_have_text("Why?")
+
+
+def test_arrow_keys_in_the_settings_stay_there(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    tab.keyboard.press("ArrowRight")
+    expect(part(tab, "title")).to_have_text(re.compile("Round 5"))
+    tab.locator("[data-do=settings]").click()
+    tab.locator("#settings .method-settings button").nth(1).click()
+    tab.locator("#settings input[type=range]:visible").first.focus()
+    tab.keyboard.press("ArrowRight")
+    tab.wait_for_timeout(300)
+    expect(part(tab, "title")).to_have_text(re.compile("Round 5"))
+
+
+def test_bad_input_is_said_on_the_page_and_leaves_what_was_shown(show):
+    tab = show("?race=question")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("#prompt textarea").fill("   ")
+    tab.locator("[data-do=run]").click()
+    part(tab, "notice").get_by_text("the prompt is empty").wait_for()
+    assert part(tab, "kind").text_content() == "recorded" and tab.locator(".lane").count() == 3
+    assert tab.locator("[data-do=run]").is_enabled()
+
+
+def test_the_page_without_recordings_says_what_to_do(chromium, tmp_path):
+    with served(tmp_path) as address:
+        tab, trouble = open_page(chromium, address)
+        assert tab.locator("[data-ready]").get_attribute("data-ready") == "empty"
+        assert "press Run live" in part(tab, "empty-text").text_content()
+        tab.wait_for_selector("#viewer [data-models=failed]")
+        assert "without a model" in part(tab, "notice").text_content()
+        assert tab.locator("[data-do=run]").is_disabled()
+        tab.context.close()
+    assert trouble == []

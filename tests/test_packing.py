@@ -1,0 +1,119 @@
+"""Conversations as ids: what is said, how it is packed into rows, and what a mix is read from."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from recipes import MIX, NEEDS_MUON
+from transformers import AutoTokenizer
+
+from jakiro.training.data import encode_chats
+from jakiro.training.packing import fill, pack
+from jakiro.training.sources import Source, only_source, read_chats, shorten
+
+pytestmark = NEEDS_MUON
+
+
+def test_packing_keeps_documents_whole_and_marks_answers(trained, data):
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    ids, said = pack(MIX[:1], data, tokenizer, 2000, 64, seed=1)
+    again, _ = pack(MIX[:1], data, tokenizer, 2000, 64, seed=1)
+    assert (ids == again).all() and ids.shape[1] == 65
+    user, end = tokenizer.convert_tokens_to_ids(["<|user|>", "<|end|>"])
+    assert (ids[:, 0] == user).all()
+    assert not said[ids == 0].any() and not said[ids == user].any()
+    for row, answer in zip(ids, said, strict=True):
+        assert answer.sum() and row[answer][-1] == end
+
+
+def test_ids_of_a_large_vocabulary_are_kept_whole():
+    rows, said = fill([([70_000, 5], [False, True]), ([3], [True])], 3, seed=0)
+    assert rows.dtype == np.uint32 and sorted(rows[rows > 0].tolist()) == [3, 5, 70_000]
+    assert said.sum() == 2
+
+
+def test_encoding_marks_the_end_of_an_answer_as_said(trained):
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    messages = [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "sat"}]
+    ids, said = encode_chats(tokenizer, [messages])[0]
+    assert ids == tokenizer.apply_chat_template(messages)["input_ids"]
+    assert tokenizer.decode([token for token, mine in zip(ids, said, strict=True) if mine]) == "sat<|end|>"
+
+
+def test_a_template_that_writes_earlier_turns_anew_is_cut_there(trained):
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    messages = [{"role": role, "content": "cat"} for role in ("user", "assistant") * 2]
+    whole, _ = encode_chats(tokenizer, [messages])[0]
+    turn = "{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}"
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if loop.last or m.role == 'user' %}" + turn + "{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    ids, said = encode_chats(tokenizer, [messages])[0]
+    assert ids == whole[: len(whole) // 2] and sum(said) == 2
+
+
+def test_a_template_without_answers_is_refused(trained, data):
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}>{% endif %}"
+    )
+    with pytest.raises(ValueError, match="does not show where an answer begins"):
+        pack(MIX[:1], data, tokenizer, 100, 32, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "longest", "short"),
+    [
+        ("One. Two. Three.", 99, "One. Two. Three."),
+        ("One. Two. Three.", 11, "One. Two."),
+        ("no end at all", 5, ""),
+        ("Look:\n\n```\ncode\n```\nmore text here. And", 30, "Look:"),
+    ],
+)
+def test_shorten_cuts_at_a_sentence(text, longest, short):
+    assert shorten(text, longest) == short
+
+
+@pytest.mark.parametrize("form", ["messages", "conversations"])
+def test_a_jsonl_file_or_a_dataset_is_a_mix(tmp_path, form):
+    """One file by its name, and the same records as a dataset in a format that the hub has, by a local name."""
+    turns = [["hello there", "hi"], ["and you", "fine"]] * 60
+    if form == "messages":
+        records = [
+            {form: [{"role": "user", "content": f"{ask} {i}"}, {"role": "assistant", "content": say}]}
+            for i, (ask, say) in enumerate(turns)
+        ]
+    else:
+        records = [
+            {form: [{"from": "human", "value": f"{ask} {i}"}, {"from": "gpt", "value": say}]}
+            for i, (ask, say) in enumerate(turns)
+        ]
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    root, [source] = only_source(str(file))
+    found = list(read_chats(source, root))
+    assert len(found) + len(list(read_chats(source, root, validation=True))) == 120
+    assert found[0][1] == {"role": "assistant", "content": "hi"}
+    (tmp_path / "set").mkdir()
+    Dataset.from_list(records).to_parquet(tmp_path / "set" / "train.parquet")
+    assert list(read_chats(Source(f"hub:{tmp_path / 'set'}", 1.0), Path())) == found
+
+
+def test_data_that_is_nothing_is_refused_with_the_remedy(tmp_path):
+    assert only_source(str(tmp_path)) == (tmp_path, None)
+    assert only_source("someone/chats:test")[1] == [Source("hub:someone/chats:test", 1.0)]
+    with pytest.raises(FileNotFoundError, match="neither a folder, a JSONL file nor a dataset"):
+        only_source("no such thing")
+    file = tmp_path / "bad.jsonl"
+    for line, message in (
+        ("{", "line 1 is not JSON"),
+        ('{"text": "a"}', "neither messages nor conversations, but text"),
+    ):
+        file.write_text(line)
+        with pytest.raises(ValueError, match=message):
+            list(read_chats(Source("bad.jsonl", 1.0), tmp_path))
+    file.write_text('{"messages": [{"role": "user", "content": [{"type": "image"}]}]}')
+    assert list(read_chats(Source("bad.jsonl", 1.0), tmp_path)) == []

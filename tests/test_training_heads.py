@@ -1,0 +1,162 @@
+"""Heads trained on a tiny target: they learn, load strictly, go on and resume to the same curve."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from recipes import MIX, NEEDS_MUON, head_recipe, losses, train_both
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from jakiro.drafting.head import HeadConfig, HeadOutput
+from jakiro.drafting.weights import load_head
+from jakiro.target import Target
+from jakiro.training import answers, history, loop, workers
+from jakiro.training.answers import Answers
+from jakiro.training.data import draw
+from jakiro.training.head_job import Unrolled
+from jakiro.training.head_recipe import KINDS
+from jakiro.training.heads import train_heads
+from jakiro.training.losses import TOP, Losses, Wanted, loss_of
+from jakiro.training.packing import load_rows
+
+pytestmark = NEEDS_MUON
+
+
+def test_heads_go_on_from_heads(trained, data, tmp_path):
+    """As after a change of the target: they begin with the loss that they had, and their history has both runs."""
+    first = train_both(trained, data, tmp_path / "first", tmp_path / "one", steps=12)
+    again = train_both(trained, data, tmp_path / "again", tmp_path / "two", steps=2, start=tmp_path / "one")
+    for name, folder in again.items():
+        curves = [losses(tmp_path / run / "metrics.csv", f"{name}_loss") for run in ("first", "again")]
+        assert curves[1][0] < (curves[0][0] + curves[0][-1]) / 2
+        assert [entry["steps"] for entry in history.read(folder)] == [12, 2]
+    wide = tmp_path / "wide"
+    shutil.copytree(first["jakiro"], wide / "eagle2")
+    with pytest.raises(ValueError, match=r"layers\.0\.mlp_moe\.gate\.weight is not expected"):
+        train_both(trained, data, tmp_path / "no", tmp_path / "three", start=wide)
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["bfloat16", "float32"])
+def test_heads_learn_and_load(trained, data, tmp_path, monkeypatch, native):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: native)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    folders = train_both(trained, data, tmp_path / "whole", tmp_path)
+    curve = {name: losses(tmp_path / "whole/metrics.csv", f"{name}_loss") for name in folders}
+    assert all(values[-1] < values[0] for values in curve.values())
+    target = Target.load(trained / "out")
+    for folder in folders.values():
+        load_head(folder, target)
+
+
+@pytest.mark.parametrize("changes", [{}, {"passes": 3, "own_features": 0.0, "average": 0.5}], ids=["sampled", "passes"])
+def test_head_training_resumes_to_the_same_curve(trained, data, tmp_path, monkeypatch, changes):
+    changes = {**changes, "trial": {"every": 2, "prompts": 2, "new_tokens": 8, "depth": 3}}
+    train_both(trained, data, tmp_path / "whole", tmp_path, **changes)
+    real = loop.run
+    monkeypatch.setattr(loop, "run", lambda job, run, main: real(job, run, main, stop_after=3))
+    train_both(trained, data, tmp_path / "parts", tmp_path, **changes)
+    monkeypatch.setattr(loop, "run", real)
+    train_both(trained, data, tmp_path / "parts", tmp_path, **changes)
+    for name in ("eagle2_loss", "jakiro_loss", "jakiro_top1_last"):
+        whole, parts = (losses(tmp_path / run / "metrics.csv", name) for run in ("whole", "parts"))
+        assert parts == pytest.approx(whole, rel=1e-5)
+    tried = [(tmp_path / run / "trials.csv").read_text() for run in ("whole", "parts")]
+    assert tried[0] == tried[1]
+    assert losses(tmp_path / "whole/trials.csv", "step") == [2, 4, 6]
+
+
+def test_a_run_is_not_gone_on_with_by_another_recipe(trained, data, tmp_path):
+    train_both(trained, data, tmp_path / "run", tmp_path, steps=2)
+    with pytest.raises(ValueError, match="choose another --run-folder"):
+        train_both(trained, data, tmp_path / "run", tmp_path, steps=3)
+
+
+def test_a_run_leaves_its_recipe_its_trials_and_its_curves(trained, data, tmp_path):
+    trial = {"every": 3, "prompts": 3, "new_tokens": 12, "depth": 3}
+    folders = train_both(trained, data, tmp_path / "run", tmp_path, trial=trial)
+    kept = json.loads((folders["jakiro"] / "recipe.json").read_text())
+    assert kept["steps"] == 6 and kept["heads"]["jakiro"]["losses"]["contrast"] == 0.5
+    for way in ("eagle2", "jakiro_mixture", "jakiro_decoupled"):
+        tau = losses(tmp_path / "run/trials.csv", f"{way}_tau")
+        reached = [losses(tmp_path / "run/trials.csv", f"{way}_accepted{depth}") for depth in (1, 2, 3)]
+        assert tau == pytest.approx([1 + sum(shares) for shares in zip(*reached, strict=True)], abs=2e-3)
+    page = (tmp_path / "run/curves.html").read_text()
+    assert "eagle2_tau" in page and "jakiro_loss" in page and "https://" not in page.split("<body>")[0]
+    assert "mixes" in json.loads((trained / "out/recipe.json").read_text())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("at", [5, 9])
+def test_a_pass_answers_what_a_draft_of_that_depth_would(kind, at):
+    """The third pass over a text against plain calls over the text's beginning, with the head's own features last."""
+    torch.manual_seed(1)
+    head = KINDS[kind](HeadConfig(16, 24, 2, 30, expert_intermediate_size=12)).eval()
+    embeddings, features = torch.randn(2, 12, 16), torch.randn(2, 12, 16)
+    unrolled = Unrolled(head, head_recipe(passes=3, own_features=0.0))
+    found = unrolled(embeddings, features, torch.zeros_like(features), torch.zeros(2, 12, dtype=torch.bool))
+    mixed = lambda out: getattr(out, "mixed", out)  # noqa: E731
+    read = features[:, : at + 1].clone()
+    for level in range(3):
+        if level:
+            answer = mixed(head(embeddings[:, : at - 2 + level], read[:, : at - 2 + level]))
+            read[:, at - 2 + level] = answer[:, -1]
+        last = mixed(head(embeddings[:, : at - 1 + level], read[:, : at - 1 + level]))[:, -1]
+        torch.testing.assert_close(found[level].mixed[:, at - 2 + level], last)
+
+
+def test_the_top_k_loss_and_diversity_change_the_loss_as_their_formulas_say(trained):
+    torch.manual_seed(0)
+    read = torch.nn.Linear(8, 40, bias=False)
+    out = HeadOutput(*torch.randn(2, 1, 4, 8), torch.randn(2, 1, 4, 8), torch.randn(1, 4, 4))
+    at = torch.tensor([0, 2])
+    soon, later = (Wanted.of(read, torch.randn(2, 8)) for _ in range(2))
+    plain, top, apart = (
+        loss_of(out, at, read, soon, later, Losses(**kw))[0] for kw in ({}, {"top_k": 0.7}, {"diversity": 0.3})
+    )
+    logp = read(out.mixed[0, at]).log_softmax(-1)
+    wanted = -sum(p * logp[i, t] for i in range(2) for p, t in zip(*soon.law[i].topk(TOP), strict=True))
+    torch.testing.assert_close(top - plain, 0.7 * wanted)
+    p = [read(expert[0, at]).softmax(-1) for expert in out.experts]
+    middle = (p[0] + p[1]) / 2
+    js = sum((one * (one / middle).log()).sum() for one in p) / 2
+    torch.testing.assert_close(plain - apart, 0.3 * js)
+
+
+def test_a_target_answers_its_prompts_and_goes_on_after_an_interrupt(trained, data, tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(trained / "out")
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    how = Answers(new_tokens=9, batch=4, temperatures=(0.0, 1.0))
+
+    def write(name, tokens):
+        return answers.write(
+            workers.start(), model, draw(MIX[:1], data, tokenizer, 32, 0), how, tokens, 32, tmp_path / name, seed=0
+        )
+
+    whole = write("whole", 400)
+    write("parts", 150)
+    with (tmp_path / "parts").open("a") as file:
+        file.write('{"prompt": [5], "answer": [6]}\n{"prompt": [7')
+    assert write("parts", 400) == whole
+    assert (tmp_path / "parts").read_text() == (tmp_path / "whole").read_text()
+    assert 400 <= sum(len(ids) for ids, _ in whole) < 400 + 4 * 32
+    prompts = {tuple(ids[: said.index(True)]) for ids, said in whole}
+    assert len(prompts) == len(whole)
+    for ids, said in whole[:4]:  # the first batch is greedy
+        start = said.index(True)
+        wanted = model.generate(torch.tensor([ids[:start]]), max_new_tokens=9, do_sample=False)[0].tolist()
+        assert ids == wanted and said == [False] * start + [True] * (len(ids) - start)
+    with pytest.raises(ValueError, match="train on fewer rows"):
+        write("more", 10**6)
+
+
+def test_heads_learn_on_the_targets_own_answers(trained, data, tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(trained / "out")
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    how = head_recipe(answers={"new_tokens": 9, "batch": 4, "temperatures": [0.0]})
+    out = {"eagle2": tmp_path / "eagle2"}
+    train_heads(["eagle2"], workers.start(), model, tokenizer, how, data, tmp_path, out, compiled=False)
+    written = [json.loads(line)["answer"] for line in (tmp_path / "answers.jsonl").open()]
+    said = [token for ids, said in load_rows(tmp_path / "rows.npz", [32]) for token in ids[said].tolist()]
+    assert sorted(said) == sorted(token for answer in written for token in answer)
+    load_head(tmp_path / "eagle2", Target.load(trained / "out"))

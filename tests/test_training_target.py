@@ -1,0 +1,116 @@
+"""A target trained in stages that grow, at a tiny size, and its going on."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from recipes import MIX, NEEDS_MUON, growing, losses
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from jakiro.training import history, workers
+from jakiro.training.data import take
+from jakiro.training.growth import grow
+from jakiro.training.optim import Optimizer, factor
+from jakiro.training.packing import batches, by_width, load_rows, row_widths
+from jakiro.training.precision import in_bfloat16
+from jakiro.training.target import train
+from jakiro.training.target_recipe import Stage
+
+pytestmark = NEEDS_MUON
+
+
+def test_training_learns_and_writes_a_hugging_face_folder(trained):
+    first, second = (losses(trained / "run" / f"stage{i}" / "metrics.csv") for i in (0, 1))
+    assert second[-1] < first[0] - 0.5
+    model = AutoModelForCausalLM.from_pretrained(trained / "out")
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    assert model.config.num_hidden_layers == 2
+    ids = tokenizer.apply_chat_template([{"role": "user", "content": "the cat"}], add_generation_prompt=True)[
+        "input_ids"
+    ]
+    assert tokenizer.decode(ids) == "<|user|>the cat<|end|><|assistant|>"
+    assert model.generation_config.eos_token_id == tokenizer.eos_token_id
+
+
+def test_learning_rate_warms_up_and_falls_as_its_schedule_says():
+    rates = {name: [factor(i, 9, (1.0, 0.2), name, 2) for i in range(9)] for name in ("linear", "cosine")}
+    assert rates["linear"] == pytest.approx([0.5, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2])
+    cosine = [1, 0.9696, 0.8828, 0.7531, 0.6, 0.4469, 0.3172, 0.2304, 0.2]
+    assert rates["cosine"] == pytest.approx([0.5, *cosine[1:]], abs=1e-4)
+
+
+def test_a_schedule_that_there_is_not_is_refused(data, tmp_path):
+    stages = [replace(stage, schedule="steps") for stage in growing().stages]
+    with pytest.raises(ValueError, match="no learning-rate schedule 'steps'"):
+        train(workers.start(), replace(growing(), stages=stages), data, tmp_path, tmp_path / "out", compiled=False)
+
+
+def test_growing_keeps_the_function(trained):
+    model = AutoModelForCausalLM.from_pretrained(trained / "out")
+    grown = grow(model, 6)
+    ids = torch.arange(4, 24)[None]
+    assert len(grown.model.layers) == 6
+    torch.testing.assert_close(grown(ids).logits, model(ids).logits, atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="not a multiple"):
+        grow(model, 3)
+
+
+def test_going_on_from_a_trained_target_is_going_on_with_its_run(trained, data, tmp_path):
+    """Of a recipe that has a stage more, the model alone gives what the run folder gives."""
+    more = replace(growing(), stages=[*growing().stages, Stage(2, 3000, 32, 4, 1, "all", (0.1, 0.1), answers=6)])
+    shutil.copytree(trained / "run", tmp_path / "run")
+    outs = {name: tmp_path / name for name in ("run", "start")}
+    train(workers.start(), more, data, outs["run"], tmp_path / "one", compiled=False)
+    train(workers.start(), more, data, outs["start"], tmp_path / "two", compiled=False, start=trained / "out")
+    curves = [losses(folder / "stage2" / "metrics.csv") for folder in outs.values()]
+    assert curves[0] == curves[1] and len(curves[0]) > 10
+    told = [history.read(tmp_path / name) for name in ("one", "two")]
+    assert told[0] == told[1] and len(told[0]) == 3
+    seen = losses(outs["run"] / "stage2" / "metrics.csv", "tokens")
+    assert told[0][2]["tokens"] == sum(seen) and Stage.of(told[0][2]["stage"]) == more.stages[2]
+    other = replace(more, stages=[replace(more.stages[0], tokens=5000), *more.stages[1:]])
+    for wrong, why in ((other, "did not go through this recipe's first 2"), (growing(), "all of the recipe's stages")):
+        with pytest.raises(ValueError, match=why):
+            train(
+                workers.start(), wrong, data, tmp_path / "no", tmp_path / "out", compiled=False, start=trained / "out"
+            )
+    with pytest.raises(ValueError, match=r"has no training\.json"):
+        train(workers.start(), more, data, tmp_path / "no", tmp_path / "out", compiled=False, start=tmp_path)
+
+
+def test_short_documents_go_into_short_rows_that_are_spread_over_a_stage(trained, data):
+    stage = growing().stages[1]
+    widths = row_widths(stage.row, stage.short)
+    rows = load_rows(trained / "run" / "stage1" / "rows.npz", widths)
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    documents = take(MIX, data, tokenizer, stage.tokens, stage.row + 1, seed=1)
+    narrow, wide = (sorted(ids[ids > 0].tolist()) for ids, _ in rows)
+    assert sorted(narrow + wide) == sorted(token for ids, _ in documents for token in ids)
+    short, mixed = by_width(documents, widths)
+    long = [document for document in documents if len(document[0]) > 33]
+    assert [document for document in mixed if len(document[0]) > 33] == long
+    assert len(mixed) > len(long)  # short ones fill rows up
+    assert all(len(ids) <= 33 for ids, _ in short)
+    found = batches(rows, 128)
+    assert {ids.shape for ids, _ in found} == {(4, 33), (2, 65)}
+    narrow = [ids.shape[1] == 33 for ids, _ in found]
+    for end in range(1, len(found)):
+        assert abs(sum(narrow[:end]) - end * sum(narrow) / len(narrow)) <= 1
+    with pytest.raises(ValueError, match="12 tokens do not divide rows of 64"):
+        row_widths(64, (32, 12))
+
+
+def test_a_torch_without_muon_is_told_so(monkeypatch):
+    monkeypatch.delattr(torch.optim, "Muon")
+    with pytest.raises(ValueError, match=r"new in torch 2\.9"):
+        Optimizer(torch.nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("device", "native", "expected"), [("cpu", True, True), ("cpu", False, False), ("cuda", False, True)]
+)
+def test_products_are_in_bfloat16_where_the_processor_does_that_itself(monkeypatch, device, native, expected):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: native)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    assert in_bfloat16(torch.device(device)) is expected

@@ -22,6 +22,7 @@ from jakiro import hub
 from jakiro.cache import KVCache
 from jakiro.checks import ATTENTIONS, check_trees, measure, why_no_graphs
 from jakiro.fixed import fixed_pass, padded
+from jakiro.generation import end_ids
 from jakiro.products import lay_out
 
 LOG = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class Target:
         self.heads = dict(heads or {})  # method name -> folder of its trained head
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
-        self.ends = _end_ids(model, tokenizer)
+        self.ends = end_ids(model, tokenizer)
         self._seen = threading.local()  # features of this thread's last pass: two threads may share a model
         lay_out(model)
         model.get_decoder().register_forward_hook(self._see)
@@ -194,14 +195,6 @@ def _tree(parents: Sequence[int]) -> tuple[list[int], Tensor]:
             levels[node] = levels[parent] + 1
     seen = torch.frombuffer(bytearray().join(rows), dtype=torch.bool)
     return levels, seen.view(len(parents), len(parents))
-
-
-def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> frozenset[int]:
-    """Ids that end the text: those `model.generate` stops at, and the tokenizer's own (the end of a chat turn)."""
-    stops = [getattr(model.generation_config, "eos_token_id", None), getattr(tokenizer, "eos_token_id", None)]
-    if stops[0] is None:
-        stops[0] = getattr(model.config, "eos_token_id", None)
-    return frozenset(id for ids in stops if ids is not None for id in ([ids] if isinstance(ids, int) else ids))
 
 
 def load_tokenizer(folder: Path, template: str | Path | None) -> PreTrainedTokenizerBase:

@@ -17,7 +17,7 @@ from recipes import NEEDS_MUON, command, given_both, growing, losses
 from jakiro.__main__ import main
 from jakiro.arguments import RECIPES
 from jakiro.target import Target
-from jakiro.training import loop
+from jakiro.training import history, loop
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.target_recipe import Recipe
 
@@ -72,7 +72,10 @@ def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data
     assert card.count("**chat/") == 2 and "60 nodes" in card and "--set total_tokens=60" in card
     assert "| mean | 1.00×, τ 1.00 |" in card
     first = 100 * np.mean(losses(tmp_path / "heads" / "metrics.csv", "jakiro_top1"))
-    assert f"| `jakiro` | 6 | 128 | each seen 2 times | {first:.1f} % |" in card
+    [run] = history.read(target / "jakiro")
+    assert 3 * 128 <= run["distinct"] < 4 * 128  # half of what six steps read; documents are kept whole
+    seen = f"{run['distinct']} tokens, each seen {6 * 128 / run['distinct']:.1f} times"
+    assert f"| `jakiro` | 6 | 128 | 1 | {seen} | {first:.1f} % |" in card
     assert "Of the\n2 answers to the first prompts of all sets, " in card
 
 

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import torch
-from recipes import MIX, NEEDS_MUON, head_recipe, losses, train_both
+from recipes import MIX, NEEDS_MUON, SMALL, head_recipe, losses, train_both
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jakiro.drafting.head import HeadConfig, HeadOutput
@@ -16,9 +16,10 @@ from jakiro.training.answers import Answers
 from jakiro.training.data import draw
 from jakiro.training.head_job import Unrolled
 from jakiro.training.head_recipe import KINDS
-from jakiro.training.heads import train_heads
+from jakiro.training.heads import head_config, train_heads
 from jakiro.training.losses import TOP, Losses, Wanted, loss_of
 from jakiro.training.packing import load_rows
+from jakiro.training.trial import Trial, Trials
 
 pytestmark = NEEDS_MUON
 
@@ -86,6 +87,17 @@ def test_a_run_leaves_its_recipe_its_trials_and_its_curves(trained, data, tmp_pa
     assert "mixes" in json.loads((trained / "out/recipe.json").read_text())
 
 
+def test_a_trial_decodes_every_prompt_with_a_drafter_of_its_own(trained, tmp_path):
+    """A drafter remembers its text: what one prompt left would stand before the next."""
+    target = Target.load(trained / "out")
+    head = KINDS["eagle2"](head_config(target.model, SMALL))
+    trials = Trials(target, [[5, 9, 7, 6]] * 3, Trial(1, new_tokens=8, depth=3), tmp_path / "trials.csv")
+    [(_, make)] = trials._ways("eagle2", head)
+    made = []
+    trials._lengths(lambda: made.append(make()) or made[-1])
+    assert len(set(map(id, made))) == 3
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("at", [5, 9])
 def test_a_pass_answers_what_a_draft_of_that_depth_would(kind, at):
@@ -146,8 +158,22 @@ def test_a_target_answers_its_prompts_and_goes_on_after_an_interrupt(trained, da
         start = said.index(True)
         wanted = model.generate(torch.tensor([ids[:start]]), max_new_tokens=9, do_sample=False)[0].tolist()
         assert ids == wanted and said == [False] * start + [True] * (len(ids) - start)
+    assert write("whole", 150) == whole[: len(write("fewer", 150))]  # more are there than are wanted
     with pytest.raises(ValueError, match="train on fewer rows"):
         write("more", 10**6)
+
+
+def test_answers_follow_no_law_of_the_targets_own_and_end_where_they_are_told(trained, data, tmp_path):
+    """A checkpoint's repetition penalty is not the engine's; the tokenizer's end of a turn is."""
+    model = AutoModelForCausalLM.from_pretrained(trained / "out")
+    prompts = [[5, 9, 7], [8, 6]]
+    plain, _ = answers.generate(model, prompts, 12)
+    model.generation_config.update(repetition_penalty=5.0, no_repeat_ngram_size=1)
+    found, real = answers.generate(model, prompts, 12)
+    assert found.tolist() == plain.tolist() and model.generation_config.repetition_penalty == 5.0
+    third = plain[0, 5].item()
+    _, real = answers.generate(model, prompts, 12, ends=[third])
+    assert real[0].sum() == 3 + plain[0, 3:].tolist().index(third) + 1
 
 
 def test_heads_learn_on_the_targets_own_answers(trained, data, tmp_path):

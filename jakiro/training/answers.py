@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
+from jakiro.generation import end_ids, plain
 from jakiro.training.data import Document
 
 CHUNK = 8  # batches whose prompts are sorted by length together, so that little is padding
@@ -44,17 +46,19 @@ def write(
     longest: int,
     file: Path,
     seed: int,
+    ends: Collection[int] | None = None,
 ) -> list[Document]:
     """Answer the first prompts of `documents` until prompts and answers have `tokens` tokens together.
 
     Every prompt is answered once; one that leaves no room for an answer within `longest` tokens is passed over. Batches
-    are appended to `file` as they are done, and those that it already holds are not made again.
+    are appended to `file` as they are done, and those that it already holds are not made again; of more than are
+    wanted the first are given. Answers end at one of `ends`, by default where the model's own do.
     Raises ValueError where the documents have too few prompts.
     """
     if accelerator.is_main_process:
         _cut(file, how.batch)
     accelerator.wait_for_everyone()
-    done = _read(file)
+    done = _first(_read(file), tokens, how.batch)
     accelerator.wait_for_everyone()  # nobody writes before all have read
     total = sum(len(ids) for ids, _ in done)
     room = longest - how.new_tokens
@@ -64,7 +68,7 @@ def write(
         while total < tokens:
             mine = next(islice(coming, accelerator.process_index, None), [])
             number = len(done) // how.batch + accelerator.process_index
-            made = [_answered(model, mine, how, number, seed)] if mine else []
+            made = [_answered(model, mine, how, number, seed, ends)] if mine else []
             for _ in range(accelerator.process_index + 1, accelerator.num_processes):
                 next(coming, None)  # is another's
             everyones = gather_object(made) if accelerator.num_processes > 1 else made
@@ -81,36 +85,35 @@ def write(
 
 @torch.inference_mode()
 def generate(
-    model: PreTrainedModel, prompts: list[list[int]], new_tokens: int, temperature: float = 0.0
+    model: PreTrainedModel,
+    prompts: list[list[int]],
+    new_tokens: int,
+    temperature: float = 0.0,
+    ends: Collection[int] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Prompts with their answers, [b, longest prompt + answer], and which of them are tokens, not padding.
 
-    Prompts are padded in front, so that every answer starts in the same column; it ends with the end-of-sequence token.
+    Prompts are padded in front, so that every answer starts in the same column; it ends with one of `ends`, by default
+    the model's.
     """
     width = max(map(len, prompts))
     ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
     asked = torch.arange(width, device=model.device) >= width - ids.new_tensor(list(map(len, prompts)))[:, None]
-    ends = end_ids(model)
+    ends = sorted(end_ids(model) if ends is None else ends)
     sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
-    written = model.generate(
-        ids,
-        attention_mask=asked.long(),
-        max_new_tokens=new_tokens,
-        eos_token_id=ends or None,
-        pad_token_id=0,
-        **sampling,
-    )
+    with plain(model):
+        written = model.generate(
+            ids,
+            attention_mask=asked.long(),
+            max_new_tokens=new_tokens,
+            eos_token_id=ends or None,
+            pad_token_id=0,
+            **sampling,
+        )
     end = torch.isin(written[:, width:], torch.tensor(ends, dtype=torch.long, device=model.device))
     ended = end.cumsum(dim=1)
     real = (ended == 0) | ((ended == 1) & end)
     return written, torch.cat([asked, real], dim=1)
-
-
-def end_ids(model: PreTrainedModel) -> list[int]:
-    """The ids at which the model's answers end; none where it names none."""
-    ends = model.generation_config.eos_token_id
-    ends = model.config.eos_token_id if ends is None else ends
-    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
 
 
 def prompts_of(documents: Iterator[Document], longest: int, patience: int = PATIENCE) -> Iterator[list[int]]:
@@ -139,11 +142,11 @@ def batches(prompts: Iterator[list[int]], size: int) -> Iterator[list[list[int]]
 
 
 def _answered(
-    model: PreTrainedModel, prompts: list[list[int]], how: Answers, number: int, seed: int
+    model: PreTrainedModel, prompts: list[list[int]], how: Answers, number: int, seed: int, ends: Collection[int] | None
 ) -> list[dict[str, list[int]]]:
     """The records of one batch, whose number decides what is drawn and at which temperature."""
     torch.manual_seed(seed * 1_000_003 + number)
-    written, real = generate(model, prompts, how.new_tokens, how.temperatures[number % len(how.temperatures)])
+    written, real = generate(model, prompts, how.new_tokens, how.temperatures[number % len(how.temperatures)], ends)
     start = max(map(len, prompts))
     answers = [row[mask].tolist() for row, mask in zip(written[:, start:], real[:, start:], strict=True)]
     return [{"prompt": prompt, "answer": answer} for prompt, answer in zip(prompts, answers, strict=True)]
@@ -164,6 +167,13 @@ def _cut(file: Path, batch: int) -> None:
 
 def _read(file: Path) -> list[Document]:
     return [_document(**json.loads(line)) for line in file.read_text().splitlines()]
+
+
+def _first(done: list[Document], tokens: int, batch: int) -> list[Document]:
+    """The first whole batches that have `tokens` tokens together; all, where there are fewer."""
+    totals = list(accumulate(len(ids) for ids, _ in done))
+    wanted = bisect_left(totals, tokens) + 1
+    return done[: -(-wanted // batch) * batch]
 
 
 def _document(prompt: list[int], answer: list[int]) -> Document:

@@ -96,13 +96,22 @@ def _stages(entries: list[dict[str, Any]]) -> str:
 
 
 def _head_runs(target: Target) -> str:
-    lines = ["| head | steps | tokens of a step | rows | first token is the target's |", "|---|--:|--:|---|--:|"]
+    lines = ["| head | steps | tokens of a step | passes | rows | first token is the target's |"]
+    lines.append("|---|--:|--:|--:|---|--:|")
     for name in ("eagle2", "jakiro"):
         for entry in history.read(target.heads[name]):
-            rows = f"each seen {entry['epochs']} times"
+            distinct, seen = entry["distinct"], entry["steps"] * entry["tokens"]
+            rows = f"{distinct:,} tokens, each seen {seen / distinct:.1f} times"
             if entry["temperatures"]:
                 rows = f"its own answers (temperature {_and(entry['temperatures'])}), {rows}"
-            cells = [f"`{name}`", entry["steps"], entry["tokens"], rows, f"{100 * entry['top1']:.1f} %"]
+            cells = [
+                f"`{name}`",
+                entry["steps"],
+                entry["tokens"],
+                entry["passes"],
+                rows,
+                f"{100 * entry['top1']:.1f} %",
+            ]
             lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 

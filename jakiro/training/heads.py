@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from jakiro.drafting.head import Head, HeadConfig
 from jakiro.drafting.weights import load_weights, read_tensors, save_head
 from jakiro.files import write_text
+from jakiro.generation import end_ids
 from jakiro.target import Target
 from jakiro.training import answers, history, loop, workers
 from jakiro.training.claims import claim, contents, digest
@@ -72,7 +73,7 @@ def train_heads(
             continue
         save_head(out[name], head)
         shutil.copy(run / "recipe.json", out[name])
-        history.write(out[name], [*done[name], _told(recipe, name, run)])
+        history.write(out[name], [*done[name], _told(recipe, name, run, rows)])
 
 
 def _lies_in(folder: Path, head: Head) -> bool:
@@ -81,11 +82,12 @@ def _lies_in(folder: Path, head: Head) -> bool:
     return whole and digest(read_tensors(folder)) == digest(head.state_dict())
 
 
-def _told(recipe: HeadRecipe, name: str, run: Path) -> dict:
+def _told(recipe: HeadRecipe, name: str, run: Path, rows: list[Rows]) -> dict:
     """What a run did for a head, for its history."""
     top1 = round(history.late(history.metrics(run), f"{name}_top1", 100), 4)
-    own = {"epochs": recipe.epochs, "temperatures": recipe.answers and recipe.answers.temperatures}
-    return {"steps": recipe.steps, "tokens": recipe.row * recipe.rows, **own, "top1": top1}
+    seen = {"steps": recipe.steps, "tokens": recipe.row * recipe.rows, "passes": recipe.passes}
+    distinct = sum(int((ids > 0).sum()) for ids, _ in rows)
+    return {**seen, "distinct": distinct, "temperatures": recipe.answers and recipe.answers.temperatures, "top1": top1}
 
 
 def _check(names: list[str], accelerator: Accelerator, recipe: HeadRecipe, shard: bool) -> None:
@@ -150,7 +152,8 @@ def answer(
     seed, width = recipe.seed + 77, recipe.row + 1
     prompts = draw(recipe.mix, data, tokenizer, width, seed)
     model = model.to(accelerator.device)
-    return answers.write(accelerator, model, prompts, recipe.answers, _needed(recipe), width, file, seed)
+    ends = end_ids(model, tokenizer)
+    return answers.write(accelerator, model, prompts, recipe.answers, _needed(recipe), width, file, seed, ends)
 
 
 def _needed(recipe: HeadRecipe) -> int:

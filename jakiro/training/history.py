@@ -1,8 +1,8 @@
 """What a model has been trained on so far: training.json beside its weights. The card tells it, and `--start` reads it.
 
 A target's entries are its stages, {"stage": fields of Stage, "tokens": seen, "loss": mean of the last 50 steps}; a
-head's are its runs, {"steps", "tokens" of a step, "epochs", "temperatures" of the target's answers or null, "top1":
-share of positions, mean of the last 100 steps}.
+head's are its runs, {"steps", "tokens" of a step, "passes", "distinct" tokens of all rows, padding not counted,
+"temperatures" of the target's answers or null, "top1": share of positions, mean of the last 100 steps}.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ tokens a round, the bonus token included) and the share of rounds that reach eac
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -74,16 +75,16 @@ class Trials:
         """Try all heads, name -> (method, head), and add a row to the file."""
         row: dict[str, float] = {"step": step}
         for name, (method, head) in heads.items():
-            for way, drafter in self._ways(method, head):
-                lengths = self._lengths(drafter)
+            for way, make in self._ways(method, head):
+                lengths = self._lengths(make)
                 row[f"{name}{way}_tau"] = round(1 + sum(lengths) / len(lengths), 4)
                 for depth in range(1, self.how.depth + 1):
                     reached = sum(length >= depth for length in lengths) / len(lengths)
                     row[f"{name}{way}_accepted{depth}"] = round(reached, 4)
         write_rows(self.file, [*self._before(step), row])
 
-    def _ways(self, method: str, head: Head) -> Iterator[tuple[str, Drafter]]:
-        """A drafter for each way in which the method's candidates come, as a user would load it."""
+    def _ways(self, method: str, head: Head) -> Iterator[tuple[str, Callable[[], Drafter]]]:
+        """What makes drafters, for each way in which the method's candidates come, as a user would load it."""
         with TemporaryDirectory() as folder:
             save_head(folder, head)
             self.target.heads[method] = Path(folder)
@@ -92,13 +93,14 @@ class Trials:
         settings = METHODS[method].settings
         ways = next((one.metadata["choices"] for one in fields(settings) if one.name == "candidates"), None)
         for way in ways or [""]:
-            yield f"_{way}" if way else "", make(settings(**tree, **({"candidates": way} if way else {})))
+            own = settings(**tree, **({"candidates": way} if way else {}))
+            yield f"_{way}" if way else "", partial(make, own)
 
-    def _lengths(self, drafter: Drafter) -> list[int]:
-        """Accepted tokens of every round."""
+    def _lengths(self, make: Callable[[], Drafter]) -> list[int]:
+        """Accepted tokens of every round. Each text has a drafter of its own, which remembers nothing of another."""
         found = []
         for ids in self.prompts:
-            run = record(self.target, drafter, ids, self.how.new_tokens, Sampling(), "", None, inspect=False)
+            run = record(self.target, make(), ids, self.how.new_tokens, Sampling(), "", None, inspect=False)
             found += [len(step.accepted) for step in run.steps]
         return found or [0]
 

@@ -29,7 +29,7 @@ from jakiro.methods import METHODS
 from jakiro.settings import autos, build
 from jakiro.target import Target
 from jakiro.text import encode
-from jakiro.training import recipe_file
+from jakiro.training import history, recipe_file
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.verify import Sampling
 
@@ -122,6 +122,7 @@ def run(
         "reference": experiment.reference,
         "steps": experiment.training.steps,
         "tokens_a_step": experiment.training.rows * experiment.training.row,
+        "distinct_tokens": max(history.read(folder)[-1]["distinct"] for folder in heads.values()),
         "variants": {one.label: _about(one, experiment, heads) for one in experiment.variants},
         "intervals": intervals(journal.samples(), names, experiment.reference),
         "parts": differences(journal.samples(), experiment.parts),

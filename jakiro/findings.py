@@ -59,6 +59,10 @@ def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -
     return "\n\n".join(parts) + "\n"
 
 
+def _seen(about: dict[str, Any]) -> float:
+    return about["steps"] * about["tokens_a_step"] / about["distinct_tokens"]
+
+
 def _how(report: dict[str, Any]) -> str:
     about, machine = report["experiment"], report["machine"]
     tasks = ", ".join(dict.fromkeys(row["task"] for row in report["rows"]))
@@ -67,7 +71,8 @@ def _how(report: dict[str, Any]) -> str:
     return " ".join(
         [
             f"Target {report['target']} in {report['dtype']} on {machine['device']}, {machine['threads']} threads.",
-            f"All heads: {about['steps']} steps of {about['tokens_a_step']:,} tokens, the same rows in one order.",
+            f"All heads: {about['steps']} steps of {about['tokens_a_step']:,} tokens, the same rows in one order;",
+            f"of these {about['distinct_tokens']:,} are distinct, so that each was seen {_seen(about):.0f} times.",
             f"Measured on {prompts_a_task(report)} prompts of each of {tasks}, at most",
             f"{report['max_new_tokens']} new tokens. Tau is the mean of the tasks; intervals hold 95 % of a bootstrap",
             "over prompts. Each head was trained once, so what another seed would change is not in the intervals; and",

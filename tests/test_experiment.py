@@ -154,7 +154,7 @@ def test_findings_say_better_worse_or_nothing():
     report = {
         "experiment": {"question": "Q", "reference": "dense", "intervals": found, "variants": {}, "experts": []}
         | {"parts": [{"what": f"part {row['variant']}", "against": "dense"} | row for row in found[1:]]}
-        | {"steps": 1, "tokens_a_step": 2},
+        | {"steps": 6, "tokens_a_step": 2, "distinct_tokens": 3},
         "rows": [
             {
                 "method": name,
@@ -183,6 +183,7 @@ def test_findings_say_better_worse_or_nothing():
     ]
     page = as_page(report, {"A plot": "plot.svg"})
     assert "Measured on 2 to 8 prompts of each of a, b," in page
+    assert "of these 3 are distinct, so that each was seen 4 times" in page
     assert "Each head was trained once, so what another seed would change is not in the intervals" in page
     assert "with 2 prompts a task a percentile bootstrap makes them too narrow, by about 29 %" in page  # 1 - sqrt(1/2)
     assert "vanilla's tokens on 95 % of the runs" in page  # 38 of the variants' 40

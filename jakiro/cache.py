@@ -16,6 +16,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from jakiro.graphs import upload
 
 Shape = tuple[int, int]  # heads, width of a head
+ROOM = 256  # rows that a storage gets beyond what is asked for when it has to move
 
 
 class KVCache(Cache):
@@ -84,9 +85,13 @@ class KVCache(Cache):
         self.length = base + len(rows)
 
     def reserve(self, rows: int) -> None:
-        """Make room for so many rows after the committed ones, moving the storage if it is too small."""
+        """Make room for so many rows after the committed ones, moving the storage if it is too small.
+
+        It gets ROOM rows more than that, so that a text which grows does not move it in every round.
+        """
         missing = self.length + rows - self.capacity
         if missing > 0:
+            missing += ROOM
             self.capacity += missing
             for shape, storage in self._storage.items():
                 self._storage[shape] = torch.nn.functional.pad(storage, (0, 0, 0, missing))

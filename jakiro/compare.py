@@ -21,11 +21,16 @@ def along(target: Target, drafter: Drafter, trace: Trace, most: int = MOST_PLACE
     """What `drafter` drafts after each of the first tokens of the run's text, with the target's pass over it.
 
     In every step `accepted` is the tree's path along the text and `bonus` the token after it; no times are taken.
-    Raises ValueError where the run is another target's.
+    Raises ValueError where the run is another target's, or this target cannot read it.
     """
     if trace.target != target.name:
         raise ValueError(f"this run was recorded with {trace.target}, and the model loaded here is {target.name}")
     ids = trace.prompt + trace.tokens
+    if not trace.prompt or max(ids) >= target.vocab_size or len(ids) > target.context:
+        raise ValueError(
+            f"{target.name} cannot read this run: it takes a prompt, ids below {target.vocab_size:,} and at most "
+            f"{target.context:,} tokens; the run was recorded with another model of that name"
+        )
     start, sampling = len(trace.prompt), Sampling(trace.temperature, trace.top_p, trace.seed)
     cache = target.new_cache(len(ids) + 64)
     _, features = target.prefill(torch.tensor(trace.prompt, device=target.device), cache)

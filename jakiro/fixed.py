@@ -27,9 +27,14 @@ def padded(nodes: int) -> int:
 
 
 def fixed_pass(cache: KVCache, nodes: int, forward: Pass) -> FixedPass:
-    """The pass for that many padded nodes after the committed text, recorded at its first run."""
+    """The pass for that many padded nodes after the committed text, recorded at its first run.
+
+    Those that see fewer rows than there are by now will not be asked for again, and hold memory: they go.
+    """
     rows = min(-(-(cache.length + nodes) // ROWS) * ROWS, cache.capacity)
     if (nodes, rows) not in cache.programs:
+        for passed in [key for key in cache.programs if key[1] <= cache.length]:
+            del cache.programs[passed]
         cache.programs[nodes, rows] = FixedPass(cache, nodes, rows, forward)
     return cache.programs[nodes, rows]
 

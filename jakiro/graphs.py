@@ -54,6 +54,8 @@ def record(work: Callable[[], T], device: torch.device) -> Callable[[], T]:
     `.item()` does. Tensors that it returns are valid until the program's next call. `work` is not kept. Raises
     RuntimeError where something in it cannot be recorded.
     """
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)  # what was asked of it before is not the recording's
     start = time.perf_counter()
     try:
         return _RECORDERS[device.type](work, device)

@@ -31,6 +31,7 @@ TURNS = 12  # runs of each method, each followed by bare passes
 PASSES = 20  # bare rounds in a turn, the first of which does not count
 NEW_TOKENS = 96  # of a run
 BLOCK = 8  # rounds without columns, then as many with them
+LARGEST = 2 * 2**30  # bytes read to measure bandwidth: beyond any cache, and there is room for it beside the target
 SQUARE, SQUARE_ON_CPU = 8192, 1536  # rows of the matrices whose product is timed
 
 
@@ -81,8 +82,8 @@ def _both(target: Target, make: Callable, settings: Any, prompt: list[int], firs
 
 
 def read_bandwidth(target: Target, size: int) -> float:
-    """Bytes a second of summing up a buffer of `size` bytes: the best of many times."""
-    buffer = torch.ones(max(size // 4, 1), dtype=torch.float32, device=target.device)
+    """Bytes a second of summing up a buffer of `size` bytes, or of LARGEST: the best of many times."""
+    buffer = torch.ones(max(min(size, LARGEST) // 4, 1), dtype=torch.float32, device=target.device)
     return buffer.nbytes / min(timed(target.device, buffer.sum, 30))
 
 

@@ -82,7 +82,7 @@ class Target:
         path: str | Path,
         device: str = "cpu",
         dtype: str = "float32",
-        attention: str = "sdpa",
+        attention: str | None = None,
         heads: dict[str, str | Path] | None = None,
         graphs: bool = True,
         chat_template: str | Path | None = None,
@@ -90,7 +90,8 @@ class Target:
         """Read a Hugging Face folder, or the hub's model of an id. Heads may be either, too.
 
         The target's sub-folders with a config.json are heads; `heads` adds to or replaces them. `chat_template` is a
-        Jinja file that takes the place of the tokenizer's own template. Raises OSError or ValueError with the remedy.
+        Jinja file that takes the place of the tokenizer's own template. Without `attention` it is the model's choice:
+        sdpa where it has that. Raises OSError or ValueError with the remedy.
         """
         _check_request(device, dtype, attention)
         folder = hub.local(path)
@@ -212,14 +213,15 @@ def load_tokenizer(folder: Path, template: str | Path | None) -> PreTrainedToken
     return tokenizer
 
 
-def _check_request(device: str, dtype: str, attention: str) -> None:
+def _check_request(device: str, dtype: str, attention: str | None) -> None:
     """Say what would go wrong before anything is fetched or loaded."""
     if dtype not in DTYPES:
         raise ValueError(f"dtype is {dtype!r}; use one of {', '.join(DTYPES)}")
-    if attention not in ATTENTIONS:
+    if attention not in (None, *ATTENTIONS):
         raise ValueError(f"attention is {attention!r}; use one of {', '.join(ATTENTIONS)}, which take tree masks")
     kind, _, number = device.partition(":")
     if kind not in DEVICES or not (number or "0").isdigit():
         raise ValueError(f"device is {device!r}; use one of {', '.join(DEVICES)}, or cuda:1 for the second GPU")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device is {device!r}, but torch sees no CUDA device here; use cpu")
+    count = 1 if kind == "cpu" else getattr(torch, kind).device_count()
+    if int(number or 0) >= count:
+        raise ValueError(f"device is {device!r}, but torch sees {count or 'no'} {kind.upper()} device here; use cpu")

@@ -62,6 +62,14 @@ def test_another_targets_run_is_refused(target):
         along(target, drafter(target, "vanilla"), replace(trace, target="other"))
 
 
+@pytest.mark.parametrize("ids", [{"prompt": []}, {"prompt": [5, 10**9]}, {"prompt": [5] * 100_000}])
+def test_a_run_that_the_target_cannot_read_is_refused(target, ids):
+    """Anybody may have written it under the target's name; on a GPU such an id would end the process."""
+    trace = record(target, drafter(target, "vanilla"), PROMPT, 4, Sampling())
+    with pytest.raises(ValueError, match="cannot read this run"):
+        along(target, drafter(target, "vanilla"), replace(trace, **ids))
+
+
 def test_paths_tell_nodes_apart_and_follow_finds_the_text():
     tree = DraftTree([7, 1, 2, 1, 3], [-1, 0, 0, 2, 3], [0.0] * 5)
     assert paths(tree) == [(7,), (7, 1), (7, 2), (7, 2, 1), (7, 2, 1, 3)]

@@ -11,8 +11,9 @@ from test_drafting import MODES, PROMPT, drafter_for, rounds
 from test_engine import GREEDY, SAMPLED, Noise, Oracle
 from tiny import CONTEXT, random_tree, tiny_model
 
-from jakiro import graphs
+from jakiro import engine, fixed, graphs
 from jakiro.bench import Prompt, load_methods, run
+from jakiro.cache import KVCache
 from jakiro.engine import Context, record
 from jakiro.fixed import padded
 from jakiro.methods.vanilla import VanillaDrafter
@@ -200,6 +201,24 @@ def test_a_head_outgrows_its_buffers(target, recorded, monkeypatch):
     runs = [record(*pair, PROMPT, 60, GREEDY).steps for pair in ((target, plain), (recorded, fixed))]
     assert [step.tree.tokens for step in runs[0]] == [step.tree.tokens for step in runs[1]]
     assert fixed._state.capacity >= 64
+
+
+def test_large_trees_move_the_cache_once_in_a_while(target, monkeypatch):
+    """Not in every round, although the text grows in each."""
+    moved, views = [], KVCache._views
+    monkeypatch.setattr(KVCache, "_views", lambda cache: moved.append(cache.capacity) or views(cache))
+    monkeypatch.setattr(engine, "TREE_ROWS", 0)
+    run = record(target, drafter_for(target, "mixture, contrastive")[1], PROMPT, 60, GREEDY)
+    assert len(run.steps) > 20 and len(moved) == 2  # made, moved
+
+
+def test_programs_that_see_too_few_rows_are_freed(recorded, monkeypatch):
+    monkeypatch.setattr(fixed, "ROWS", 16)
+    new_cache, made = recorded.new_cache, []
+    monkeypatch.setattr(recorded, "new_cache", lambda capacity: made.append(new_cache(capacity)) or made[-1])
+    record(recorded, drafter_for(recorded, "mixture")[1], PROMPT, 60, GREEDY)
+    [cache] = made
+    assert cache.length >= 60 and min(rows for _, rows in cache.programs) >= 64
 
 
 def test_a_benchmark_says_what_recording_took(recorded, monkeypatch):

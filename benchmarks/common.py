@@ -31,10 +31,10 @@ _MEMORY = Path("/proc/self/statm")  # of Linux
 Table = Sequence[Mapping[str, str]]  # lines of a Markdown table: column -> cell
 
 
-def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
-    """A parser for `python -m benchmarks.<name>` with the one option that all have."""
+def parser(name: str, doc: str | None, folder: str = "benchmarks") -> argparse.ArgumentParser:
+    """A parser for `python -m <folder>.<name>` with the one option that all have."""
     shown = argparse.RawDescriptionHelpFormatter
-    made = argparse.ArgumentParser(f"python -m benchmarks.{name}", description=doc, formatter_class=shown)
+    made = argparse.ArgumentParser(f"python -m {folder}.{name}", description=doc, formatter_class=shown)
     made.add_argument("--out", type=Path, default=None, help="file for the JSON, which is printed in any case")
     return made
 

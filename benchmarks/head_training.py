@@ -10,6 +10,10 @@ One step of head training on random text is run for each head of a recipe, unrol
 which leave out attention and the products of the optimizer (Muon). `extrapolated` puts published shapes into them for
 `heads-chat.json`: FLOPs of the whole run, and its hours at 40 % of an H100's 989 TFLOP/s in bfloat16 (NVIDIA's data
 sheet, without sparsity). Not measured there.
+
+`recipes` are the two that docs/experiments.md compares, each as `train` runs it: one step for all heads, compiled. They
+are timed in turns. `step_s` is the median of steps whose features are remembered, as from the second epoch on,
+`first_s` of those that begin with the target's pass.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from benchmarks import common
 from jakiro.arguments import RECIPES
@@ -38,6 +42,7 @@ from jakiro.training.precision import product_dtype
 SCHEMA = "jakiro-head-training/1"
 PASSES = (1, 3)
 RATE = 0.4 * 989e12  # FLOP/s that are assumed
+COMPARED = ({"own_features": 0.4, "passes": 1}, {"own_features": 0.0, "passes": 3})  # two ways to read own features
 SHAPES = {  # decoder parameters without embeddings, width, key-value width, MLP width, vocabulary
     "0.6 B (Qwen3)": (0.44e9, 1024, 1024, 3072, 151936),
     "8 B (Llama 3)": (6.98e9, 4096, 1024, 14336, 128256),
@@ -52,24 +57,16 @@ def head_flops(kind: str, parameters: float, passes: int, read: float) -> float:
 
 def measure(recipe: HeadRecipe, repeats: int) -> list[dict[str, Any]]:
     """A row for every head and number of passes."""
-    model = (
-        AutoModelForCausalLM.from_pretrained(TARGET).to(product_dtype(torch.device("cpu"))).eval().requires_grad_(False)
-    )
+    model = _target()
     decoder = sum(one.numel() for name, one in model.model.named_parameters() if "embed" not in name)
-    rng = np.random.default_rng(0)
-    rows = rng.integers(4, model.config.vocab_size, (2 * recipe.rows, recipe.row + 1)).astype(np.uint16)
     tokens = recipe.rows * recipe.row
     read = 2 * model.config.vocab_size * model.config.hidden_size * recipe.scored / tokens
     found = []
     for passes in PASSES:
         for name, plan in recipe.heads.items():
-            how = replace(recipe, heads={name: plan}, passes=passes, own_features=0.0, trial=None)
-            head = KINDS[plan.kind](head_config(model, plan.shape))
-            job = HeadJob(
-                workers.start(), model, {name: head}, how, [(rows, np.ones(rows.shape, bool))], compiled=False
-            )
+            job = _job(model, replace(recipe, heads={name: plan}, passes=passes, own_features=0.0), compiled=False)
             first, again = (_counted(job, index) for index in (0, 2))  # the second time features are remembered
-            size = sum(one.numel() for one in head.parameters())
+            size = sum(one.numel() for one in job.heads()[name].parameters())
             found.append(
                 {
                     "head": name,
@@ -83,6 +80,22 @@ def measure(recipe: HeadRecipe, repeats: int) -> list[dict[str, Any]]:
                 }
             )
     return found
+
+
+def compare(recipe: HeadRecipe, repeats: int, compiled: bool) -> list[dict[str, Any]]:
+    """A row for each recipe of COMPARED: seconds of a step of all heads."""
+    model = _target()
+    jobs = [_job(model, replace(recipe, **how), compiled) for how in COMPARED]
+    times: list[dict[str, list[float]]] = [{"first_s": [], "step_s": []} for _ in jobs]
+    for turn in range(1 + repeats):  # in the first one programs are compiled
+        for job, found in zip(jobs, times, strict=True):
+            job.known.clear()
+            for at, name in enumerate(found):
+                found[name].append(_seconds(job, 4 * turn + 2 * at))
+    return [
+        how | {"compiled": compiled} | {name: median(values[1:]) for name, values in found.items()}
+        for how, found in zip(COMPARED, times, strict=True)
+    ]
 
 
 def extrapolated(recipe: HeadRecipe) -> list[dict[str, Any]]:
@@ -100,10 +113,26 @@ def extrapolated(recipe: HeadRecipe) -> list[dict[str, Any]]:
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
     """Measure and calculate."""
-    rows = measure(HeadRecipe.read(RECIPES / "heads-cpu.json"), options.repeats)
+    recipe = HeadRecipe.read(RECIPES / "heads-cpu.json")
+    rows, recipes = measure(recipe, options.repeats), compare(recipe, options.repeats, options.compile)
     large = extrapolated(HeadRecipe.read(RECIPES / "heads-chat.json"))
     head = common.head(SCHEMA, torch.device("cpu"))
-    return head | {"rows": rows, "extrapolated": large}, [_table(rows), _large(large)]
+    whole = head | {"rows": rows, "recipes": recipes, "extrapolated": large}
+    return whole, [_table(rows), _recipes(recipes), _large(large)]
+
+
+def _target() -> PreTrainedModel:
+    model = AutoModelForCausalLM.from_pretrained(TARGET).to(product_dtype(torch.device("cpu")))
+    return model.eval().requires_grad_(False)
+
+
+def _job(model: PreTrainedModel, recipe: HeadRecipe, compiled: bool) -> HeadJob:
+    """Steps on random text. There are two batches: every other step is on the same one."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(4, model.config.vocab_size, (2 * recipe.rows, recipe.row + 1)).astype(np.uint16)
+    heads = {name: KINDS[plan.kind](head_config(model, plan.shape)) for name, plan in recipe.heads.items()}
+    given = (replace(recipe, trial=None), [(rows, np.ones(rows.shape, bool))])
+    return HeadJob(workers.start(), model, heads, *given, compiled=compiled)
 
 
 def _counted(job: HeadJob, index: int) -> int:
@@ -133,6 +162,19 @@ def _table(rows: list[dict[str, Any]]) -> common.Table:
     ]
 
 
+def _recipes(rows: list[dict[str, Any]]) -> common.Table:
+    return [
+        {
+            "own_features": f"{row['own_features']:g}",
+            "passes": str(row["passes"]),
+            "s a step": common.cell(row["step_s"]),
+            "with the target's pass": common.cell(row["first_s"]),
+            "over the first recipe": common.cell(row["step_s"] / rows[0]["step_s"]),
+        }
+        for row in rows
+    ]
+
+
 def _large(rows: list[dict[str, Any]]) -> common.Table:
     return [
         {
@@ -148,6 +190,7 @@ def _large(rows: list[dict[str, Any]]) -> common.Table:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = common.parser("head_training", __doc__)
     parser.add_argument("--repeats", type=int, default=3, help="timed steps (default: %(default)s)")
+    parser.add_argument("--no-compile", dest="compile", action="store_false", help="time the recipes without it")
     return common.run(parser, report, argv)
 
 

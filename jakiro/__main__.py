@@ -56,12 +56,13 @@ def bench(options: argparse.Namespace) -> int:
         benchmark.read_prompts(options.prompts, options.limit) if options.prompts else benchmark.examples(options.limit)
     )
     target, samplings = _target(options), _samplings(options)
-    methods = benchmark.load_methods(target, options.methods.split(","), _pairs(options.set, "--set"))
-    work = (target, texts, methods, options.max_new_tokens, samplings, _peers(options, target), options.repeats)
-    journal = benchmark.open_journal(options.out, *work)
+    asked = benchmark.asked_for(target, options.methods.split(","), _pairs(options.set, "--set"))
+    how = (options.max_new_tokens, samplings, _peers(options, target), options.repeats)
+    journal = benchmark.open_journal(options.out, target, texts, asked, *how)
     if len(journal):
         print(f"going on with {journal.path}: {len(journal)} prompts are done", file=sys.stderr)
-    report = benchmark.run(*work, journal) | {"command": options.line}
+    methods = benchmark.settled(target, asked, journal)
+    report = benchmark.run(target, texts, methods, *how, journal) | {"command": options.line}
     if options.limits:
         report["limits"] = limits(target, methods, texts[0].text)
     write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")

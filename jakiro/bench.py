@@ -1,7 +1,8 @@
 """The benchmark: methods interleaved prompt by prompt on one target, in one process, against vanilla in the same run.
 
-What the columns of its rows mean is in report.py. A head's first pass over the prompt is part of its first round, hence
-of draft_s.
+On every prompt vanilla decodes first, since the others are held against its ids. They follow, other libraries' decoders
+too, each time from another one on, so that places change from prompt to prompt and from repeat to repeat. What the
+columns of the rows mean is in report.py. A head's first pass over the prompt is part of its first round, of draft_s.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tqdm import tqdm
 
 from jakiro import graphs, hub, metrics, report
 from jakiro.assets import PROMPTS
-from jakiro.engine import record
+from jakiro.engine import Drafter, record
 from jakiro.journal import Journal
 from jakiro.machine import machine, peak_bytes, reset_peak, versions
 from jakiro.methods import METHODS
@@ -30,6 +31,8 @@ from jakiro.verify import Sampling
 
 SCHEMA = "jakiro-bench/1"
 WARM_UP = 2  # prompts that each method decodes before anything is counted
+
+Methods = dict[str, tuple[Callable[[Any], Drafter], Any]]  # name -> what makes a drafter from settings, and settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +57,25 @@ class Generated:
 def read_prompts(paths: Sequence[Path], limit: int | None = None) -> list[Prompt]:
     """The first `limit` prompts of each JSONL file, whose lines have `turns`; the file's name is the task.
 
-    Blank lines are passed over. Raises OSError or ValueError, naming the file and the line.
+    Blank lines are passed over; a line without an `id` has its number. Raises OSError or ValueError, naming the file
+    and the line, also for a second prompt of the same task and id.
     """
-    prompts = []
+    prompts, places = [], {}
     for path in paths:
         lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
         for number, line in [(number, line) for number, line in lines if line.strip()][:limit]:
+            place = f"{path}, line {number}"
             try:
                 record_ = json.loads(line)
-                prompts.append(Prompt(path.stem, str(record_.get("id", number)), record_["turns"][0]))
+                one = Prompt(path.stem, str(record_.get("id", number)), record_["turns"][0])
             except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-                raise ValueError(f'{path}, line {number}: expected {{"turns": ["question"]}} ({error!r})') from error
+                raise ValueError(f'{place}: expected {{"turns": ["question"]}} ({error!r})') from error
+            if other := places.get((one.task, one.id)):
+                raise ValueError(
+                    f"{place}: task {one.task!r} has a prompt {one.id!r} already ({other}); rename the file or the id"
+                )
+            places[one.task, one.id] = place
+            prompts.append(one)
     if not prompts:
         raise ValueError("the prompt files hold no prompts")
     return prompts
@@ -76,15 +87,18 @@ def examples(limit: int | None = None) -> list[Prompt]:
     return [Prompt("examples", example["label"], example["prompt"]) for example in found]
 
 
-def load_methods(
-    target: Target, names: Sequence[str], changes: dict[str, str], tuner: Tuner | None = None
-) -> dict[str, tuple[Callable, Any]]:
-    """Name -> (make, settings). `changes` go to every method that has the setting.
+def load_methods(target: Target, names: Sequence[str], changes: dict[str, str], tuner: Tuner | None = None) -> Methods:
+    """`asked_for`, with numbers for what is auto: measured here, with a tuner of the target's own if None is given."""
+    tuner, asked = tuner or Tuner(target), asked_for(target, names, changes)
+    return {name: (make, tuner.resolved(name, make, settings)) for name, (make, settings) in asked.items()}
 
-    What is auto is measured here, with a tuner of the target's own if None is given, and is a number in the result.
+
+def asked_for(target: Target, names: Sequence[str], changes: dict[str, str]) -> Methods:
+    """The methods with their settings, auto among them. `changes` go to every method that has the setting.
+
     Raises ValueError for an unknown or unavailable method and for a setting that none of them has.
     """
-    loaded, used, tuner = {}, set(), tuner or Tuner(target)
+    loaded, used = {}, set()
     for name in names:
         if name not in METHODS:
             raise ValueError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
@@ -97,20 +111,28 @@ def load_methods(
     if unknown := changes.keys() - used:
         known = sorted({field.name for name in names for field in fields(METHODS[name].settings)})
         raise ValueError(f"no method here has the setting {', '.join(sorted(unknown))}; known: {', '.join(known)}")
-    return {name: (make, tuner.resolved(name, make, settings)) for name, (make, settings) in loaded.items()}
+    return loaded
+
+
+def settled(target: Target, asked: Methods, journal: Journal) -> Methods:
+    """The methods with numbers for what is auto: the journal's; where it has none yet they are measured and noted."""
+    if journal.settings is None:
+        tuner = Tuner(target)
+        journal.settle({name: asdict(tuner.resolved(name, *method)) for name, method in asked.items()})
+    return {name: (make, type(settings)(**journal.settings[name])) for name, (make, settings) in asked.items()}
 
 
 def run(
     target: Target,
     prompts: Sequence[Prompt],
-    methods: dict[str, tuple[Callable, Any]],
+    methods: Methods,
     max_new_tokens: int,
     samplings: Sequence[Sampling],
     peers: Callable[[Sampling], dict[str, Callable]] | None = None,
     repeats: int = 1,
     journal: Journal | None = None,
 ) -> dict[str, Any]:
-    """The whole benchmark as JSON-able data.
+    """The whole benchmark as JSON-able data, with methods of which no setting is auto.
 
     `peers` gives other decoders, name -> ((prompt ids, budget) -> Generated). What the journal already has is not
     measured again.
@@ -119,16 +141,16 @@ def run(
     bench = _Bench(target, methods, max_new_tokens, others)
     journal = Journal() if journal is None else journal
     work = [
-        (str((sampling.temperature, repeat, at)), sampling, repeat, prompt)
+        (str((sampling.temperature, repeat, at)), (prompt, sampling, repeat, repeat + at))
         for sampling in samplings
         for repeat in range(repeats)
         for at, prompt in enumerate(prompts)
     ]
     left = [one for one in work if one[0] not in journal]
-    for _, sampling, _, prompt in left[:WARM_UP]:
-        bench.group(prompt, sampling, 0)
-    for key, sampling, repeat, prompt in tqdm(left, desc="bench", unit="prompt", dynamic_ncols=True):
-        journal.add(key, bench.group(prompt, sampling, repeat))
+    for _, group in left[:WARM_UP]:
+        bench.group(*group)
+    for key, group in tqdm(left, desc="bench", unit="prompt", dynamic_ncols=True):
+        journal.add(key, bench.group(*group))
     rows = report.rows(journal.samples())
     return {
         "schema": SCHEMA,
@@ -144,11 +166,18 @@ def run(
     }
 
 
-def open_journal(out: Path, target, prompts, methods, max_new_tokens, samplings, peers, repeats) -> Journal:
-    """The journal beside the report `out` of a benchmark with these arguments. Raises ValueError for another's."""
+def open_journal(
+    out: Path, target, prompts, methods, max_new_tokens, samplings, peers, repeats, heads: dict[str, Path] | None = None
+) -> Journal:
+    """The journal beside the report `out` of a benchmark with these arguments. Raises ValueError for another's.
+
+    Settings are compared as asked for: what auto became is in the journal (`settled`). `heads` are the folders of heads
+    that the target does not name, as it names one for each method.
+    """
+    folders = ({"target": target.path} if target.path else {}) | target.heads | (heads or {})
     plan = {
         "target": target.name,
-        "files": {name: hub.weights(folder) for name, folder in _folders(target).items()},
+        "files": {name: hub.weights(folder) for name, folder in folders.items()},
         "dtype": str(target.dtype),
         "machine": machine(target.device),
         "graphs": target.graphs,
@@ -162,9 +191,11 @@ def open_journal(out: Path, target, prompts, methods, max_new_tokens, samplings,
     return Journal(out.with_name(f"{out.name}.partial"), plan)
 
 
-def _folders(target: Target) -> dict[str, Path]:
-    """Of the target, unless it was made in memory, and of its heads."""
-    return target.heads if target.path is None else {"target": target.path, **target.heads}
+def in_turn(names: Sequence[str], turn: int) -> list[str]:
+    """vanilla, where it is among them, and then the others, on each turn from a later one on."""
+    others = [name for name in names if name != "vanilla"]
+    at = turn % max(len(others), 1)
+    return [name for name in names if name == "vanilla"] + others[at:] + others[:at]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,35 +203,37 @@ class _Bench:
     """What is measured with."""
 
     target: Target
-    methods: dict[str, tuple[Callable, Any]]
+    methods: Methods
     budget: int
     peers: dict[Sampling, dict[str, Callable]]
 
-    def group(self, prompt: Prompt, sampling: Sampling, repeat: int) -> list[Sample]:
-        """Every decoder on one prompt, one after the other."""
+    def group(self, prompt: Prompt, sampling: Sampling, repeat: int, turn: int) -> list[Sample]:
+        """Every decoder on one prompt, one after the other; their samples come in one order on all turns."""
         ids = encode(self.target.tokenizer, prompt.text)
         where = {"task": prompt.task, "prompt": prompt.id, "temperature": sampling.temperature, "repeat": repeat}
-        samples, reference = [], None
-        for name in sorted(self.methods, key=lambda name: name != "vanilla"):  # the others are held against it
-            make, settings = self.methods[name]
+        names, samples, reference = [*self.methods, *self.peers[sampling]], {}, None
+        for name in in_turn(names, turn):
             reset_peak(self.target.device)
-            before = graphs.recording_seconds()
-            trace = record(self.target, make(settings), ids, self.budget, sampling, name, settings, inspect=False)
-            counts = _counted(trace) | {"recording_s": graphs.recording_seconds() - before}
-            reference = trace.tokens if name == "vanilla" else reference
-            same = trace.tokens == reference if "vanilla" in self.methods else None
-            samples.append(Sample(method=name, identical=same, peak_bytes=self._peak(), **where, **counts))
-        for name, generate in self.peers[sampling].items():
-            reset_peak(self.target.device)
-            found = generate(ids, self.budget)
-            same = found.ids == reference if reference and not sampling.temperature else None
-            counts = {"tokens": len(found.ids), "decoded": len(found.ids) - found.first}
-            times = {"prefill_s": found.prefill_s, "decode_s": found.decode_s}
-            samples.append(Sample(method=name, identical=same, peak_bytes=self._peak(), **where, **counts, **times))
-        return samples
+            text, counts = (self._method if name in self.methods else self._peer)(name, ids, sampling)
+            peak = peak_bytes(self.target.device)
+            reference = text if name == "vanilla" else reference
+            known = reference and (name in self.methods or not sampling.temperature)
+            same = text == reference if known else None
+            samples[name] = Sample(method=name, identical=same, peak_bytes=peak, **where, **counts)
+        return [samples[name] for name in in_turn(names, 0)]
 
-    def _peak(self) -> int | None:
-        return peak_bytes(self.target.device)
+    def _method(self, name: str, ids: list[int], sampling: Sampling) -> tuple[list[int], dict[str, Any]]:
+        """The text of one of ours, and what is counted of it."""
+        make, settings = self.methods[name]
+        before = graphs.recording_seconds()
+        trace = record(self.target, make(settings), ids, self.budget, sampling, name, settings, inspect=False)
+        return trace.tokens, _counted(trace) | {"recording_s": graphs.recording_seconds() - before}
+
+    def _peer(self, name: str, ids: list[int], sampling: Sampling) -> tuple[list[int], dict[str, Any]]:
+        """The text of another library's, and what is counted of it."""
+        found = self.peers[sampling][name](ids, self.budget)
+        counts = {"tokens": len(found.ids), "decoded": len(found.ids) - found.first}
+        return found.ids, counts | {"prefill_s": found.prefill_s, "decode_s": found.decode_s}
 
 
 def _counted(trace: Trace) -> dict[str, Any]:

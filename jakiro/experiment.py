@@ -114,7 +114,7 @@ def run(
     methods = _methods(target, experiment, heads)
     samplings = [Sampling(temperature=temperature) for temperature in experiment.temperatures]
     work = (target, prompts, methods, experiment.max_new_tokens, samplings, None, repeats)
-    journal = bench.open_journal(out, *work)
+    journal = bench.open_journal(out, *work, heads)
     report = bench.run(*work, journal)
     names = [one.label for one in experiment.variants]
     report["experiment"] = {

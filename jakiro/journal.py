@@ -9,9 +9,14 @@ from typing import Any
 
 from jakiro.report import Sample
 
+SETTINGS = "settings"  # key of the line that is no group
+
 
 class Journal:
-    """Groups of samples by key. With a path, every group is a line of that file as soon as it is measured."""
+    """Groups of samples by key, and the settings that were chosen when the benchmark was begun (None: not yet).
+
+    With a path, each is a line of that file as soon as it is known, after a first line with the plan.
+    """
 
     def __init__(self, path: Path | None = None, plan: dict[str, Any] | None = None) -> None:
         """Read what is there. `plan` says what is being measured, so that two benchmarks are not mixed up.
@@ -19,6 +24,7 @@ class Journal:
         Raises ValueError for a file of another plan.
         """
         self.path = path
+        self.settings: dict[str, dict[str, Any]] | None = None  # method -> its settings, none of them auto
         self._groups: dict[str, list[Sample]] = {}
         if path is None:
             return
@@ -26,7 +32,9 @@ class Journal:
         whole = [line for line in lines if line.endswith("\n")]  # the last one may have been cut off
         if whole and json.loads(whole[0]) != plan:
             raise ValueError(f"{path} holds the beginning of another benchmark; delete it or choose another --out")
-        self._groups = {key: [Sample(**one) for one in group] for key, group in map(json.loads, whole[1:])}
+        known = dict(map(json.loads, whole[1:]))
+        self.settings = known.pop(SETTINGS, None)
+        self._groups = {key: [Sample(**one) for one in group] for key, group in known.items()}
         path.write_text("".join(whole) or json.dumps(plan) + "\n", encoding="utf-8")
 
     def __contains__(self, key: str) -> bool:
@@ -35,11 +43,14 @@ class Journal:
     def __len__(self) -> int:
         return len(self._groups)
 
+    def settle(self, settings: dict[str, dict[str, Any]]) -> None:
+        """Note what was chosen, so that a resumed benchmark does not choose anew."""
+        self.settings = settings
+        self._write(SETTINGS, settings)
+
     def add(self, key: str, samples: list[Sample]) -> None:
         self._groups[key] = samples
-        if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([key, [asdict(sample) for sample in samples]]) + "\n")
+        self._write(key, [asdict(sample) for sample in samples])
 
     def samples(self) -> list[Sample]:
         return [sample for group in self._groups.values() for sample in group]
@@ -48,3 +59,8 @@ class Journal:
         """The benchmark is written: the file has done its work."""
         if self.path is not None:
             self.path.unlink()
+
+    def _write(self, key: str, value: Any) -> None:
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([key, value]) + "\n")

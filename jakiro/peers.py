@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from transformers import (
     AutoModelForCausalLM,
-    GenerationConfig,
     PreTrainedModel,
+    StaticCache,
     StoppingCriteria,
     StoppingCriteriaList,
 )
 
 from jakiro.bench import Generated
 from jakiro.engine import stopwatch
+from jakiro.generation import plain
 from jakiro.target import Target
 from jakiro.verify import Sampling
 
 LOOKUP = 10  # tokens that transformers' prompt lookup copies: its own default
 ASSISTANT = "assistant"  # folder beside a target's heads with a small model of the same tokenizer
+COMPILED = ("cuda", "xpu")  # types of device on which `generate` compiles the steps of a static cache
 
 
 class _Stopwatch(StoppingCriteria):
@@ -40,19 +41,20 @@ class _Stopwatch(StoppingCriteria):
 def generate_peers(target: Target, sampling: Sampling) -> dict[str, Callable]:
     """`model.generate` with its default dynamic cache, its static cache, its prompt lookup, and assisted.
 
-    The last one only where the target has an ASSISTANT. Raises ValueError where that has another vocabulary.
+    The last one only where the target has an ASSISTANT. Raises ValueError where that has another vocabulary. On the
+    devices in COMPILED the static cache's steps are compiled, and none of the times includes that (`_static`).
     """
     options = {"do_sample": False}
     if sampling.temperature:
         options = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
-    kinds = {
-        "hf_generate_dynamic": {"cache_implementation": "dynamic"},
-        "hf_generate_static": {"cache_implementation": "static"},
-        "hf_prompt_lookup": {"prompt_lookup_num_tokens": LOOKUP},
+    found = {
+        "hf_generate_dynamic": _generator(target, options | {"cache_implementation": "dynamic"}),
+        "hf_generate_static": _static(target, options),
+        "hf_prompt_lookup": _generator(target, options | {"prompt_lookup_num_tokens": LOOKUP}),
     }
     if ASSISTANT in target.heads:
-        kinds["hf_assisted"] = {"assistant_model": _assistant(target)}
-    return {name: _generator(target, options | own) for name, own in kinds.items()}
+        found["hf_assisted"] = _generator(target, options | {"assistant_model": _assistant(target)})
+    return found
 
 
 def _assistant(target: Target) -> PreTrainedModel:
@@ -65,20 +67,6 @@ def _assistant(target: Target) -> PreTrainedModel:
     return model
 
 
-@contextmanager
-def _plain(model: PreTrainedModel) -> Iterator[None]:
-    """The model without its own generation config, which `generate` mixes into whatever it is given.
-
-    A repetition penalty or min_p in it would make another law than the one that our methods sample from.
-    """
-    own = model.generation_config
-    model.generation_config = GenerationConfig()
-    try:
-        yield
-    finally:
-        model.generation_config = own
-
-
 def _generator(target: Target, options: dict) -> Callable[[list[int], int], Generated]:
     @torch.inference_mode()
     def generate(prompt: list[int], max_new_tokens: int) -> Generated:
@@ -86,7 +74,7 @@ def _generator(target: Target, options: dict) -> Callable[[list[int], int], Gene
         clock = stopwatch(target.device)
         watch = _Stopwatch(clock)
         budget = min(max_new_tokens, target.context - len(prompt))
-        with _plain(target.model):
+        with plain(target.model):
             start = clock()
             output = target.model.generate(
                 ids,
@@ -101,5 +89,32 @@ def _generator(target: Target, options: dict) -> Callable[[list[int], int], Gene
             end = clock()
         assert watch.first is not None
         return Generated(new, watch.length - len(prompt), watch.first - start, end - watch.first)
+
+    return generate
+
+
+def _static(target: Target, options: dict) -> Callable[[list[int], int], Generated]:
+    """With a static cache of the text's own length: `generate` makes its own as long as the longest that it ever made,
+    and every step reads the whole of it.
+
+    On the devices in COMPILED (transformers 5.23, `_valid_auto_compile_criteria`) it compiles steps again for another
+    length, and records their CUDA graphs again where the cache lies elsewhere. So there each prompt is decoded twice
+    and the second time is given, with one cache for the longest text so far, emptied in between and kept for the
+    prompts to come.
+    """
+    compiled, cache, length = target.device.type in COMPILED, None, 0
+
+    @torch.inference_mode()
+    def generate(prompt: list[int], max_new_tokens: int) -> Generated:
+        nonlocal cache, length
+        needed = min(len(prompt) + max_new_tokens, target.context)
+        if needed > length or not compiled:
+            cache, length = StaticCache(target.model.config, max_cache_len=needed), needed
+        decode = _generator(target, options | {"past_key_values": cache})
+        if compiled:
+            cache.reset()
+            decode(prompt, max_new_tokens)
+            cache.reset()
+        return decode(prompt, max_new_tokens)
 
     return generate

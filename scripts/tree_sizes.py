@@ -2,26 +2,29 @@
 
 Two measurements on one target: what verifying n nodes costs against one (`cost`), and tokens per second of each method
 over a grid of trees, interleaved prompt by prompt (`grid`). The default tree of `drafting/tree.py` comes from here.
+`make tree-sizes` measures benchmarks/tree-sizes-cpu.json anew.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
+from benchmarks import common
 from jakiro import bench
 from jakiro.assets import TARGET
-from jakiro.files import write_text
-from jakiro.machine import machine
 from jakiro.rehearsal import verify_cost
 from jakiro.report import means
 from jakiro.target import Target
 from jakiro.verify import Sampling
 
+SCHEMA = "jakiro-tree-sizes/1"
 NODES = (1, 2, 4, 8, 10, 12, 14, 16, 20, 24, 32, 48, 60)
 REPEATS = 25
+BEST = 12  # trees in the table
 
 
 def grid(target: Target, prompts: list[bench.Prompt], sizes: list[tuple[int, int, int]], budget: int) -> list[dict]:
@@ -41,36 +44,45 @@ def grid(target: Target, prompts: list[bench.Prompt], sizes: list[tuple[int, int
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--target", type=Path, default=TARGET)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--prompts", type=Path, nargs="+", required=True)
-    parser.add_argument("--limit", type=int, default=3)
+def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
+    """Measure both."""
+    prompts = bench.read_prompts(options.prompts, options.limit)
+    target = Target.load(options.target, options.device, options.dtype)
+    cost = verify_cost(target, NODES, REPEATS)
+    sizes = list(product(options.top_k, options.depth, options.total_tokens))
+    rows = sorted(grid(target, prompts, sizes, options.max_new_tokens), key=lambda row: -row["tokens_per_s"])
+    costs = {n: {"seconds": seconds, "over_one": seconds / cost[1]} for n, seconds in cost.items()}
+    head = common.head(SCHEMA, target.device) | {"target": target.name, "dtype": options.dtype}
+    head |= {"prompts": len(prompts), "max_new_tokens": options.max_new_tokens}
+    tables = [[_cost(*one) for one in costs.items()], [_line(row) for row in rows[:BEST]]]
+    return head | {"cost": costs, "grid": rows}, tables
+
+
+def _cost(nodes: int, one: dict[str, float]) -> dict[str, str]:
+    return {
+        "nodes": str(nodes),
+        "ms": common.cell(one["seconds"], scale=1000),
+        "over one": common.cell(one["over_one"]),
+    }
+
+
+def _line(row: dict[str, Any]) -> dict[str, str]:
+    sizes = {name: str(row[name]) for name in ("method", "top_k", "depth", "total_tokens")}
+    return sizes | {name: common.cell(row[name]) for name in ("tau", "tokens_per_s", "speedup")}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = common.parser("tree_sizes", __doc__, "scripts")
+    common.add_device(parser)
+    parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id; its heads are its sub-folders")
+    parser.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", required=True)
+    parser.add_argument("--limit", type=int, default=3, help="prompts of each file (default: %(default)s)")
     parser.add_argument("--max-new-tokens", type=int, default=64)
     parser.add_argument("--top-k", type=int, nargs="+", default=[4, 6, 8])
     parser.add_argument("--depth", type=int, nargs="+", default=[3, 4, 5, 6])
     parser.add_argument("--total-tokens", type=int, nargs="+", default=[8, 12, 16, 24])
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args()
-    target = Target.load(options.target, options.device, options.dtype)
-    sizes = list(product(options.top_k, options.depth, options.total_tokens))
-    cost = verify_cost(target, NODES, REPEATS)
-    rows = grid(target, bench.read_prompts(options.prompts, options.limit), sizes, options.max_new_tokens)
-    report = {
-        "target": target.name,
-        "machine": machine(target.device),
-        "cost": {n: {"seconds": seconds, "over_one": seconds / cost[1]} for n, seconds in cost.items()},
-        "grid": sorted(rows, key=lambda row: -row["tokens_per_s"]),
-    }
-    write_text(options.out, json.dumps(report, indent=1) + "\n")
-    print("nodes  cost over one")
-    for n, seconds in cost.items():
-        print(f"{n:5}  {seconds / cost[1]:.2f}")
-    for row in report["grid"][:12]:
-        print({key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()})
+    return common.run(parser, report, argv)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

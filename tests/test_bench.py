@@ -6,7 +6,8 @@ from functools import partial
 
 import pytest
 from tiny import save_heads, tiny_model
-from transformers import GenerationConfig
+from torch._dynamo.utils import counters
+from transformers import CompileConfig, GenerationConfig
 
 from jakiro import bench, peers
 from jakiro import report as tables
@@ -146,6 +147,49 @@ def test_settings_must_belong_to_a_method(target):
         bench.load_methods(target, ["eagle3"], {})
 
 
+@pytest.mark.parametrize("ids", [("1", "1"), (None, None), ("2", None)])
+def test_prompts_that_could_not_be_told_apart_are_refused(tmp_path, ids):
+    """A second prompt of one task and id, here in files of one name; a line without an id has its number."""
+    paths = [tmp_path / folder / "chat.jsonl" for folder in ("a", "b")]
+    for path, id in zip(paths, ids, strict=True):
+        path.parent.mkdir()
+        asked = {"turns": ["fine"]} | ({"id": id} if id else {})
+        path.write_text(json.dumps({"turns": ["other"], "id": path.parent.name}) + "\n" + json.dumps(asked) + "\n")
+    with pytest.raises(ValueError) as error:
+        bench.read_prompts(paths)
+    first, second = (f"{path}, line 2" for path in paths)
+    assert str(error.value).startswith(f"{second}: task 'chat' has a prompt")
+    assert str(error.value).endswith(f"already ({first}); rename the file or the id")
+    with pytest.raises(ValueError, match="has a prompt 'a' already"):
+        bench.read_prompts([paths[0], paths[0]])
+    assert len(bench.read_prompts([paths[0], paths[1].rename(tmp_path / "other.jsonl")])) == 4
+
+
+def test_decoders_take_turns_after_vanilla(target, prompts, monkeypatch):
+    """Another is the next on every prompt and repeat; samples keep their order."""
+    order = []
+
+    def noted(name, found):
+        order.append(name)
+        return found
+
+    real = bench.record
+    monkeypatch.setattr(bench, "record", lambda *given, **more: noted(given[5], real(*given, **more)))
+    peer = lambda sampling: {"peer": lambda ids, budget: noted("peer", bench.Generated(ids, 1, 1.0, 1.0))}  # noqa: E731
+    monkeypatch.setattr(bench, "WARM_UP", 0)
+    methods = bench.load_methods(target, ["prompt_lookup", "eagle2", "vanilla"], {})
+    report = bench.run(target, bench.read_prompts(prompts[:1]), methods, 3, [GREEDY], peer, repeats=2)
+    turns = [order[at : at + 4] for at in range(0, len(order), 4)]
+    assert turns == [
+        ["vanilla", "prompt_lookup", "eagle2", "peer"],
+        ["vanilla", "eagle2", "peer", "prompt_lookup"],
+        ["vanilla", "eagle2", "peer", "prompt_lookup"],  # the first prompt again
+        ["vanilla", "peer", "prompt_lookup", "eagle2"],
+    ]
+    assert [row["method"] for row in report["rows"]] == turns[0]
+    assert bench.in_turn(["vanilla"], 3) == ["vanilla"] and bench.in_turn(["b", "a"], 3) == ["a", "b"]
+
+
 def test_a_run_is_held_against_vanilla_wherever_that_is_named(target, prompts):
     methods = bench.load_methods(target, ["eagle2", "vanilla"], {})
     report = bench.run(target, bench.read_prompts(prompts, limit=1), methods, 6, [GREEDY])
@@ -180,6 +224,61 @@ def test_peers_are_timed_when_the_device_is_done(target, monkeypatch):
     assert (found.prefill_s, found.decode_s) == (1.0, 1.0) and next(ticks, None) is None
 
 
+def calls_of_generate(target, monkeypatch, note):
+    """What `note` makes of the arguments of each call, once it has returned."""
+    calls, real = [], target.model.generate
+
+    def generate(ids, **given):
+        found = real(ids, **given)
+        calls.append(note(given))
+        return found
+
+    monkeypatch.setattr(target.model, "generate", generate)
+    return calls
+
+
+def test_where_a_static_cache_is_compiled_the_second_decode_is_timed(target, monkeypatch):
+    """With the same tensors as the first; a longer text has new ones, which shorter ones then share."""
+    prompts = [encode(target.tokenizer, text) for text in ("the ant", "the man ran and the ant ran", "a man")]
+    texts = [generate_peers(target, GREEDY)["hf_generate_dynamic"](ids, 12).ids for ids in prompts]
+    ticks = iter(range(1000))
+    monkeypatch.setattr(peers, "COMPILED", ("cpu",))
+    monkeypatch.setattr(peers, "stopwatch", lambda device: lambda: float(next(ticks)) ** 2)
+    calls = calls_of_generate(target, monkeypatch, lambda given: given["past_key_values"].layers[0].keys)
+    generate = generate_peers(target, GREEDY)["hf_generate_static"]
+    for turn, (ids, text) in enumerate(zip(prompts, texts, strict=True)):
+        found, start = generate(ids, 12), 6 * turn + 3  # three looks at the clock a decode
+        assert found.ids == text
+        assert found.prefill_s == (start + 1) ** 2 - start**2 and found.decode_s == (start + 2) ** 2 - (start + 1) ** 2
+    one, again, longer, *others = calls
+    assert one is again is not longer and len(others) == 3 and all(cache is longer for cache in others)
+    assert len(longer[0, 0]) == len(prompts[1]) + 12
+
+
+def test_elsewhere_a_static_cache_is_as_long_as_its_text(target, monkeypatch):
+    """Whatever was decoded before: every step reads all of it."""
+    rows = calls_of_generate(target, monkeypatch, lambda given: given["past_key_values"].layers[0].keys.shape[2])
+    generate = generate_peers(target, GREEDY)["hf_generate_static"]
+    for length in (3, 9, 5):
+        generate(list(range(1, length + 1)), 6)
+    assert rows == [9, 15, 11]
+
+
+def test_nothing_is_compiled_in_the_decode_that_is_timed(tokenizer, monkeypatch):
+    """On a CPU, where `generate` compiles only if it is made to; no code is generated."""
+    own = Target.wrap(tiny_model(), tokenizer, graphs=False)
+    config = CompileConfig(backend="eager")
+    config._compile_all_devices = True
+    monkeypatch.setattr(peers, "COMPILED", ("cpu",))
+    counters.clear()
+    compiled = calls_of_generate(own, monkeypatch, lambda given: counters["frames"]["ok"])
+    generate = peers._static(own, {"do_sample": False, "compile_config": config})
+    for length in (3, 9, 5):
+        generate(list(range(1, length + 1)), 6)
+    first, second, third = zip(compiled[::2], compiled[1::2], strict=True)
+    assert 0 < first[0] == first[1] < second[0] == second[1] == third[0] == third[1]
+
+
 @pytest.mark.parametrize("part", ["target", "eagle2"])
 def test_an_interrupted_run_of_other_weights_is_not_gone_on_with(tokenizer, prompts, tmp_path, part):
     """Of the same name: elsewhere, or changed meanwhile."""
@@ -201,6 +300,18 @@ def test_an_interrupted_run_of_other_weights_is_not_gone_on_with(tokenizer, prom
     os.utime(tmp_path / "here" / {"target": "small"}.get(part, part) / "model.safetensors", ns=(1, 1))
     with pytest.raises(ValueError, match="beginning of another benchmark"):
         opened(tmp_path / "here")
+
+
+def test_heads_that_the_target_does_not_name_are_part_of_the_plan(target, prompts, tmp_path):
+    """An experiment has several of one kind."""
+    methods = bench.load_methods(target, ["vanilla", "eagle2"], {})
+    work = (tmp_path / "bench.json", target, bench.read_prompts(prompts), methods, 8, [GREEDY], None, 1)
+    heads = {name: save_heads(tmp_path / name)["eagle2"] for name in ("one", "two")}
+    for _ in range(2):
+        bench.open_journal(*work, heads)
+    os.utime(heads["one"] / "model.safetensors", ns=(1, 1))
+    with pytest.raises(ValueError, match="beginning of another benchmark"):
+        bench.open_journal(*work, heads)
 
 
 def test_prompt_lines_end_where_json_lines_do(tmp_path):

@@ -15,6 +15,7 @@ from benchmarks import browsing, common, head_training, load, long_text, operati
 from benchmarks.published import LLAMA_3_8B, VICUNA_7B
 from jakiro.arguments import RECIPES
 from jakiro.training.head_recipe import HeadRecipe
+from scripts import tree_sizes
 
 PHASES = ("draft_s", "verify_s", "overhead_s", "round_s")
 METHODS = ["vanilla", "eagle2", "jakiro"]
@@ -45,7 +46,7 @@ def run(tmp_path, capsys):
         assert report["machine"]["cores"] >= 1 and {"python", "torch", "transformers"} <= report["versions"].keys()
         name = program.__name__.rpartition(".")[2]
         assert report["schema"].startswith(f"jakiro-{name.replace('_', '-')}/")
-        assert report["command"].startswith(f"python -m benchmarks.{name} ")
+        assert report["command"].startswith(f"python -m {program.__name__} ")
         return report
 
     return run
@@ -76,6 +77,20 @@ def test_operations(run, folder, monkeypatch):
         parts = row["products_s"] + row["attention_s"] + row["others_s"] + row["python_s"]
         assert parts == pytest.approx(row["pass_s"]) and row["operations"] > 3 * 20
         assert positive(row["products_s"], row["attention_s"], row["others_s"])
+
+
+def test_tree_sizes(run, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(tree_sizes, "NODES", (1, 4))
+    monkeypatch.setattr(tree_sizes, "REPEATS", 2)
+    prompts = tmp_path / "chat.jsonl"
+    prompts.write_text('{"turns": ["the ant"]}\n')
+    sizes = ["--top-k", 2, 3, "--depth", 2, "--total-tokens", 4]
+    report = run(tree_sizes, "--target", folder, "--prompts", prompts, "--max-new-tokens", 6, *sizes)
+    assert report["cost"].keys() == {"1", "4"} and report["cost"]["1"]["over_one"] == 1.0
+    assert {(row["method"], row["top_k"], row["depth"], row["total_tokens"]) for row in report["grid"]} == {
+        (method, top_k, 2, 4) for method in ("eagle2", "jakiro") for top_k in (2, 3)
+    }
+    assert all(positive(row["tau"], row["tokens_per_s"], row["speedup"]) for row in report["grid"])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -180,6 +195,25 @@ def test_scrub(run, folder, monkeypatch):
 def test_a_table_has_a_cell_for_every_column():
     table = common.markdown([{"a": "1", "b": common.cell(0.0125, 1, 1000)}, {"a": "2", "b": common.cell(None)}])
     assert table == "| a | b |\n| --- | --: |\n| 1 | 12.5 |\n| 2 |  |"
+
+
+@NEEDS_MUON
+def test_the_recipes_that_are_compared_are_timed_in_turns_as_they_are_trained(monkeypatch):
+    seen = []
+
+    def seconds(job, index):
+        how = job.recipe
+        seen.append((how.own_features, how.passes, len(job.known), list(job.modules)))
+        job.step(index)
+        return float(index)
+
+    monkeypatch.setattr(head_training, "_seconds", seconds)
+    recipe = HeadRecipe.read(RECIPES / "heads-cpu.json")
+    rows = head_training.compare(replace(recipe, row=96, rows=2, scored=96), repeats=2, compiled=False)
+    heads = ["eagle2", "jakiro"]
+    assert seen == [(0.4, 1, 0, heads), (0.4, 1, 1, heads), (0.0, 3, 0, heads), (0.0, 3, 1, heads)] * 3
+    times = {"compiled": False, "first_s": 6.0, "step_s": 8.0}  # the medians of the last two turns
+    assert rows == [{"own_features": 0.4, "passes": 1} | times, {"own_features": 0.0, "passes": 3} | times]
 
 
 @NEEDS_MUON

@@ -35,6 +35,17 @@ def test_another_benchmark_is_refused(tmp_path):
     assert len(Journal(path, {"prompts": 2})) == 1
 
 
+def test_what_was_chosen_is_there_again(tmp_path):
+    path = tmp_path / "bench.json.partial"
+    journal = Journal(path, {})
+    assert journal.settings is None and Journal(path, {}).settings is None
+    journal.settle({"jakiro": {"depth": 3}})
+    journal.add("a", [ONE])
+    again = Journal(path, {})
+    assert journal.settings == again.settings == {"jakiro": {"depth": 3}}
+    assert len(again) == 1 and again.samples() == [ONE]
+
+
 def test_closing_removes_the_file(tmp_path):
     path = tmp_path / "bench.json.partial"
     journal = Journal(path, {})

@@ -19,7 +19,7 @@ from jakiro.engine import Context, decode
 from jakiro.methods import METHODS
 from jakiro.methods.jakiro import JakiroSettings
 from jakiro.rehearsal import Text, Trial, rehearse, sizes_needed
-from jakiro.settings import AUTO
+from jakiro.settings import AUTO, autos
 from jakiro.tree import DraftTree
 from jakiro.tuning import Point, Tuner, candidates, compare, cost, expected, ranked, rising
 from jakiro.ui.figures.theme import paint
@@ -329,6 +329,30 @@ def test_tune_says_what_is_wrong(folder, capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
+def test_an_interrupted_bench_goes_on_with_the_tree_that_it_was_begun_with(folder, small, tmp_path, monkeypatch):
+    """Another measurement might choose another."""
+    out, real, groups = tmp_path / "bench.json", bench._Bench.group, []
+
+    def group(*given):
+        groups.append(given)
+        if len(groups) == bench.WARM_UP + 2:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(bench._Bench, "group", group)
+    more = ["--methods", "vanilla,eagle2", "--limit", 3, "--max-new-tokens", 6, "--out", out]
+    line = ["bench", *more, *(part for size in SIZES for part in ("--set", f"{size}=auto"))]
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, *line)
+    begun = groups[-1][0].methods["eagle2"][1]
+    monkeypatch.setattr(Tuner, "tuning", None)
+    assert run(folder, *line[:-1], "total_tokens=4") == 2, "another benchmark's"
+    assert run(folder, *line) == 0
+    assert groups[-1][0].methods["eagle2"][1] == begun and not autos(begun)
+    report = json.loads(out.read_text())
+    assert report["settings"]["eagle2"] == asdict(begun) and {row["prompts"] for row in report["rows"]} == {3}
+
+
 def test_a_race_measures_before_its_lanes_are_timed(target, small):
     models = load(target)
     changes = {"eagle2": dict(ALL), "jakiro": {"depth": 2}}
@@ -374,6 +398,16 @@ def test_the_benchmark_compares_auto_with_a_grid(folder, small, tmp_path, capsys
     assert json.loads(capsys.readouterr().out) == report
     speed = {row["tree"]: row["tokens_per_s"] for row in report["rows"]}
     assert speed.keys() == {"vanilla", "auto", "top_k 2, depth 2, 4 nodes", "top_k 2, depth 2, 6 nodes"}
-    fixed = max(value for tree, value in speed.items() if "nodes" in tree)
-    assert report["over_best"] == pytest.approx(speed["auto"] / fixed)
+    chosen = TreeSettings(**{name: report["tuning"]["chosen"][name] for name in SIZES})
+    assert report["chosen"] == auto.label(chosen)
+    assert report["over_best"] == auto.over_best(speed, chosen, [TreeSettings(2, 2, total) for total in (4, 6)])
     assert {"machine", "versions", "command", "tuning"} <= report.keys()
+
+
+def test_auto_s_choice_and_the_same_tree_of_the_grid_count_as_one():
+    fixed = [TreeSettings(2, 2, 6), TreeSettings(2, 2, 9), TreeSettings(5, 2, 9)]
+    speed = {"auto": 90.0} | dict(zip(map(auto.label, fixed), (99.0, 110.0, 80.0), strict=True))
+    assert auto.over_best(speed, TreeSettings(3, 2, 6), fixed) == pytest.approx(90 / 110)
+    assert auto.over_best(speed, TreeSettings(2, 2, 6), fixed) == pytest.approx((90 + 99) / 2 / 110)
+    assert auto.over_best(speed, TreeSettings(2, 2, 9), fixed) == 1.0, "the quickest, by the mean of both figures"
+    assert auto.over_best(speed, TreeSettings(2, 2, 7), fixed) == 1.0, "no tree of these has more than seven nodes"

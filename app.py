@@ -24,6 +24,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="METHOD=DIR",
         help="folder or hub id of a trained head; repeatable",
     )
+    parser.add_argument("--attention", metavar="NAME", help="sdpa or eager (default: what the model has, sdpa first)")
     parser.add_argument("--chat-template", type=Path, metavar="FILE", help="Jinja file in place of the tokenizer's own")
     parser.add_argument(
         "--threads", type=int, help="CPU threads of the models (default: all but one, which page and browser take)"
@@ -62,8 +63,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     use_threads(options.threads)
     heads = dict(head.split("=", 1) for head in options.head)
-    given = {"heads": heads, "chat_template": options.chat_template}
-    models = Models(lambda: Target.load(options.target, options.device, options.dtype, **given))
+    given = {name: getattr(options, name) for name in ("device", "dtype", "attention", "chat_template")}
+    models = Models(lambda: Target.load(options.target, heads=heads, **given))
     library = Library(options.traces)
     demo = page.build(models, library, gpu)
     launched = page.options(models, library) | {"server_name": options.host, "server_port": options.port}

@@ -147,8 +147,8 @@ def _target(options: argparse.Namespace):
 
     logging.disable_progress_bar()
     heads = _pairs(options.head, "--head")
-    given = {"heads": heads, "graphs": options.graphs, "chat_template": options.chat_template}
-    target = Target.load(options.target, options.device, options.dtype, **given)
+    given = {name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "chat_template")}
+    target = Target.load(options.target, heads=heads, **given)
     settle()
     return target
 

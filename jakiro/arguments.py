@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     )
     model.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ...")
     model.add_argument("--dtype", default="float32", help="float32, bfloat16, float16 or float64")
+    model.add_argument("--attention", metavar="NAME", help="sdpa or eager (default: what the model has, sdpa first)")
     model.add_argument("--chat-template", type=Path, metavar="FILE", help="Jinja file in place of the tokenizer's own")
     model.add_argument("--no-graphs", dest="graphs", action="store_false", help="on CUDA, without CUDA graphs")
     model.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the methods")
@@ -107,7 +108,7 @@ def parser() -> argparse.ArgumentParser:
     about.add_argument("--default", type=Path, required=True, help="bench.json with the device's default tree")
     about.add_argument("--wide", type=Path, required=True, help="bench.json with 60 nodes")
     about.add_argument("--data", type=Path, required=True, help="folder with train/ and eval/")
-    about.set_defaults(device="cpu", dtype="float32", head=[], graphs=True, chat_template=None)
+    about.set_defaults(device="cpu", dtype="float32", head=[], graphs=True, attention=None, chat_template=None)
     return whole
 
 

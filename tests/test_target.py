@@ -196,12 +196,23 @@ def test_load_reads_a_folder(folder, tmp_path):
         ({"dtype": "float8"}, "dtype"),
         ({"attention": "flash_attention_2"}, "attention"),
         ({"device": "cuda"}, "no CUDA device"),
+        ({"device": "xpu:1"}, "torch sees 1 XPU device here"),
+        ({"device": "mps"}, "no MPS device"),
     ],
 )
 def test_load_refuses_what_cannot_run(folder, changes, message, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for kind, count in (("cuda", 0), ("xpu", 1), ("mps", 0)):
+        monkeypatch.setattr(getattr(torch, kind), "device_count", lambda count=count: count)
     with pytest.raises(ValueError, match=message):
         Target.load(folder, **changes)
+
+
+@pytest.mark.parametrize(("family", "attention"), [("llama", "sdpa"), ("gemma2", "eager")])
+def test_attention_is_what_the_model_has_unless_it_is_asked_for(tmp_path, family, attention):
+    tiny_model(family, attention, num_hidden_layers=1).save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    assert Target.load(tmp_path).model.config._attn_implementation == attention
+    assert Target.load(tmp_path, attention="eager").model.config._attn_implementation == "eager"
 
 
 def test_load_names_what_is_missing(folder, tmp_path):

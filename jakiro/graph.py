@@ -46,9 +46,9 @@ def round_graph(trace: Trace, index: int, cut: bool = False) -> nx.DiGraph:
     """The draft tree of one round with the bonus as one more node under the node where the walk stopped.
 
     Node attributes: token, piece, depth, state, q, p (probabilities given the parent), score (path log-probability
-    under the draft), x, y (depth and row) and every column of the trace. The bonus knows only token, piece, depth,
-    state, p, x and y. Edge attributes: q and state of the child. With `cut` the nodes that the budget left out are
-    there too; they know token, piece, depth, state, q, score, x and y.
+    under the draft), x, y (depth and row) and every column of the trace that has another name. The bonus knows only
+    token, piece, depth, state, p, x and y. Edge attributes: q and state of the child. With `cut` the nodes that the
+    budget left out are there too; they know token, piece, depth, state, q, score, x and y.
     """
     step = trace.steps[index]
     tree = step.tree
@@ -59,7 +59,8 @@ def round_graph(trace: Trace, index: int, cut: bool = False) -> nx.DiGraph:
     for node, (token, depth, state, logq, logp, score) in enumerate(rows):
         facts = {name: values[node] for name, values in tree.columns.items()}
         facts |= {"token": token, "piece": piece(trace, token), "depth": depth, "state": state, "score": score}
-        graph.add_node(node, **facts, q=probability(logq), p=probability(logp))
+        facts |= {"q": probability(logq), "p": probability(logp)}
+        graph.add_nodes_from([(node, facts)])
         if node:
             graph.add_edge(tree.parents[node], node, q=graph.nodes[node]["q"], state=state)
     if cut:

@@ -56,7 +56,11 @@ def use_threads(count: int | None = None) -> int:
 
 
 def settle() -> None:
-    """Let the garbage collector pass over all that exists now: a full collection may stop a race for half a second."""
+    """Let the garbage collector pass over all that exists now: a full collection may stop a race for half a second.
+
+    This one is full: what has become garbage since an earlier call goes, too.
+    """
+    gc.unfreeze()
     gc.collect()
     gc.freeze()
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 LARGEST = 2**53  # of whole numbers: beyond it JSON's readers do not agree
+HUGE = 1e100  # of other numbers: far beyond it their sums are infinite
+LIMITS = {int: LARGEST, float: HUGE}
 ROUNDING = 1e-6
+_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: it stands for no character, and cannot be sent
 
 
 class TraceError(ValueError):
@@ -30,12 +34,19 @@ class Fields:
 
 
 def typed(value: Any, kind: type, where: str) -> Any:
-    """The value, which must be of that kind: whole numbers pass for floats, which must be finite."""
+    """The value, which must be of that kind: whole numbers pass for floats, numbers are finite, text can be sent."""
     if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST:
         value = float(value)
+    limit = LIMITS.get(kind)
     wrong = not isinstance(value, kind) or isinstance(value, bool)
-    if wrong or (kind is float and not math.isfinite(value)) or (kind is int and abs(value) > LARGEST):
-        raise TraceError(f"{where} is {str(value)[:40]!r}, expected a {'finite ' * (kind is float)}{kind.__name__}")
+    if wrong or (limit is not None and not abs(value) <= limit):
+        within = "" if limit is None else f" within ±{limit:g}"
+        raise TraceError(f"{where} is {str(value)[:40]!r}, expected a {kind.__name__}{within}")
+    if kind is str:
+        _sendable(value, where)
+    elif kind is dict:
+        for name in value:
+            _sendable(name, where)
     return value
 
 
@@ -62,8 +73,9 @@ def numbers(values: Any, length: int, where: str, optional: bool = False, share:
 def plain(values: dict, where: str) -> dict[str, Any]:
     """An object of texts, numbers, truth values and nulls."""
     for name, value in values.items():
-        if value is not None and not isinstance(value, (str, bool)):
-            typed(value, int if isinstance(value, int) else float, f"{where}.{name}")
+        if value is not None and not isinstance(value, bool):
+            kind = type(value) if isinstance(value, (str, int)) else float
+            typed(value, kind, f"{where}.{name}")
     return values
 
 
@@ -71,7 +83,14 @@ def texts(values: dict, where: str) -> dict[int, str]:
     """Token id -> text."""
     found = {}
     for key, value in values.items():
-        if not key.isascii() or not key.isdigit():
+        digits = key.isascii() and key.isdigit() and len(key) <= len(str(LARGEST))
+        if not digits or int(key) > LARGEST:
             raise TraceError(f"{where} has the key {key[:40]!r}; token ids are expected")
         found[int(key)] = typed(value, str, f"{where}[{key[:40]}]")
     return found
+
+
+def _sendable(text: str, where: str) -> None:
+    """Raise TraceError for what is no text that can be encoded."""
+    if half := _HALF.search(text):
+        raise TraceError(f"{where} has half a character, {half[0]!r}: leave it out, or write U+FFFD for it")

@@ -7,17 +7,19 @@ page and every metric is a function of it. Nothing here needs more than the stan
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from jakiro.files import write_text
-from jakiro.reading import Fields, TraceError, ids, numbers, plain, texts, typed
+from jakiro.reading import ROUNDING, Fields, TraceError, ids, numbers, plain, texts, typed
 from jakiro.tree import DraftTree, read_tree
 
 SCHEMA = "jakiro-trace/1"
 STOPS = ("eos", "length", "context", "stopped")
+SHORTEST, LONGEST = 1e-12, 1e9  # seconds: what takes any time takes that; rates of others could be infinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def from_dict(data: Any) -> Trace:
     schema = data.get("schema")
     if schema != SCHEMA:
         hint = "update this program to read it" if _newer(schema) else "record it again with this program"
-        raise TraceError(f"schema is {schema!r}, this program reads {SCHEMA!r}: {hint}")
+        raise TraceError(f"schema is {repr(schema)[:60]}, this program reads {SCHEMA!r}: {hint}")
     get = Fields(data, "trace")
     steps = [_step(step, f"steps[{i}]") for i, step in enumerate(get("steps", list))]
     trace = Trace(
@@ -140,13 +142,13 @@ def from_dict(data: Any) -> Trace:
         prompt=ids(get("prompt", list), "trace.prompt"),
         first=get("first", int, 0),
         pieces=texts(get("pieces", dict), "trace.pieces"),
-        prefill_s=get("prefill_s", float, 0),
+        prefill_s=_seconds(get, "prefill_s"),
         steps=steps,
         stop=typed(data.get("stop", "length"), str, "trace.stop"),
         recorded=typed(data.get("recorded", ""), str, "trace.recorded"),
     )
     if trace.stop not in STOPS:
-        raise TraceError(f"stop is {trace.stop!r}, expected one of {', '.join(STOPS)}")
+        raise TraceError(f"stop is {trace.stop[:40]!r}, expected one of {', '.join(STOPS)}")
     return trace
 
 
@@ -160,13 +162,23 @@ def _step(data: Any, where: str) -> StepTrace:
             raise TraceError(f"{where}.accepted is not a path down from the root at node {node}")
         below = node
     logprobs = numbers(get("target_logprobs", list), len(tree), f"{where}.target_logprobs")
-    seconds = {name: get(name, float, 0) for name in ("draft_s", "verify_s", "overhead_s")}
+    if max(logprobs) > ROUNDING:
+        raise TraceError(f"{where}.target_logprobs has {max(logprobs):g}; the log of a probability is at most 0")
+    seconds = {name: _seconds(get, name) for name in ("draft_s", "verify_s", "overhead_s")}
     return StepTrace(tree=tree, accepted=accepted, bonus=get("bonus", int, 0), target_logprobs=logprobs, **seconds)
 
 
+def _seconds(get: Fields, name: str) -> float:
+    value = get(name, float, 0, LONGEST)
+    if 0 < value < SHORTEST:
+        raise TraceError(f"{get.where}.{name} is {value:g} seconds, expected 0 or at least {SHORTEST:g}")
+    return value
+
+
 def _newer(schema: Any) -> bool:
-    name, _, version = str(schema).partition("/")
-    return name == SCHEMA.partition("/")[0] and version.isdigit() and int(version) > int(SCHEMA.partition("/")[2])
+    name, version = SCHEMA.split("/")
+    found = re.fullmatch(f"{name}/([0-9]{{1,9}})", str(schema))
+    return found is not None and int(found[1]) > int(version)
 
 
 def _rounded(value: Any) -> Any:

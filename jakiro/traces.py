@@ -6,16 +6,21 @@ A file holds one trace, a JSON list of traces (as the page exports them), or one
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from pathlib import Path
 
 from jakiro.trace import Trace, TraceError, from_dict, to_json
+from jakiro.tree import DraftTree
 
 MAX_BYTES = 64 * 2**20  # of a file
-MAX_NODES = 150_000  # of all trees together: they are sent to the browser and kept for a while
+MAX_NODES = 150_000  # of all trees together, and as many cut ones: they are sent to the browser and kept for a while
 MAX_RUNS = 8
 MAX_LEVELS = 64  # of a tree
+MAX_CUT = 32  # nodes of a round that did not fit into its tree
+MAX_IDS = 1_000_000  # of a prompt, and with a text: no target reads more, no vocabulary has more
+MAX_NAMES = 1_000  # settings, versions, a tree's columns
 MAX_TEXT = 1_000  # characters of a token's text or of a name
+NUMBER, LIST = 40, 200  # bytes of memory, about: a number in a list, and a list or a text with its name
 
 
 def traces_json(traces: Sequence[Trace]) -> str:
@@ -39,10 +44,21 @@ def read_traces(text: str) -> list[Trace]:
     if not 1 <= len(runs) <= MAX_RUNS:
         raise TraceError(f"{len(runs)} runs, and 1 to {MAX_RUNS} can be shown side by side: split the file")
     traces = [_one(run, index, len(runs)) for index, run in enumerate(runs)]
-    nodes = sum(len(step.tree) for trace in traces for step in trace.steps)
-    if nodes > MAX_NODES:
-        raise TraceError(f"{nodes:,} nodes, and {MAX_NODES:,} can be shown: record fewer rounds or smaller trees")
+    trees = [step.tree for trace in traces for step in trace.steps]
+    for what, count in (("nodes", sum(map(len, trees))), ("cut nodes", sum(len(tree.cut) for tree in trees))):
+        if count > MAX_NODES:
+            raise TraceError(f"{count:,} {what}, and {MAX_NODES:,} can be shown: record fewer rounds or smaller trees")
     return traces
+
+
+def weight(trace: Trace) -> int:
+    """Bytes of memory that a trace takes, about, and rather too many."""
+    trees = [step.tree for step in trace.steps]
+    texts = [*trace.pieces.values(), *{name for tree in trees for name in tree.columns}]
+    texts += [str(item) for pairs in (trace.settings, trace.versions) for pair in pairs.items() for item in pair]
+    lists = sum(9 + len(tree.columns) for tree in trees) + len(texts)
+    numbers = sum((5 + len(tree.columns)) * len(tree) + 3 * len(tree.cut) for tree in trees) + len(trace.prompt)
+    return NUMBER * numbers + LIST * lists + 4 * sum(map(len, texts))
 
 
 def _parsed(text: str) -> list:
@@ -75,7 +91,12 @@ def _check(trace: Trace) -> None:
     names += [name for step in trace.steps for name in step.tree.columns]
     if long := next((name for name in names if len(name) > MAX_TEXT), None):
         raise TraceError(f"{long[:40]!r} has {len(long):,} characters, {MAX_TEXT:,} can be shown: shorten it")
-    levels = max((max(step.tree.depths()) for step in trace.steps), default=0)
+    for name, most in (("prompt", MAX_IDS), ("pieces", MAX_IDS), ("settings", MAX_NAMES), ("versions", MAX_NAMES)):
+        _few(getattr(trace, name), most, f"trace.{name}")
+    for index, step in enumerate(trace.steps):
+        _few(step.tree.columns, MAX_NAMES, f"steps[{index}].tree.columns")
+        _few(step.tree.cut, MAX_CUT, f"steps[{index}].tree.cut")
+    levels = max((_levels(step.tree) for step in trace.steps), default=0)
     if levels > MAX_LEVELS:
         raise TraceError(f"a tree has {levels:,} levels, {MAX_LEVELS} can be shown: record with a lower depth")
     for token, piece in trace.pieces.items():
@@ -83,3 +104,16 @@ def _check(trace: Trace) -> None:
             raise TraceError(
                 f"trace.pieces[{token}] has {len(piece):,} characters, {MAX_TEXT:,} can be shown: shorten it"
             )
+
+
+def _few(values: Sized, most: int, where: str) -> None:
+    if len(values) > most:
+        raise TraceError(f"{where} has {len(values):,} entries, {most:,} can be kept: leave some out")
+
+
+def _levels(tree: DraftTree) -> int:
+    """Of the tree with the nodes that were cut."""
+    depths = tree.depths()
+    for parent in tree.cut.parents:
+        depths.append(depths[parent] + 1)
+    return max(depths)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import httpx
@@ -13,7 +14,8 @@ import synthetic
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from jakiro.trace import from_dict
+from jakiro.trace import from_dict, to_json
+from jakiro.ui import library as library_module
 from jakiro.ui import page, recorded, site
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models
@@ -107,3 +109,29 @@ def test_what_the_browser_fetches_is_served_from_here(address):
     for missing in ("races/other.json", "races/other/nodes.csv", "races/sample/secrets", "viewer/../app.py"):
         assert get(missing).status_code == 404
     assert get("models.json").json()["state"] in ("loading", "ready")
+
+
+def test_modules_are_asked_after_each_time_and_sent_once(address):
+    first = httpx.get(address + "viewer/main.js")
+    again = httpx.get(address + "viewer/main.js", headers={"If-None-Match": first.headers["etag"]})
+    assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+    assert first.headers["cache-control"] == again.headers["cache-control"] == "no-cache"
+    assert httpx.get(address + "viewer/none.js").status_code == 404
+
+
+def test_a_dropped_file_becomes_a_race_or_a_reason(address):
+    run = to_json(synthetic.tree_trace(3, nodes=8))
+    id = httpx.post(address + "races", content=run.encode(), timeout=60).json()["id"]
+    assert httpx.get(f"{address}races/{id}.json", timeout=60).json()["about"]["kind"] == "opened"
+    assert b'"kind": "opened"' in httpx.get(f"{address}races/{id}/replay.html", timeout=60).content
+    for text in ("{", run.replace('"columns":{', '"columns":{"\\ud800":[],', 1), run.replace('"seed":0', '"seed":-1')):
+        answer = httpx.post(address + "races", content=text.encode(), timeout=60)
+        assert answer.status_code == 200 and answer.json()["error"]
+
+
+def test_a_file_is_read_and_kept_off_the_loop_that_answers_others(address, monkeypatch):
+    threads = []
+    monkeypatch.setattr(library_module, "settle", lambda: threads.append(threading.current_thread().name))
+    run = to_json(synthetic.tree_trace(3, nodes=8))
+    assert httpx.post(address + "races", content=run.encode(), timeout=60).json()["id"]
+    assert threads and all("AnyIO worker" in name for name in threads)

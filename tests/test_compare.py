@@ -19,7 +19,7 @@ from jakiro.ui import models
 from jakiro.ui.comparing import compare
 from jakiro.ui.figures.overlay import overlay
 from jakiro.ui.library import Library
-from jakiro.ui.live import comparisons
+from jakiro.ui.live import branches, comparisons
 from jakiro.ui.models import RequestError
 from jakiro.ui.why import why
 from jakiro.verify import Sampling
@@ -116,6 +116,19 @@ def test_the_page_gets_both_lanes_along_the_text(raced):
     assert len(found["figures"]["overlay"]["rounds"]) == len(found["figures"]["coverage"]["rounds"]) == count
     for one in found["figures"]["overlay"]["rounds"]:
         assert len(one["data"]) == len(found["figures"]["overlay"]["template"]["data"])
+
+
+def test_lanes_are_called_what_the_page_calls_them(raced):
+    loaded, library, race = raced
+    runs = library.traces(race)
+    ready = type("Ready", (), {"get": staticmethod(lambda: loaded)})
+    branched = branches(ready, library, None)({"race": race, "lane": 1, "round": 1, "rounds": 2})
+    twice = library.add([runs[1], runs[1]])
+    for shown in (race, branched, twice):
+        titles = [trace["title"] for trace in json.loads(library.text(shown))["replay"]["traces"]]
+        found = json.loads(compare(loaded, library, {"race": shown, "lane": 1, "other": 0}))
+        assert found["names"] == titles[::-1] and len(set(titles)) == 2
+        assert titles[0] in found["summary"] and titles[1] in json.dumps(found["figures"]["overlay"])
 
 
 def test_the_overlay_has_every_node_once_and_tells_whose_it_is(target):

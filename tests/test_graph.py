@@ -41,6 +41,14 @@ def test_the_graph_carries_columns_and_the_bonus():
     assert round_graph(HAND, 1).nodes[BONUS]["p"] == pytest.approx(0.5)  # the trace knows the pick there
 
 
+def test_a_column_cannot_take_the_place_of_what_the_graph_knows():
+    ours = round_graph(HAND, 0).nodes[1]
+    for name in ("q", "p", "x", "y", "depth", "state", "token", "piece", "score", "self", "node_for_adding"):
+        tree = replace(FIRST.tree, columns=FIRST.tree.columns | {name: [9.0] * 5})
+        graph = round_graph(run(replace(FIRST, tree=tree)), 0)
+        assert {key: value for key, value in graph.nodes[1].items() if key in ours} == ours
+
+
 def test_parents_are_centred_and_siblings_stand_in_draft_order():
     graph = round_graph(HAND, 0)
     place = {node: (facts["x"], facts["y"]) for node, facts in graph.nodes(data=True)}

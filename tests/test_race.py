@@ -1,9 +1,7 @@
-"""Live races: taking turns, checking input, streaming, keeping and exporting what was recorded."""
+"""Live races: taking turns, checking input, streaming, keeping what was recorded."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import threading
@@ -13,10 +11,13 @@ from itertools import pairwise
 import pytest
 import synthetic
 
+from jakiro.drafting.drafter import MOST_CUT
 from jakiro.engine import Prefill
 from jakiro.trace import TraceError, from_json, to_json
-from jakiro.ui import export, recorded
+from jakiro.traces import MAX_CUT, weight
+from jakiro.tree import CutNodes
 from jakiro.ui import library as library_module
+from jakiro.ui import recorded
 from jakiro.ui.library import Library
 from jakiro.ui.live import live_races
 from jakiro.ui.models import Loaded, Models, RequestError, load
@@ -86,6 +87,7 @@ def test_a_race_left_early_still_has_readable_traces(models):
         ({"prompt": " \n\t"}, "prompt is empty"),
         ({"prompt": None}, "prompt must be text"),
         ({"prompt": "x " * 400}, "shorten it"),
+        ({"prompt": "the \ud800 an"}, "half a character"),
         ({"prompt": "x" * 200_000}, "shorten it to 100,000"),
         ({"methods": []}, "choose at least one method: vanilla"),
         ({"methods": "vanilla"}, "choose at least one method"),
@@ -116,13 +118,22 @@ def test_bad_input_is_refused_with_the_remedy(models, changes, message):
     assert message in str(caught.value)
 
 
-def test_a_race_that_could_not_be_shown_is_refused(models):
+def test_a_race_that_could_not_be_shown_is_refused(models, monkeypatch):
     large = {name: {"total_tokens": 512} for name in ("eagle2", "jakiro")}
     assert request_of(models, max_new_tokens=100, changes=large).max_new_tokens == 100
     with pytest.raises(RequestError, match="may draft up to 155,100 nodes, and 150,000 can be shown: lower"):
         request_of(models, max_new_tokens=150, changes=large)
     auto = {name: {"total_tokens": "auto", "depth": "auto"} for name in large}
     assert request_of(models, max_new_tokens=150, changes=auto)
+    monkeypatch.setattr(models.target, "context", 10_000)
+    small = {name: {"total_tokens": 4} for name in large}
+    with pytest.raises(RequestError, match="may cut up to 192,000 nodes, and 150,000 can be shown: lower max_new"):
+        request_of(models, max_new_tokens=3_000, changes=small)
+    assert request_of(models, max_new_tokens=3_000, changes=small, methods=["vanilla", "jakiro"])
+
+
+def test_a_trace_may_hold_as_many_cut_nodes_as_a_drafter_keeps():
+    assert MAX_CUT == MOST_CUT
 
 
 def test_a_method_that_cannot_run_says_why(models):
@@ -201,7 +212,7 @@ def test_leaving_the_stream_ends_the_source():
     assert ended.is_set()
 
 
-# ---- keeping and exporting
+# ---- keeping
 
 
 @pytest.fixture
@@ -294,9 +305,8 @@ def test_prepared_texts_are_bounded_by_their_length(tmp_path, traces, monkeypatc
     assert len(made) == 3  # the second time "b" is asked for it is there, "a" is not
 
 
-def test_the_library_is_bounded_by_nodes_too_but_keeps_the_last_race(tmp_path, traces, monkeypatch):
-    nodes = sum(len(step.tree) for trace in traces for step in trace.steps)
-    monkeypatch.setattr(library_module, "KEPT_NODES", nodes - 1)
+def test_the_library_is_bounded_by_memory_too_but_keeps_the_last_race(tmp_path, traces, monkeypatch):
+    monkeypatch.setattr(library_module, "KEPT_BYTES", sum(map(weight, traces)) - 1)
     shelf = Library(tmp_path)
     shelf.keep("a", traces)
     assert shelf.traces("a")
@@ -304,6 +314,30 @@ def test_the_library_is_bounded_by_nodes_too_but_keeps_the_last_race(tmp_path, t
     assert shelf.traces("b")
     with pytest.raises(RequestError, match="not kept any more"):
         shelf.traces("a")
+
+
+def test_everything_of_a_trace_has_weight(traces):
+    run = traces[1]
+    step = run.steps[0]
+    more = [
+        replace(run, prompt=run.prompt * 100),
+        replace(run, pieces=run.pieces | dict.fromkeys(range(10_000, 10_100), "")),
+        replace(run, pieces=run.pieces | {run.first: "x" * 1000}),
+        replace(run, settings={"x" * 1000: 1}),
+        replace(run, versions={"x": "x" * 1000}),
+        replace(run, steps=[*run.steps, step]),
+    ]
+    columns = step.tree.columns | {f"more {at}": [0.5] * len(step.tree) for at in range(50)}
+    trees = [replace(step.tree, columns=columns), replace(step.tree, cut=CutNodes([1] * 30, [0] * 30, [-9.0] * 30))]
+    more += [replace(run, steps=[replace(step, tree=tree), *run.steps[1:]]) for tree in trees]
+    assert all(weight(one) >= weight(run) + 2000 for one in more)
+
+
+def test_a_prompt_is_put_together_no_further_than_it_can_be_shown(tmp_path, traces, monkeypatch):
+    monkeypatch.setattr(library_module, "PROMPT", 10)
+    shelf = Library(tmp_path)
+    id = shelf.add([replace(traces[0], prompt=[1, 2] * 10, pieces={1: "abcd", 2: ""})])
+    assert shelf.about(id)["prompt"] == "abcd" + "abcd" + "ab"
 
 
 def test_who_asks_for_a_running_race_waits_for_it(tmp_path, traces):
@@ -315,16 +349,6 @@ def test_who_asks_for_a_running_race_waits_for_it(tmp_path, traces):
     threading.Timer(0.05, shelf.keep, ["live-2", []]).start()
     with pytest.raises(RequestError):
         shelf.traces("live-2")
-
-
-def test_exports_hold_what_was_recorded(traces):
-    assert [from_json(json.dumps(one)) for one in json.loads(export.traces_json(traces))] == traces
-    vanilla, run = json.loads(export.metrics_json(traces))
-    assert vanilla["speedup"] == 1.0 and run["identical_to_first"]
-    assert run["speedup"] == pytest.approx(run["tokens_per_second"] / vanilla["tokens_per_second"])
-    rows = list(csv.DictReader(io.StringIO(export.nodes_csv(traces))))
-    assert len(rows) == sum(len(step.tree) for trace in traces for step in trace.steps)
-    assert {row["method"] for row in rows} == {"vanilla", "jakiro"}
 
 
 def test_a_host_that_lends_its_gpu_hands_the_traces_over_as_text(models, tmp_path):

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 from hand import FIRST, HAND, SECOND, THIRD, run
-from synthetic import lookup_trace, tree_trace, vanilla_trace
+from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
+from jakiro.tree import DraftTree
 from jakiro.ui.figures.theme import THEMES
 from jakiro.ui.replay import payload
 from jakiro.ui.summary import lossless
+from jakiro.ui.why import why, whys
 
 
 def read(*traces, titles=None) -> dict:
@@ -33,6 +35,17 @@ def test_rounds_are_slices_of_the_tokens():
     for step, start, stop in zip(trace.steps, rounds["from"], rounds["to"], strict=True):
         assert ids[start:stop] == step.emitted
     assert rounds["to"][-1] == len(ids) and rounds["accepted"] == [len(step.accepted) for step in trace.steps]
+
+
+@pytest.mark.parametrize("trace", [HAND, tree_trace(6), lookup_trace(text(40)), vanilla_trace(text(60))])
+def test_every_round_has_the_sentence_why_it_ended(trace):
+    assert read(trace)["traces"][0]["why"] == [why(trace, index) for index in range(len(trace.steps))]
+
+
+def test_the_sentences_of_a_long_run_take_one_look_at_all_its_rounds(monkeypatch):
+    trace, looked = vanilla_trace(text(60)), []
+    monkeypatch.setattr(DraftTree, "__len__", lambda tree: looked.append(1) or len(tree.tokens))
+    assert len(whys(trace)) == 59 and len(looked) < 4 * 59
 
 
 def test_node_tables_count_ranks_from_one_and_cover_every_field():

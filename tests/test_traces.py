@@ -15,17 +15,32 @@ from jakiro import traces
 from jakiro.__main__ import main
 from jakiro.trace import StepTrace, TraceError, to_json
 from jakiro.traces import load_traces, read_traces, traces_json
-from jakiro.tree import DraftTree
+from jakiro.tree import CutNodes, DraftTree
 from jakiro.ui.export import EXPORTS
-from jakiro.ui.replay import payload
+from jakiro.ui.library import OPENED
+from jakiro.ui.replay import cut_figure, payload
 
 ROOT = Path(__file__).parent.parent
 SCHEMA = json.loads((ROOT / "docs" / "jakiro-trace-1.schema.json").read_text())
 RECORDED = sorted((ROOT / "assets" / "traces").glob("*-*.json"))
 RUN = synthetic.tree_trace(4, nodes=12)
 CHAIN = DraftTree([1] * 5001, list(range(-1, 5000)), [0.0] * 5001)
+FEW = DraftTree([1, 2], [-1, 0], [0.0, -1.0])
 DEEP = StepTrace(CHAIN, [], 2, [0.0] * 5001, 0.0, 1.0, 0.0)
 PAIR = [synthetic.vanilla_trace(RUN.tokens), RUN]
+
+
+def with_tree(tree: DraftTree) -> str:
+    return to_json(replace(RUN, steps=[StepTrace(tree, [], 2, [0.0] * len(tree), 0.0, 1.0, 0.0)]))
+
+
+def with_cut(parents: list[int]) -> str:
+    cut = CutNodes([7] * len(parents), parents, [-2.0] * len(parents))
+    return with_tree(replace(FEW, cut=cut))
+
+
+def with_column(name: str, **columns) -> str:
+    return with_tree(replace(FEW, columns={name: [None, 0.5], **columns}))
 
 
 def sound(data) -> bool:
@@ -66,6 +81,22 @@ def test_lines_end_where_json_lines_do():
         (to_json(RUN).replace('"seed":0', '"seed":' + "9" * 5000), "not JSON|trace.seed is"),  # Python 3.10.4 reads it
         (to_json(RUN).replace('"prefill_s":', '"prefill_s":NaN,"x":'), "trace.prefill_s is 'nan'"),
         (to_json(RUN).replace('"gate0":[null,', '"gate0":[2,'), "the share 2"),
+        (with_cut([0] * 33), r"steps\[0\].tree.cut has 33 entries, 32 can be kept"),
+        (with_tree(replace(FEW, columns={str(at): [0, 1] for at in range(1001)})), "columns has 1,001 entries, 1,000"),
+        (to_json(replace(RUN, settings={str(at): at for at in range(1001)})), "trace.settings has 1,001 entries"),
+        (to_json(replace(RUN, versions={str(at): "1" for at in range(1001)})), "trace.versions has 1,001 entries"),
+        (to_json(RUN).replace('"pieces":{', '"pieces":{"' + "9" * 5000 + '":"a",'), "has the key '9999.*token ids"),
+        (to_json(RUN).replace('"pieces":{', '"pieces":{"9007199254740993":"a",'), "has the key '9007199254740993'"),
+        (to_json(replace(RUN, schema="jakiro-trace/" + "9" * 5000)), "schema is 'jakiro-trace/9999.*record it again"),
+        (to_json(replace(RUN, schema="jakiro-trace/²")), "schema is 'jakiro-trace/²', .*record it again"),
+        (to_json(replace(RUN, prefill_s=1e90)), r"trace.prefill_s is 1e\+90, expected 0 to 1e\+09"),
+        (to_json(replace(RUN, prefill_s=1e-320)), "trace.prefill_s is 9.99989e-321 seconds, expected 0 or at least"),
+        (to_json(replace(RUN, temperature=1e101)), r"trace.temperature is '1e\+101', expected a float within ±1e\+100"),
+        (with_column("js", other=[1e308, 1e308]), r"columns.other is '1e\+308'"),
+        (
+            to_json(replace(RUN, steps=[replace(DEEP, tree=FEW, target_logprobs=[0.0, 800.0])])),
+            "target_logprobs has 800; the log of a probability is at most 0",
+        ),
     ],
 )
 def test_what_is_damaged_or_too_large_is_refused(text, message):
@@ -73,10 +104,58 @@ def test_what_is_damaged_or_too_large_is_refused(text, message):
         read_traces(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            to_json(replace(RUN, **{name: "a\ud800"}))
+            for name in ("method", "target", "device", "dtype", "recorded", "stop")
+        ),
+        to_json(replace(RUN, pieces={RUN.first: "\udc00"})),
+        to_json(replace(RUN, settings={"a": "\ud800"})),
+        to_json(replace(RUN, settings={"\ud800": "a"})),
+        to_json(replace(RUN, settings={"\ud800": []})),
+        to_json(replace(RUN, versions={"\ud800": "a"})),
+        to_json(replace(RUN, schema="\ud800")),
+        to_json(RUN).replace('"columns":{', '"columns":{"\ud800":[],', 1),
+        to_json(RUN).replace('"seed":', '"\ud800":1,"seed":'),
+    ],
+)
+def test_half_a_character_is_refused_wherever_it_is_with_a_message_that_can_be_sent(text):
+    assert json.dumps(json.loads(text)).isascii()  # as a file has it: an escape
+    with pytest.raises(TraceError, match=r"half a character|schema is") as caught:
+        read_traces(json.dumps(json.loads(text)))
+    assert str(caught.value).encode()
+
+
+def test_whole_characters_beyond_the_basic_plane_are_read():
+    odd = replace(RUN, pieces=RUN.pieces | {RUN.first: "\U0001f600"})
+    assert read_traces(json.dumps(json.loads(to_json(odd))))[0].pieces[RUN.first] == "\U0001f600"
+
+
 def test_more_nodes_than_can_be_shown_are_refused(monkeypatch):
     monkeypatch.setattr(traces, "MAX_NODES", 10)
-    with pytest.raises(TraceError, match="10 can be shown"):
+    with pytest.raises(TraceError, match="nodes, and 10 can be shown"):
         read_traces(to_json(RUN))
+
+
+def test_cut_nodes_count_as_nodes_and_as_levels(monkeypatch):
+    assert read_traces(with_cut([0] * 32)) and read_traces(with_cut([0, 2, 3]))
+    monkeypatch.setattr(traces, "MAX_NODES", 31)
+    with pytest.raises(TraceError, match="32 cut nodes, and 31 can be shown"):
+        read_traces(with_cut([0] * 32))
+    monkeypatch.setattr(traces, "MAX_LEVELS", 3)
+    assert read_traces(with_cut([0, 2, 3]))
+    with pytest.raises(TraceError, match="a tree has 4 levels, 3 can be shown"):
+        read_traces(with_cut([1, 2, 3]))
+
+
+@pytest.mark.parametrize("name", ["prompt", "pieces"])
+def test_prompts_and_pieces_are_no_longer_than_those_of_any_model(name, monkeypatch):
+    assert read_traces(to_json(RUN)) and traces.MAX_IDS >= 200_000
+    monkeypatch.setattr(traces, "MAX_IDS", len(getattr(RUN, name)) - 1)
+    with pytest.raises(TraceError, match=f"trace.{name} has .* entries"):
+        read_traces(to_json(RUN if name == "pieces" else replace(RUN, pieces={})))
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
@@ -105,6 +184,8 @@ def test_the_published_schema_fits_what_is_recorded(file):
         (["steps", 0, "tree", "parents", 0], 0),
         (["steps", 0, "tree", "tokens"], []),
         (["steps", 0, "tree", "columns", "pick"], "x"),
+        (["steps", 0, "target_logprobs", 0], 0.5),
+        (["steps", 0, "tree", "cut"], {"tokens": [1] * 33, "parents": [0] * 33, "scores": [-9.0] * 33}),
     ],
 )
 def test_the_schema_and_the_reader_refuse_alike(way, value):
@@ -119,7 +200,7 @@ def test_the_schema_and_the_reader_refuse_alike(way, value):
 
 
 def test_whatever_is_read_can_be_shown_and_exported():
-    odd = [None, 0, -1, 1.5, 1e300, 2**53, 7, "x", "<b>", "", True]
+    odd = [None, 0, -1, 1.5, 1e100, -1e100, 2**53, "x", "<b>", "", True]
     sources = [json.loads(file.read_text()) for file in RECORDED if file.stem.startswith("shell")]
     shown = 0
     for seed in range(200):
@@ -133,9 +214,36 @@ def test_whatever_is_read_can_be_shown_and_exported():
         except TraceError:
             continue
         shown += 1
-        assert json.loads(payload(found))["traces"]
-        assert all(make(found) for name, (_, make) in EXPORTS.items() if name != "replay.html")
+        assert can_be_sent(found)
     assert shown > 50
+
+
+def can_be_sent(found) -> bool:
+    assert json.loads(payload(found).encode())["traces"] and all(cut_figure(one).encode() for one in found)
+    return all(make(found, OPENED).encode() for name, (_, make) in EXPORTS.items() if name != "replay.html")
+
+
+OURS = ["id", "parent", "depth", "state", "q", "p", "score"]
+
+
+@pytest.mark.parametrize(
+    "name", [*OURS, "token", "piece", "x", "y", "self", "node", "node_for_adding", "label", "round", "method", ""]
+)
+def test_a_column_takes_the_place_of_nothing_that_the_page_knows(name):
+    found = read_traces(with_column(name))
+    assert can_be_sent(found)
+    shown, bare = (json.loads(payload(one))["traces"][0] for one in (found, read_traces(with_tree(FEW))))
+    assert shown["figures"] == bare["figures"]
+    kept = {key: values for key, values in shown["nodes"][0].items() if key in bare["nodes"][0]}
+    assert kept == bare["nodes"][0]
+    assert (shown["nodes"][0].get(name) == [None, 0.5]) == (name not in OURS)
+
+
+@pytest.mark.parametrize("seconds", [[0.0, 0.0, 0.0], [1e-12, 0.0, 0.0], [1e9, 1e9, 1e9]])
+def test_times_that_are_read_have_rates_that_can_be_sent(seconds):
+    times = dict(zip(("draft_s", "verify_s", "overhead_s"), seconds, strict=True))
+    run = replace(RUN, steps=[replace(step, **times) for step in RUN.steps])
+    assert can_be_sent(read_traces(traces_json([synthetic.vanilla_trace(RUN.tokens), run])))
 
 
 def spoil(data, draw, odd):

@@ -29,7 +29,7 @@ from jakiro.ui.figures.reach import coverage_figure, reach_figure
 from jakiro.ui.library import Library
 from jakiro.ui.models import Loaded, RequestError
 from jakiro.ui.replay import keys
-from jakiro.ui.why import why
+from jakiro.ui.why import whys
 
 SCHEMA = "jakiro-compare/1"
 
@@ -40,7 +40,7 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
     Raises RequestError with the remedy.
     """
     traces, chosen = _chosen(library, asked)
-    titles = [METHODS[trace.method].title if trace.method in METHODS else trace.method for trace in chosen]
+    titles = [library.names(asked["race"])[asked[side]] for side in ("lane", "other")]
     text, found = chosen[0], []
     for trace in chosen:
         if trace.method not in loaded.makers:
@@ -72,7 +72,7 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
         "reach": [[place.reach[side] for place in places] for side in (0, 1)],
         "nodes": [[len(place.steps[side].tree) - 1 for place in places] for side in (0, 1)],
         "shared": [place.shared for place in places],
-        "why": [[why(run, at) for at in range(len(places))] for run in runs],
+        "why": [whys(run) for run in runs],
         "figures": {
             "overlay": overlay_figure(whole, [place.steps for place in places], names),
             "coverage": coverage_figure(places, names),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -12,35 +13,45 @@ from jakiro.tables import nodes_table
 from jakiro.trace import Trace
 from jakiro.traces import traces_json
 from jakiro.ui import offline
+from jakiro.ui.library import WHAT_IF
 
 
-def traces_ndjson(traces: Sequence[Trace]) -> str:
+def traces_file(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
+    """A JSON list of the traces."""
+    return traces_json(traces)
+
+
+def traces_ndjson(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
     """One trace a line."""
     return "".join(trace.to_json(one) + "\n" for one in traces)
 
 
-def metrics_json(traces: Sequence[Trace]) -> str:
-    """One object a method with its totals, and its speed-up where vanilla ran in the same race."""
+def metrics_json(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
+    """One object a method with its totals, and its speed-up where vanilla ran in the same race.
+
+    Whether it has the first one's text is said of races only: the lanes of a what-if may differ.
+    """
     rows = [{"method": one.method} | metrics.totals(one) for one in traces]
     base = next((row["tokens_per_second"] for row in rows if row["method"] == "vanilla"), None)
-    for row in rows:
+    for row, one in zip(rows, traces, strict=True):
         speed = row["tokens_per_second"]
         row["speedup"] = speed / base if base and speed is not None else None
-        row["identical_to_first"] = metrics.same_output([traces[0], traces[rows.index(row)]])
+        if facts["kind"] != WHAT_IF:
+            row["identical_to_first"] = metrics.same_output([traces[0], one])
     return json.dumps(rows, indent=1, allow_nan=False) + "\n"
 
 
-def nodes_csv(traces: Sequence[Trace]) -> str:
+def nodes_csv(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
     """Every node of every tree of every method as one row."""
     tables = [nodes_table(one).assign(method=one.method) for one in traces]
     table = pd.concat(tables, ignore_index=True)
     return table[["method", *(name for name in table if name != "method")]].to_csv(index=False)
 
 
-# name in the address -> (media type, the function)
-EXPORTS: dict[str, tuple[str, Callable[[Sequence[Trace]], str]]] = {
+# name in the address -> (media type, the function of the traces and of what the library says of the race)
+EXPORTS: dict[str, tuple[str, Callable[[Sequence[Trace], Mapping[str, Any]], str]]] = {
     "replay.html": ("text/html", offline.page),
-    "traces.json": ("application/json", traces_json),
+    "traces.json": ("application/json", traces_file),
     "traces.ndjson": ("application/x-ndjson", traces_ndjson),
     "metrics.json": ("application/json", metrics_json),
     "nodes.csv": ("text/csv", nodes_csv),

@@ -16,15 +16,19 @@ from jakiro.graph import piece
 from jakiro.machine import settle
 from jakiro.methods import METHODS
 from jakiro.trace import Trace
+from jakiro.traces import weight
 from jakiro.ui import recorded
 from jakiro.ui.models import RequestError
-from jakiro.ui.replay import payload
+from jakiro.ui.replay import payload, titled
 
 KEPT = 16  # live races, and texts prepared for the browser
-KEPT_NODES = 400_000  # of the live races' trees, all together
+KEPT_BYTES = 500_000_000  # of the live races' traces, all together, about
 KEPT_CHARACTERS = 100_000_000  # of the prepared texts, all together
+PROMPT = 100_000  # characters of a prompt that is put together from its tokens
 PATIENCE = 30.0  # seconds to wait for a race that is being stopped
+TITLES = MappingProxyType({name: method.title for name, method in METHODS.items()})
 LIVE, OPENED = MappingProxyType({"kind": "live"}), MappingProxyType({"kind": "opened"})
+WHAT_IF = "what if"  # a kind, too: its lanes are no race, their texts may differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +38,7 @@ class Kept:
     prompt: str
     traces: list[Trace]
     facts: Mapping[str, Any]  # kind, and what else the page is to say of it
-
-    @property
-    def nodes(self) -> int:
-        """Of all trees."""
-        return sum(len(step.tree) for trace in self.traces for step in trace.steps)
+    bytes: int  # of memory, about
 
 
 class Library:
@@ -75,15 +75,21 @@ class Library:
             self._running[id] = prompt, facts
 
     def keep(self, id: str, traces: Sequence[Trace]) -> None:
-        """A live race is over. Without a single trace it is forgotten."""
+        """A live race is over. Without a single trace it is forgotten.
+
+        Garbage is collected, unless that would stop another race in the middle of a round.
+        """
+        held = sum(map(weight, traces))
         with self._changed:
             prompt, facts = self._running.pop(id, ("", LIVE))
             if traces:
-                gone = _put(self._live, id, Kept(prompt, list(traces), facts), lambda kept: kept.nodes, KEPT_NODES)
-                for other in gone:
+                kept = Kept(prompt, list(traces), facts, held)
+                for other in _put(self._live, id, kept, lambda kept: kept.bytes, KEPT_BYTES):
                     self._forget(other)
+            idle = not self._running
             self._changed.notify_all()
-        settle()
+        if idle:
+            settle()
 
     def traces(self, id: str) -> list[Trace]:
         """The traces of a race. Raises RequestError for one that is not there (any more)."""
@@ -100,16 +106,17 @@ class Library:
         kept = self._kept(id)
         return about(id, kept.prompt, kept.traces, kept.facts)
 
+    def names(self, id: str) -> list[str]:
+        """What the page calls the lanes of a race. Raises RequestError."""
+        return self.about(id).get("names") or titled(self.traces(id), TITLES)
+
     def text(self, id: str) -> str:
         """What the browser draws the race from: {"about": .., "replay": .. (replay.py)}. Raises RequestError."""
         with self._changed:
             if id in self._texts:
                 self._texts.move_to_end(id)
                 return self._texts[id]
-        facts = self.about(id)
-        titles = {name: method.title for name, method in METHODS.items()}
-        replay = payload(self.traces(id), titles, facts.get("names"))
-        text = f'{{"about":{json.dumps(facts, ensure_ascii=False)},"replay":{replay}}}'
+        text = prepared(self.about(id), self.traces(id))
         with self._changed:
             if id in self.recorded or id in self._live:
                 _put(self._texts, id, text, len, KEPT_CHARACTERS)
@@ -150,9 +157,15 @@ def about(id: str, prompt: str, traces: Sequence[Trace], facts: Mapping[str, Any
     return {"id": id, "title": prompt, "prompt": prompt} | common | facts
 
 
+def prepared(facts: Mapping[str, Any], traces: Sequence[Trace]) -> str:
+    """What the browser draws a race from, given what `about` says of it."""
+    replay = payload(traces, TITLES, facts.get("names"))
+    return f'{{"about":{json.dumps(facts, ensure_ascii=False)},"replay":{replay}}}'
+
+
 def prompt_of(trace: Trace) -> str:
-    """The prompt as far as a trace has it: its tokens' texts, the chat template's among them."""
-    return "".join(piece(trace, token) for token in trace.prompt)
+    """The beginning of the prompt as far as a trace has it: its tokens' texts, the chat template's among them."""
+    return "".join(piece(trace, token) for token in trace.prompt[:PROMPT])[:PROMPT]
 
 
 def _put(shelf: OrderedDict, id: str, value: Any, size: Callable[[Any], int], most: int) -> list[str]:

@@ -37,6 +37,7 @@ def live_races(models: Models, library: Library, gpu: Decorator | None) -> Calla
         try:
             yield from flushed(events(race, id))
         finally:
+            race.close()  # so that its caches go now, and not with a later collection of garbage
             library.keep(id, race.traces())  # a race that was stopped can be looked at as far as it went
 
     if gpu is None:
@@ -50,8 +51,9 @@ def live_races(models: Models, library: Library, gpu: Decorator | None) -> Calla
     def live(id: str, *arguments: Any) -> Iterator[str]:
         for text in elsewhere(id, *arguments):
             if text.startswith("["):
+                traces = read_traces(text)
                 library.begin(id, arguments[0])
-                library.keep(id, read_traces(text))
+                library.keep(id, traces)
             else:
                 yield text
 

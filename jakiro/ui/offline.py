@@ -9,17 +9,17 @@ from __future__ import annotations
 import base64
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from plotly.offline import get_plotlyjs
 
 from jakiro.assets import ASSETS
-from jakiro.methods import METHODS
 from jakiro.trace import Trace
 from jakiro.traces import traces_json
-from jakiro.ui.library import OPENED, about, prompt_of
-from jakiro.ui.replay import cut_figure, payload
+from jakiro.ui.library import OPENED, WHAT_IF, about, prepared, prompt_of
+from jakiro.ui.replay import cut_figure
 
 ID = "replay"
 POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
@@ -67,23 +67,27 @@ mount({{
 """
 
 
-def page(traces: Sequence[Trace], assets: Path = ASSETS) -> str:
-    """The file's text, for at least one trace."""
-    titles = {name: method.title for name, method in METHODS.items()}
-    facts = about(ID, prompt_of(traces[0]), traces, OPENED)
-    race = f'{{"about":{json.dumps(facts)},"replay":{payload(traces, titles)}}}'
+def page(traces: Sequence[Trace], facts: Mapping[str, Any] = OPENED, assets: Path = ASSETS) -> str:
+    """The file's text, for at least one trace; `facts` are what the library says of the race, where it has it."""
+    shown = about(ID, prompt_of(traces[0]), traces, _lasting(facts))
     return PAGE.format(
         policy=POLICY,
         title=html.escape(f"Jakiro Debugger: {traces[0].target}"),
         style=(assets / "style.css").read_text(encoding="utf-8"),
         modules=json.dumps({"imports": _modules(assets / "viewer")}),
         template=(assets / "page.html").read_text(encoding="utf-8").replace("@children", ""),
-        race=_inert(race),
+        race=_inert(prepared(shown, traces)),
         traces=_inert(traces_json(traces)),
         cut=_inert(f"[{','.join(map(cut_figure, traces))}]"),
         plotly=get_plotlyjs().replace("</script", "<\\/script"),
         id=ID,
     )
+
+
+def _lasting(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What stays so in a file: there is no race to go back to, and none is live or the page's own."""
+    kept = {name: value for name, value in facts.items() if name not in ("id", "back")}
+    return kept if facts["kind"] == WHAT_IF else kept | OPENED
 
 
 def _modules(folder: Path) -> dict[str, str]:

@@ -7,7 +7,7 @@ lanes advance on one virtual clock, none disturbs another's timing, and the page
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from jakiro.methods import METHODS
 from jakiro.settings import AUTO, build
 from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
-from jakiro.traces import MAX_NODES
+from jakiro.traces import MAX_CUT, MAX_NODES
 from jakiro.tuning import TOTALS
 from jakiro.ui.models import Loaded, RequestError
 from jakiro.verify import Sampling
@@ -41,7 +41,7 @@ class Lane:
     """One method's run so far."""
 
     method: str
-    rounds: Iterator[Prefill | StepTrace]
+    rounds: Generator[Prefill | StepTrace, None, None]
     prefill: Prefill | None = None
     steps: list[StepTrace] = field(default_factory=list)
     seconds: float = 0.0  # of its own: prefill and rounds
@@ -60,7 +60,7 @@ class Lane:
 
 
 class Race:
-    """The lanes of a request and the rule by which they take turns. Iterate over `rounds`, then read `traces`."""
+    """The lanes of a request and the rule by which they take turns. Iterate over `rounds`, `close`, read `traces`."""
 
     def __init__(self, models: Loaded, request: Request) -> None:
         self.models, self.target, self.request = models, models.target, request
@@ -75,6 +75,11 @@ class Race:
             if event is not None:
                 yield index, event
 
+    def close(self) -> None:
+        """Let go of what the lanes decode with: caches, drafters, recorded programs. They go no further."""
+        for lane in self.lanes:
+            lane.rounds.close()
+
     def traces(self) -> list[Trace]:
         """A trace a lane, of the rounds so far; lanes that have not begun are left out."""
         return [self._trace(lane) for lane in self.lanes if lane.prefill]
@@ -83,7 +88,7 @@ class Race:
         """The methods whose lanes will begin by measuring which tree suits the target."""
         return [name for name, settings in self.settings.items() if self.models.tuner.waits(name, settings)]
 
-    def _run(self, method: str) -> Iterator[Prefill | StepTrace]:
+    def _run(self, method: str) -> Generator[Prefill | StepTrace, None, None]:
         """What a lane does. It measures what is auto before it gives anything, so that no event's time holds that."""
         request, make = self.request, self.models.makers[method]
         settings = self.settings[method] = self.models.tuner.resolved(method, make, self.settings[method])
@@ -123,13 +128,24 @@ def check(
         raise
     except ValueError as error:
         raise RequestError(str(error)) from error
-    nodes = length * sum(map(_most_nodes, settings.values()))
+    _check_size(length, list(settings.values()))
+    return Request(prompt, ids, known, length, sampling, settings)
+
+
+def _check_size(length: int, settings: list[Any]) -> None:
+    """Refuse a race whose traces could not be shown, or opened as a file."""
+    nodes = length * sum(map(_most_nodes, settings))
+    cut = length * MAX_CUT * sum(hasattr(one, "total_tokens") for one in settings)
     if nodes > MAX_NODES:
         raise RequestError(
             f"this race may draft up to {nodes:,} nodes, and {MAX_NODES:,} can be shown: lower max_new_tokens or "
             "total_tokens, or race fewer methods"
         )
-    return Request(prompt, ids, known, length, sampling, settings)
+    if cut > MAX_NODES:
+        raise RequestError(
+            f"this race may cut up to {cut:,} nodes, and {MAX_NODES:,} can be shown: lower max_new_tokens, or race "
+            "fewer methods"
+        )
 
 
 def _most_nodes(settings: Any) -> int:
@@ -157,6 +173,8 @@ def _ids(models: Loaded, prompt: Any) -> list[int]:
         raise RequestError(f"the prompt must be text, not {type(prompt).__name__}")
     if len(prompt) > MAX_PROMPT:
         raise RequestError(f"the prompt has {len(prompt):,} characters; shorten it to {MAX_PROMPT:,}")
+    if any("\ud800" <= char <= "\udfff" for char in prompt):
+        raise RequestError("the prompt has half a character (a lone surrogate), which cannot be shown; leave it out")
     ids = encode(models.target.tokenizer, prompt)
     if len(ids) >= models.target.context:
         raise RequestError(

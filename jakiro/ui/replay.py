@@ -77,7 +77,7 @@ from jakiro.ui.figures.timeline import timeline_figure
 from jakiro.ui.figures.tree import tree_figure
 from jakiro.ui.headline import headline
 from jakiro.ui.inspector import fields, node_table
-from jakiro.ui.why import why
+from jakiro.ui.why import whys
 
 SCHEMA = "jakiro-replay/1"
 
@@ -90,7 +90,7 @@ def payload(
     `titles` names methods, a name twice gets a number; or `names` has one for each trace.
     """
     traces = list(traces)
-    names = names or _told_apart([(titles or {}).get(trace.method, trace.method) for trace in traces], "{} ({})")
+    names = names or titled(traces, titles or {})
     diversities = [run_diversity(trace) for trace in traces]
     vanilla = next((trace for trace in traces if trace.method == "vanilla"), None)
     data = {
@@ -127,7 +127,7 @@ def _facts(trace: Trace, title: str) -> dict[str, Any]:
         "labels": {token: label(text) for token, text in pieces.items()},
         "tokens": _tokens(trace),
         "rounds": _rounds(trace),
-        "why": [why(trace, index) for index in range(len(trace.steps))],
+        "why": whys(trace),
         "moments": [moments(trace, index) for index in range(len(trace.steps))],
         "nodes": [node_table(step) for step in trace.steps],
         "bonus": [step.bonus for step in trace.steps],
@@ -186,6 +186,11 @@ def cut_figure(trace: Trace) -> str:
 def keys(traces: Sequence[Trace]) -> list[str]:
     """What the page's address calls each lane: its method, and a number where that runs in several."""
     return _told_apart([trace.method for trace in traces], "{}-{}")
+
+
+def titled(traces: Sequence[Trace], titles: Mapping[str, str]) -> list[str]:
+    """What the page calls each lane: its method's title, and a number where that runs in several."""
+    return _told_apart([titles.get(trace.method, trace.method) for trace in traces], "{} ({})")
 
 
 def _told_apart(names: list[str], numbered: str) -> list[str]:

@@ -17,6 +17,7 @@ import asyncio
 import gzip
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import plotly
 from plotly.offline import get_plotlyjs
@@ -54,7 +55,7 @@ def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> 
             return PlainTextResponse(f"no export {name!r}; there are {', '.join(EXPORTS)}", status_code=404)
         media, make = EXPORTS[name]
         try:
-            text = make(library.traces(id))
+            text = make(library.traces(id), library.about(id))
         except RequestError as error:
             return PlainTextResponse(str(error), status_code=404)
         return Response(text, media_type=media, headers={"Content-Disposition": f'attachment; filename="{id}-{name}"'})
@@ -79,8 +80,7 @@ def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> 
         try:
             text = await _text(request)
             async with reading:
-                traces = await run_in_threadpool(read_traces, text)
-            return JSONResponse({"id": library.add(traces)})
+                return JSONResponse({"id": await run_in_threadpool(lambda: library.add(read_traces(text)))})
         except (TraceError, UnicodeDecodeError) as error:
             return JSONResponse({"error": str(error)})  # a status of 400 would be an error of the page in its console
 
@@ -92,7 +92,7 @@ def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> 
 
     _prepare(library)
     return [
-        Mount("/viewer", StaticFiles(directory=viewer)),
+        Mount("/viewer", Modules(directory=viewer)),
         Route(f"/{PLOTLY}", plotly_js),
         Route("/races/{id}.json", race),
         Route("/races/{id}/cut/{lane:int}.json", cut),
@@ -102,6 +102,15 @@ def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> 
         Route("/models.json", status),
         Route("/benchmarks.json", measured),
     ]
+
+
+class Modules(StaticFiles):
+    """Files that the browser asks after each time: all of them are of one deployment, and most answers are a 304."""
+
+    def file_response(self, *arguments: Any, **named: Any) -> Response:
+        response = super().file_response(*arguments, **named)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
 
 
 async def _text(request: Request) -> str:

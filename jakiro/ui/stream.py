@@ -16,6 +16,7 @@ import json
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,7 +79,8 @@ def _work(source: Iterator[dict[str, Any]], box: queue.SimpleQueue, stopped: thr
             box.put(event)
             if stopped.is_set():
                 break
-    except Exception as error:  # raised again in the thread that reads
+    except Exception as error:  # raised again in the thread that reads, without the caches that it was raised over
+        traceback.clear_frames(error.__traceback__)
         box.put(error)
     finally:
         source.close()

@@ -10,7 +10,7 @@ from jakiro.branch import Change, branch, told
 from jakiro.methods import METHODS
 from jakiro.settings import AUTO
 from jakiro.trace import Trace
-from jakiro.ui.library import Library
+from jakiro.ui.library import WHAT_IF, Library
 from jakiro.ui.models import Loaded, RequestError
 from jakiro.ui.replay import keys
 
@@ -40,7 +40,7 @@ def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple
         raise RequestError(str(error)) from error
     back = {"race": race, "method": keys(traces)[lane], "round": index}
     names = [f"{method.title}, {which}" for which in ("as it was", "what if")]
-    facts = {"kind": "what if", "note": told(as_was, would, index, method.title), "back": back, "names": names}
+    facts = {"kind": WHAT_IF, "note": told(as_was, would, index, method.title), "back": back, "names": names}
     prompt = library.about(race)["prompt"]
     return [as_was, would], facts | {"prompt": prompt, "title": prompt}
 

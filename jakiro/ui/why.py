@@ -20,7 +20,21 @@ def why(trace: Trace, index: int) -> str:
 
     Plain text with token pieces in quotes; it is shown as text, never as mark-up. Ranks count from 1.
     """
-    return SENTENCES[ending(trace, index)](trace, trace.steps[index])
+    return _why(trace, index, _idle(trace))
+
+
+def whys(trace: Trace) -> list[str]:
+    """`why` of every round."""
+    idle = _idle(trace)
+    return [_why(trace, index, idle) for index in range(len(trace.steps))]
+
+
+def _why(trace: Trace, index: int, idle: str) -> str:
+    """`idle` is said of a round without a draft; it takes a look at all rounds."""
+    step, ended = trace.steps[index], ending(trace, index)
+    if ended == endings.NOTHING_DRAFTED:
+        return f"{idle}: the pass gave one token, the target's own choice {_bonus(trace, step)}."
+    return SENTENCES[ended](trace, step)
 
 
 def _end_of_text(trace: Trace, step: StepTrace) -> str:
@@ -29,15 +43,13 @@ def _end_of_text(trace: Trace, step: StepTrace) -> str:
     return f"{ENDS[trace.stop]} {_bonus(trace, step)}{drafted}."
 
 
-def _nothing_drafted(trace: Trace, step: StepTrace) -> str:
-    columns = {name for other in trace.steps for name in other.tree.columns}
-    if "copied_from" in columns:
-        reason = "The last tokens occur nowhere earlier in the text, so there was nothing to copy"
-    elif any(len(other.tree) > 1 for other in trace.steps):
-        reason = "Nothing was drafted in this round"
-    else:
-        reason = "This method drafts nothing"
-    return f"{reason}: the pass gave one token, the target's own choice {_bonus(trace, step)}."
+def _idle(trace: Trace) -> str:
+    """Why rounds without a draft have none."""
+    if any("copied_from" in step.tree.columns for step in trace.steps):
+        return "The last tokens occur nowhere earlier in the text, so there was nothing to copy"
+    if any(len(step.tree) > 1 for step in trace.steps):
+        return "Nothing was drafted in this round"
+    return "This method drafts nothing"
 
 
 def _draft_ended(trace: Trace, step: StepTrace) -> str:
@@ -152,7 +164,6 @@ def _signed(score: float) -> str:
 
 SENTENCES = {
     endings.TEXT_END: _end_of_text,
-    endings.NOTHING_DRAFTED: _nothing_drafted,
     endings.DRAFT_END: _draft_ended,
     endings.WRONG: _wrong_candidates,
     endings.CUT: _cut,

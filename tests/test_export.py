@@ -1,0 +1,85 @@
+"""A race as files to take away, and what they say of one that is no race: a what-if."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+
+import pytest
+import synthetic
+
+from jakiro.trace import from_json, to_json
+from jakiro.ui import offline
+from jakiro.ui.export import EXPORTS
+from jakiro.ui.library import LIVE, Library
+
+RUN = synthetic.tree_trace(6, nodes=20)
+TRACES = [from_json(to_json(trace)) for trace in (synthetic.vanilla_trace(RUN.tokens), RUN)]  # as files round them
+OTHER = replace(TRACES[1], first=TRACES[1].first + 1)
+WHAT_IF = {
+    "kind": "what if",
+    "note": "Jakiro from round 3 on",
+    "back": {"race": "live-1", "method": "jakiro", "round": 2},
+    "names": ["Jakiro, as it was", "Jakiro, what if"],
+    "prompt": "What is a prime number?",
+    "title": "What is a prime number?",
+}
+
+
+def exported(name, traces=TRACES, facts=LIVE):
+    return EXPORTS[name][1](traces, facts)
+
+
+def inside(page):
+    """What the file's viewer gets of the race."""
+    return json.loads(re.search(r'<script type="application/json" id="race">(.*?)</script>', page)[1])
+
+
+@pytest.fixture
+def branched(tmp_path):
+    """The traces of a what-if and what a library says of them."""
+    library = Library(tmp_path)
+    id = library.add([TRACES[1], OTHER], WHAT_IF)
+    return library.traces(id), library.about(id)
+
+
+def test_exports_hold_what_was_recorded():
+    assert [from_json(json.dumps(one)) for one in json.loads(exported("traces.json"))] == TRACES
+    assert [from_json(line) for line in exported("traces.ndjson").splitlines()] == TRACES
+    vanilla, run = json.loads(exported("metrics.json"))
+    assert vanilla["speedup"] == 1.0 and run["identical_to_first"]
+    assert run["speedup"] == pytest.approx(run["tokens_per_second"] / vanilla["tokens_per_second"])
+    rows = list(csv.DictReader(io.StringIO(exported("nodes.csv"))))
+    assert len(rows) == sum(len(step.tree) for trace in TRACES for step in trace.steps)
+    assert {row["method"] for row in rows} == {"vanilla", "jakiro"}
+
+
+def test_metrics_of_lanes_that_differ_say_so_only_of_a_race(branched):
+    assert [row["identical_to_first"] for row in json.loads(exported("metrics.json", [TRACES[1], OTHER]))] == [
+        True,
+        False,
+    ]
+    assert all("identical_to_first" not in row for row in json.loads(exported("metrics.json", *branched)))
+
+
+def test_a_what_if_stays_one_in_a_file_without_the_way_back(branched):
+    found = inside(exported("replay.html", *branched))
+    about = found["about"]
+    assert about["id"] == offline.ID and about["kind"] == "what if" and "back" not in about
+    assert about["note"] == WHAT_IF["note"] and about["prompt"] == WHAT_IF["prompt"]
+    assert [trace["title"] for trace in found["replay"]["traces"]] == WHAT_IF["names"]
+
+
+def test_any_other_race_is_one_from_elsewhere_in_a_file(tmp_path):
+    library = Library(tmp_path)
+    library.begin("live-1", "asked")
+    library.keep("live-1", TRACES)
+    found = inside(exported("replay.html", TRACES, library.about("live-1")))
+    assert found["about"]["id"] == offline.ID and found["about"]["kind"] == "opened"
+    assert found["about"]["prompt"] == "asked"
+    assert (
+        inside(offline.page(TRACES))["about"]["kind"] == "opened"
+    )  # the command `replay` knows nothing but the traces

@@ -1,0 +1,130 @@
+"""What a race decodes with goes when it is over, however it ends: caches, drafters, and what was garbage before."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import synthetic
+
+from jakiro.engine import record
+from jakiro.machine import settle
+from jakiro.methods import METHODS
+from jakiro.target import Target
+from jakiro.trace import from_json, to_json
+from jakiro.ui import library as library_module
+from jakiro.ui.comparing import compare
+from jakiro.ui.library import Library
+from jakiro.ui.live import branches, live_races
+from jakiro.ui.models import Loaded, load
+from jakiro.ui.race import Race, check
+from jakiro.ui.stream import events, flushed
+from jakiro.verify import Sampling
+
+ASKED = {"prompt": "the an the", "methods": list(METHODS), "max_new_tokens": 120, "temperature": 0, "top_p": 1,
+         "seed": 0}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def models(target) -> Loaded:
+    return load(target)
+
+
+@pytest.fixture
+def ready(models):
+    return type("Ready", (), {"get": staticmethod(lambda: models)})
+
+
+@pytest.fixture
+def caches(monkeypatch):
+    """Weak references to the target's caches that are made from now on. Garbage is collected only where ours asks."""
+    found, new_cache = [], Target.new_cache
+
+    def made(self, rows):
+        cache = new_cache(self, rows)
+        found.append(weakref.ref(cache))
+        return cache
+
+    monkeypatch.setattr(Target, "new_cache", made)
+    gc.disable()
+    yield found
+    gc.enable()
+
+
+def alive(caches) -> int:
+    return sum(cache() is not None for cache in caches)
+
+
+def test_a_race_that_is_closed_has_its_traces_and_no_caches(models, caches):
+    race = Race(models, check(models, **ASKED))
+    rounds = race.rounds()
+    for _ in range(12):
+        next(rounds)
+    rounds.close()
+    before = [to_json(trace) for trace in race.traces()]
+    assert alive(caches) == len(race.lanes)
+    race.close()
+    assert alive(caches) == 0
+    assert [from_json(to_json(trace)).steps for trace in race.traces()] == [from_json(one).steps for one in before]
+    assert list(race.rounds()) == []
+
+
+def test_a_race_that_is_stopped_leaves_no_caches(ready, tmp_path, caches):
+    library = Library(tmp_path)
+    live = live_races(ready, library, None)("live-1", *ASKED.values())
+    next(live)
+    live.close()
+    assert caches and alive(caches) == 0
+    assert {trace.stop for trace in library.traces("live-1")} == {"stopped"}
+
+
+def test_a_race_that_fails_leaves_no_caches_though_its_error_is_kept(models, caches, monkeypatch):
+    def fail(*given):
+        raise MemoryError("no room")
+
+    race = Race(models, check(models, **ASKED))
+    source = events(race, "live-1")
+    lines = flushed(source, period=0.0)
+    next(lines)
+    monkeypatch.setattr(Target, "score", fail)
+    with pytest.raises(MemoryError, match="no room") as kept:
+        list(lines)
+    race.close()
+    assert caches and alive(caches) == 0 and kept.value
+
+
+def test_a_question_leaves_no_caches(models, ready, tmp_path, caches):
+    library, settings = Library(tmp_path), METHODS["jakiro"].settings(top_k=4, depth=3, total_tokens=12)
+    drafter = models.makers["jakiro"](settings)
+    run = record(models.target, drafter, [5, 17, 3], 20, Sampling(), "jakiro", settings)
+    race = library.add([run, run])
+    branches(ready, library, None)({"race": race, "lane": 0, "round": 1, "rounds": 2})
+    compare(models, library, {"race": race, "lane": 0, "other": 1})
+    assert len(caches) >= 5 and alive(caches) == 0
+
+
+class Cycle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_has_become_garbage_since_is_collected():
+    cycle = Cycle()
+    seen = weakref.ref(cycle)
+    settle()
+    del cycle
+    assert seen() is not None
+    settle()
+    assert seen() is None
+
+
+def test_no_garbage_is_collected_while_a_race_runs(tmp_path, monkeypatch):
+    settled = []
+    monkeypatch.setattr(library_module, "settle", lambda: settled.append(True))
+    library, run = Library(tmp_path), synthetic.tree_trace(2, nodes=5)
+    library.begin("live-1", "asked")
+    library.add([run])
+    assert not settled
+    library.keep("live-1", [run])
+    assert len(settled) == 1

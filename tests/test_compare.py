@@ -113,6 +113,10 @@ def test_the_page_gets_both_lanes_along_the_text(raced):
     assert found["reach"][0][0] == len(trace.steps[0].accepted)
     assert found["why"][0][0] == why(library.traces(race)[1], 0)  # at a root of the run: its own sentence
     assert all("length cap" not in text for side in found["why"] for text in side)
+    for reach, told in zip(found["reach"], found["why"], strict=True):  # where the path fills the text
+        ends = [at for at, drafted in enumerate(reach) if at + drafted == count - 1]
+        assert ends[-1] == count - 1
+        assert [at for at, text in enumerate(told) if text.startswith("The text ends there")] == ends
     assert len(found["figures"]["overlay"]["rounds"]) == len(found["figures"]["coverage"]["rounds"]) == count
     for one in found["figures"]["overlay"]["rounds"]:
         assert len(one["data"]) == len(found["figures"]["overlay"]["template"]["data"])

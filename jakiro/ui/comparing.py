@@ -17,13 +17,14 @@ from typing import Any
 
 from jakiro.compare import along
 from jakiro.diversity import run_diversity
+from jakiro.graph import piece
 from jakiro.methods import METHODS
 from jakiro.pairs import Pair, telling
 from jakiro.settings import build
 from jakiro.text import pieces
 from jakiro.trace import Trace
 from jakiro.ui.figures.diversity import run_diversity_figure
-from jakiro.ui.figures.labels import escape
+from jakiro.ui.figures.labels import escape, quote
 from jakiro.ui.figures.overlay import overlay_figure
 from jakiro.ui.figures.reach import coverage_figure, reach_figure
 from jakiro.ui.library import Library
@@ -72,7 +73,7 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
         "reach": [[place.reach[side] for place in places] for side in (0, 1)],
         "nodes": [[len(place.steps[side].tree) - 1 for place in places] for side in (0, 1)],
         "shared": [place.shared for place in places],
-        "why": [whys(run) for run in runs],
+        "why": [_whys(run, len(text.tokens)) for run in runs],
         "figures": {
             "overlay": overlay_figure(whole, [place.steps for place in places], names),
             "coverage": coverage_figure(places, names),
@@ -81,6 +82,16 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
         },
     }
     return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+
+
+def _whys(run: Trace, count: int) -> list[str]:
+    """Why a lane gets no further at each place of a text of `count` tokens: where its path fills it, the text ends."""
+    found = whys(run)
+    for place, step in enumerate(run.steps):
+        if len(step.accepted) == count - 2 - place:
+            last = quote(piece(run, step.bonus))
+            found[place] = f"The text ends there: its last token {last} can only be the target's own."
+    return found
 
 
 def _diversity(runs: list[Trace], names: tuple[str, str]) -> dict | None:

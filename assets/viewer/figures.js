@@ -109,12 +109,21 @@ export function paced(element) {
   }
 }
 
+/** Plots follow the width of their boxes, which changes without the window's, too: plotly looks at the window only. */
+const boxes = new ResizeObserver((entries) => {
+  for (const {target: box} of entries) {
+    const wide = box.clientWidth;
+    if (wide && Math.abs(wide - box._fullLayout?.width) > 1) window.Plotly.Plots.resize(box); // once the width is at rest
+  }
+});
+
 /** Plotly.react without the page's <base>: with it plotly refers to its clip paths by the full address, and they are lost
  * when the address changes. */
 export function react(Plotly, element, {data, layout}, config) {
   const base = document.querySelector('base');
   const href = base?.getAttribute('href');
   base?.removeAttribute('href');
+  if (!element._fullLayout) boxes.observe(element);
   try {
     return Plotly.react(element, data, layout, config);
   } finally {

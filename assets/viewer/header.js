@@ -4,7 +4,7 @@ import {exportLinks} from './actions.js';
 import {h, show as reveal} from './dom.js';
 
 const SOURCES = {live: 'Run live on this server', recorded: 'Recorded beforehand', opened: 'Recorded elsewhere, opened from a file',
-  'what if': 'Rounds as they were and as they would have been, decoded on this server'};
+  'what if': 'Rounds as they were and as they would have been'};
 const OF_A_RACE = ['export', 'source', 'settings', 'lossless', 'pick'];
 
 /** The header's parts. `races` are the recorded ones, `exports` the names of a race's files, `files` where some lie. */

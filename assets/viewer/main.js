@@ -6,10 +6,11 @@ import {eachFrame, helpBox, parts, show as reveal} from './dom.js';
 import {draw, picture, plotly, whole} from './figures.js';
 import {headerView} from './header.js';
 import {lanesView, sameTime} from './lanes.js';
+import {move} from './moves.js';
 import {nodeView, stopNode} from './node.js';
 import {openFiles} from './opening.js';
-import {fetched, nextNotable, roundAt, withCut} from './race.js';
-import {neighbour, roundView} from './round.js';
+import {fetched, roundAt, withCut} from './race.js';
+import {roundView} from './round.js';
 import {liveRuns} from './runs.js';
 import {address, addressKeeper, fromAddress, sound} from './state.js';
 import {timelineView} from './timeline.js';
@@ -42,34 +43,40 @@ export function mount({element: root, props, watch, send}) {
   root.addEventListener('click', clicked);
   part('races').addEventListener('change', (event) => choose(event.target.value));
   new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
-  openFiles(part('file'), choose, say);
+  openFiles(part('file'), free, choose, say);
   watch('value', () => live.read(props.value));
   open(state.race);
 
   // ---- races
 
-  /** Fetch a race and show it; without an id, or in place of one that is not there, the first recorded one. What was
-   * asked for later wins. */
-  async function open(id) {
+  /** Fetch a race and show it with a change of the state; without an id, or where nothing is shown in place of one that
+   * is not there, the first recorded one. What was asked for later wins. */
+  async function open(id, change = {}) {
     const first = props.races[0]?.id, own = turn += 1;
     try {
       const next = id || first ? await fetched(id || first) : null;
       if (own !== turn) return;
+      state = {...state, ...change};
       if (next) show(next); else nothing();
       if (next?.note || noted) say(next?.note ?? '', true);
     } catch (error) {
       if (own !== turn) return;
-      if (id && first && id !== first && !race) await open(first);
+      if (id && first && id !== first && !race) await open(first, change);
       else if (!race) nothing();
-      say(error.message);
+      else part('races').value = race.id; // which is still the one shown
+      say(error.message, true);
     }
+  }
+
+  /** Whether another race may be shown now; says so where not. */
+  function free() {
+    if (race?.running) say('A race is running: stop it first, or wait.');
+    return !race?.running;
   }
 
   /** Another race, from its beginning. */
   function choose(id) {
-    if (race?.running) return say('A race is running: stop it first, or wait.');
-    state = {...state, round: null, node: null, place: null};
-    open(id);
+    if (free()) open(id, {round: null, node: null, place: null});
   }
 
   function nothing() {
@@ -101,7 +108,8 @@ export function mount({element: root, props, watch, send}) {
   /** A live race has begun or is over, or rounds have been decoded again. */
   function shown(next, {replay}) {
     turn += 1;
-    if (!next.running) state = {...state, round: replay || next.back ? 0 : null, node: null, tab: next.back ? 'tree' : state.tab};
+    if (next.running) keep({...state, race: next.id, round: null, node: null, place: null}); // who reloads gets what there is of it
+    else state = {...state, round: replay || next.back ? 0 : null, node: null, tab: next.back ? 'tree' : state.tab};
     if (next.back) state = {...state, method: next.lanes.at(-1).method, against: next.lanes[0].method};
     show(next);
     if (replay) requestAnimationFrame(() => act('play')); // once the lanes are there
@@ -124,7 +132,7 @@ export function mount({element: root, props, watch, send}) {
 
   /** Back to the race of the address, after one that came to nothing. */
   function restore() {
-    if (race?.running) { race = null; open(state.race); }
+    if (race?.running) { race = null; keep(state); open(state.race); }
   }
 
   /** Once plotly is there: the tree first, and the timeline when that is on the screen. */
@@ -157,13 +165,20 @@ export function mount({element: root, props, watch, send}) {
     if (!timeline.playing()) lanes.at(null, state.clock);
     timeline.at(state.round);
     const other = race.lanes.findIndex((one) => one.method === against);
-    round.at(state.round, node, state.tab, Boolean(state.cut) && withCut(race, lane, redraw, say), {other, place: state.place ?? (lane.rounds.from[state.round] ?? 1) - 1});
+    round.at(state.round, node, state.tab, Boolean(state.cut) && withCut(race, lane, redraw, uncut), {other, place: state.place ?? (lane.rounds.from[state.round] ?? 1) - 1});
     inspect(race, lane, state.round, node);
     benchmarks.at(state.bench, theme(), Plotly);
     transport.at(state, lane);
     viewer.classList.toggle('presenting', state.present === '1');
     root.dataset.round = state.round;
     root.dataset.method = state.method;
+  }
+
+  /** A figure of cut nodes that did not come: without it, until it is asked for again. */
+  function uncut(of, text) {
+    if (of !== race) return;
+    go({cut: ''});
+    say(text, true);
   }
 
   function changeLane(next, against) {
@@ -192,37 +207,21 @@ export function mount({element: root, props, watch, send}) {
   }
 
   function act(name, argument) {
-    const step = (by) => go({round: Math.min(Math.max(state.round + by, 0), lane.rounds.at.length - 1), node: null});
-    const settled = race && !race.running && lane;
-    const notable = (by) => {
-      const round = nextNotable(lane, state.round, by, state.moment);
-      if (round !== null) go({round, node: null}); else say(`There is no such round ${by > 0 ? 'after' : 'before'} this one.`);
-    };
     const always = {
       run: live.start, stop: live.stop, theme: toggleTheme,
       help,
-      whole: () => { state = {...state, ...race.back, node: null, against: '', tab: 'whatif'}; open(race.back.race); },
+      whole: () => open(race.back.race, {...race.back, node: null, against: '', tab: 'whatif'}),
+      file: () => part('file').click(),
       share: () => (race?.running ? say('This race can be shared when it is over.') : share(address(state), say)),
       tour: () => { part('help').close(); guide(); },
       png: () => save('png'), svg: () => save('svg'),
       export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },
       settings: () => document.querySelector('#settings .toggle-button')?.click(),
     };
-    const ofARace = {
-      first: () => step(-Infinity), 'far-back': () => step(-10), back: () => step(-1),
-      next: () => step(1), 'far-next': () => step(10), last: () => step(Infinity), step: () => step(argument),
-      outline: () => go({tab: state.tab === 'outline' ? 'tree' : 'outline'}),
-      before: () => notable(-1), after: () => notable(1),
-      present: () => go({present: state.present ? '' : '1'}),
-      play: () => timeline.toggle(race, lane, state),
-      lane: () => race.lanes[argument] && go({method: race.lanes[argument].method, round: null, node: null}),
-      node: () => {
-        const node = neighbour(lane.nodes[state.round], state.node ?? stopNode(race, lane, state.round), argument);
-        if (node !== null) go({node});
-      },
-    };
-    if (always[name]) always[name]();
-    else if (settled) ofARace[name]?.();
+    if (always[name]) return always[name]();
+    if (!race || race.running) return;
+    if (!lane) redrawNow(); // due in this frame: a key that is earlier still counts
+    if (name === 'play') timeline.toggle(race, lane, state); else move(name, argument, {race, lane, state}, go, say);
   }
 
   function save(format) {

@@ -1,7 +1,7 @@
 // Traces from a file: chosen, or dropped anywhere on the page. The server checks them and keeps them for a while.
 
-/** `opened(id)` gets the race that a file has become, `say(text)` what is wrong with it. */
-export function openFiles(input, opened, say) {
+/** `free()`: whether a race may be opened now. `opened(id)` gets the race that a file has become, `say(text)` what is wrong with it. */
+export function openFiles(input, free, opened, say) {
   input.addEventListener('change', () => { send(input.files[0]); input.value = ''; });
   window.addEventListener('dragover', (event) => { if (hasFile(event)) event.preventDefault(); });
   window.addEventListener('drop', (event) => {
@@ -11,14 +11,14 @@ export function openFiles(input, opened, say) {
   });
 
   async function send(file) {
-    if (!file) return;
+    if (!file || !free()) return;
     say(`Reading ${file.name} …`);
     try {
       const answer = await fetch('races', {method: 'POST', body: file});
       const {id, error} = answer.ok ? await answer.json() : {error: `the server answered ${answer.status}`};
       if (!id) throw new Error(error);
-      opened(id);
       say('');
+      opened(id);
     } catch (error) {
       say(`${file.name} could not be opened: ${error.message}`);
     }

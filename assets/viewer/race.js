@@ -7,11 +7,15 @@
 
 /** The race with an id, from the server. Raises an Error with what to tell. */
 export async function fetched(id) {
-  const answer = await fetch(`races/${encodeURIComponent(id)}.json`);
+  const {about, replay} = await answered(`races/${encodeURIComponent(id)}.json`);
+  return fromPayload(replay, about);
+}
+
+async function answered(address) {
+  const answer = await fetch(address);
   if (answer.status === 404) throw new Error(await answer.text());
   if (!answer.ok) throw new Error(`the server could not prepare this race (${answer.status}); its log says why`);
-  const {about, replay} = await answer.json();
-  return fromPayload(replay, about);
+  return answer.json();
 }
 
 /** The round of a lane in which the token after `place` was decoded. */
@@ -117,13 +121,14 @@ export function nextNotable({moments}, round, by, kind) {
   return moments[round] ? round : null;
 }
 
-/** Whether the lane's figure of the nodes that were cut is there. It is fetched when it is first asked for; then comes `ready`. */
+/** Whether the lane's figure of the nodes that were cut is there. It is fetched when it is asked for; then comes `ready()`,
+ * or `failed(race, text)` and it can be asked for again. */
 export function withCut(race, lane, ready, failed) {
   if (!lane.cut) return false;
   if (!lane.figures.cut) {
     lane.figures.cut = {};
-    fetch(`races/${encodeURIComponent(race.id)}/cut/${race.lanes.indexOf(lane)}.json`).then((answer) => answer.json())
-      .then((figure) => { lane.figures.cut = figure; ready(); }, (error) => failed(error.message));
+    answered(`races/${encodeURIComponent(race.id)}/cut/${race.lanes.indexOf(lane)}.json`)
+      .then((figure) => { lane.figures.cut = figure; ready(); }, (error) => { lane.figures.cut = null; failed(race, error.message); });
   }
   return Boolean(lane.figures.cut.template);
 }

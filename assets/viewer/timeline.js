@@ -72,7 +72,7 @@ export function timelineView(part, go, frame) {
     const step = (now) => {
       started ??= now;
       const time = begin + ((now - started) / 1000) * pace;
-      if (time >= last) return stop();
+      if (time >= last) return go({round: own.rounds.at.length - 1, node: null}); // which stops it, too
       replay = requestAnimationFrame(step);
       frame(time);
       go({round: roundAt(own, time, clock), node: null}, true);

@@ -29,6 +29,11 @@ SCREENS = {
 }
 ON_EVERY_SCREEN = pytest.mark.parametrize("show", SCREENS, indirect=True)
 HOSTILE = "<img src=x onerror=window.hacked=1>"  # text of a recorded race that must stay text
+DROP = """(text) => {
+  const data = new DataTransfer();
+  data.items.add(new File([text], 'dropped.json'));
+  document.body.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}));
+}"""
 
 
 @contextmanager

@@ -67,6 +67,22 @@ HURRIED = f"""async () => {{
   ({KEEP_SKETCH})();
   return ({SHOWN})();
 }}"""
+FITTING = """() => {
+  // whether every plot that can be seen, and what is painted over it, is as wide as its box, and nothing moves
+  const seen = (query) => [...document.querySelectorAll(`#viewer ${query}`)].filter((one) => one.clientWidth);
+  const near = (one, other) => Math.abs(one - other) <= 1;
+  const wide = (box, query) => box.querySelector(query).clientWidth;
+  return document.getAnimations().every((one) => !(one instanceof CSSTransition))
+    && seen('.js-plotly-plot').every((plot) => near(plot._fullLayout.width, plot.clientWidth))
+    && seen('.layers:has(canvas)').every((box) => near(wide(box, '.labels:not(.sketch)'), wide(box, '.plot')))
+    && seen('.scroll:has(.plot)').every((box) => box.scrollWidth === Math.max(box.clientWidth, wide(box, '.plot')));
+}"""
+BAR = """(round) => {
+  // the middle of a round's bar, as it is drawn
+  const plot = document.querySelector('[data-part=bars]'), bars = plot.data.findIndex((one) => one.type === 'bar');
+  const bar = plot.querySelectorAll('.barlayer .trace')[bars].querySelectorAll('.point')[round].getBoundingClientRect();
+  return {x: (bar.left + bar.right) / 2, y: (bar.top + bar.bottom) / 2};
+}"""
 PLOTTED = """(name) => {
   // what plotly shows, not what it was given
   const plot = document.querySelector(`[data-figure=${name}]`);
@@ -85,6 +101,30 @@ def test_a_click_on_a_node_of_the_tree_opens_it(show):
     tab.keyboard.press("ArrowLeft")
     other = f"[data-part=node]:not([data-node='{wanted['node']}'])"
     tab.wait_for_selector(other)
+
+
+def test_figures_follow_their_boxes_where_the_window_stays(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    tab.locator("[data-tab=routing]").click()
+    tab.wait_for_selector("[data-figure=run_routing][data-drawn=yes]")
+    wait_for_tree(tab)
+    tab.evaluate(HURRY)  # now there is a sketch, too
+    wait_for_tree(tab)
+    wide = part(tab, "bars").evaluate("(bars) => bars.clientWidth")
+    for moved in ("< wide - 100", "=== wide"):  # the settings push the page aside, and let it back
+        tab.locator("[data-do=settings]").click()
+        tab.wait_for_function(f"(wide) => document.querySelector('[data-part=bars]').clientWidth {moved}", arg=wide)
+        tab.wait_for_function(FITTING)
+        for round in (9, 2):
+            place = tab.evaluate(BAR, round)
+            tab.mouse.click(place["x"], place["y"])
+            tab.wait_for_selector(f"[data-round='{round}'][data-method=jakiro]")
+            head = part(tab, "playhead").bounding_box()
+            assert abs(head["x"] + head["width"] / 2 - place["x"]) <= 2
+        tab.locator("[data-tab=routing]").click()  # which was hidden meanwhile
+        tab.wait_for_function(FITTING)
+        wait_for_tree(tab)
+    assert tab.locator("[clip-path*=http]").count() == 0
 
 
 def test_labels_stand_at_their_points_through_rounds_and_zoom(show):

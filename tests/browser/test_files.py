@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import synthetic
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, open_page, part, wait_for_tree
+from served import DROP, HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, open_page, part, wait_for_tree
 
 from jakiro.trace import to_json
 from jakiro.traces import traces_json
@@ -16,11 +16,6 @@ from jakiro.ui import offline
 pytestmark = IN_CHROMIUM
 RUN = synthetic.tree_trace(6, nodes=16, seed=5)
 END_OF_SCRIPT = "</script><script>window.hacked=1</script><!--"
-DROP = """(text) => {
-  const data = new DataTransfer();
-  data.items.add(new File([text], 'dropped.json'));
-  document.body.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}));
-}"""
 
 
 def test_a_replay_works_from_a_file_and_asks_nobody(chromium, tmp_path):
@@ -98,6 +93,25 @@ def test_a_trace_from_a_file_is_shown_as_such(show):
     tab.reload()
     tab.wait_for_selector("[data-ready=yes]")
     expect(part(tab, "kind")).to_have_text("opened")
+
+
+def test_a_file_can_be_opened_by_keyboard(show):
+    tab = show("?race=question&round=3")
+    wait_for_tree(tab)
+    button = tab.get_by_role("button", name="Open a trace file")
+    traces = {"Space": RUN, "Enter": synthetic.vanilla_trace(RUN.tokens)}
+    files = [{"name": "a.json", "mimeType": "", "buffer": to_json(trace).encode()} for trace in traces.values()]
+    # not expect_file_chooser: a second one may begin to listen too late
+    tab.on("filechooser", lambda chooser: chooser.set_files(files.pop(0)))
+    for key, trace in traces.items():
+        tab.keyboard.press("e")
+        for _ in range(part(tab, "exports").locator("a").count() + 3):  # the figure in two formats, then the file
+            tab.keyboard.press("Tab")
+        expect(button).to_be_focused()
+        tab.keyboard.press(key)
+        expect(part(tab, "play")).to_contain_text("Play")
+        tab.wait_for_selector(f"#viewer [data-method={trace.method}][data-round]")
+        expect(part(tab, "kind")).to_have_text("opened")
 
 
 @ON_EVERY_SCREEN

@@ -4,14 +4,35 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 
 from playwright.sync_api import expect
-from served import IN_CHROMIUM, ON_EVERY_SCREEN, launched, open_page, part, served, wait_for_tree
+from served import DROP, IN_CHROMIUM, ON_EVERY_SCREEN, launched, open_page, part, served, wait_for_tree
 
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models
+from jakiro.ui.race import Race
 
 pytestmark = IN_CHROMIUM
+LENGTH = 96  # tokens of a live race, as the settings have it
+ROUNDS = Race.rounds
+
+
+def slowly(race):
+    """A race's rounds, so that there is time to do something while it runs."""
+    for event in ROUNDS(race):
+        time.sleep(0.03)
+        yield event
+
+
+def run_until_it_is_in_the_address(tab):
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("#prompt textarea").fill("the the an")
+    tab.locator("[data-do=run]").click()
+    tab.wait_for_function(
+        "document.querySelector('#viewer [data-running=yes]') && location.search.includes('race=live-')"
+    )
+    tab.wait_for_selector(".lane .text span")
 
 
 @ON_EVERY_SCREEN
@@ -49,6 +70,52 @@ def test_a_stopped_race_is_shown_as_far_as_it_went(show):
     expect(part(tab, "notice")).to_be_hidden()  # it was about the other race
     part(tab, "races").select_option(label="live: an the an")  # and is there for the whole visit
     expect(part(tab, "kind")).to_have_text("live")
+
+
+def test_a_reload_during_a_race_shows_it_as_far_as_it_went(chromium, address, monkeypatch):
+    monkeypatch.setattr(Race, "rounds", slowly)
+    tab, _ = open_page(chromium, address, "?race=question&method=jakiro&round=3&node=1&motion=0")
+    run_until_it_is_in_the_address(tab)
+    tab.reload()
+    tab.wait_for_selector("[data-ready=yes]")
+    expect(part(tab, "kind")).to_have_text("live")
+    expect(part(tab, "prompt")).to_have_text("the the an")
+    texts = tab.locator(".lane .text")
+    assert 0 < sum(text.locator("span").count() for text in texts.all()) < LENGTH * texts.count()  # it was stopped
+    tab.context.close()  # whatever Gradio has said of its broken stream
+
+
+def test_a_race_that_fails_gives_back_the_view_and_the_address(show, monkeypatch):
+    failing = threading.Event()
+
+    def rounds(race):
+        for event in slowly(race):
+            yield event
+            if failing.is_set():
+                raise ValueError("no memory left")
+
+    monkeypatch.setattr(Race, "rounds", rounds)
+    tab = show("?race=question&method=jakiro&round=3&motion=0")
+    run_until_it_is_in_the_address(tab)
+    failing.set()
+    expect(part(tab, "notice")).to_contain_text("no memory left")
+    tab.wait_for_selector("[data-round='3'][data-method=jakiro]")
+    tab.wait_for_function("location.search.includes('race=question')")
+
+
+def test_a_file_that_is_dropped_on_a_race_is_not_sent(show, monkeypatch):
+    monkeypatch.setattr(Race, "rounds", slowly)
+    tab = show("?motion=0")
+    sent = []
+    tab.on("request", lambda request: sent.append(request.url) if request.url.endswith("/races") else None)
+    run_until_it_is_in_the_address(tab)
+    tab.evaluate(DROP, "[]")
+    expect(part(tab, "notice")).to_contain_text("A race is running")
+    tab.wait_for_timeout(300)
+    expect(part(tab, "notice")).to_contain_text("A race is running")
+    tab.locator("[data-do=stop]").click()
+    tab.wait_for_selector("#viewer [data-running=no]")
+    assert sent == []
 
 
 def test_enter_before_the_models_are_there_says_so(chromium, tmp_path):

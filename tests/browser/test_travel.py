@@ -23,6 +23,8 @@ CLOCK = """() => new Promise((done) => {
   look();
 })"""
 
+FEW_FRAMES = "window.requestAnimationFrame = (draw) => setTimeout(() => draw(performance.now()), 1000);"
+
 
 def at(tab, round):
     tab.wait_for_selector(f"[data-round='{round}'][data-method=jakiro]")
@@ -84,6 +86,27 @@ def test_the_replay_has_a_speed(show):
     tab.locator("[data-do=first]").click()
     at(tab, 0)
     assert slow > 2 * tab.evaluate(CLOCK)  # 16 times, but for what a frame takes
+
+
+def test_the_replay_ends_on_the_last_round(show):
+    tab = show("?race=question&method=vanilla&round=0&speed=4")
+    tab.wait_for_selector("[data-round='0'][data-method=vanilla]")
+    tab.evaluate(f"() => {{ {FEW_FRAMES} }}")
+    part(tab, "play").click()
+    expect(part(tab, "play")).to_contain_text("Pause")
+    expect(part(tab, "play")).to_contain_text("Play")
+    last = int(part(tab, "scrub").get_attribute("max"))
+    tab.wait_for_selector(f"[data-round='{last}'][data-method=vanilla]")
+
+
+def test_a_key_before_the_first_frame_counts(chromium, address):
+    tab = chromium.new_context().new_page()
+    tab.add_init_script(FEW_FRAMES)
+    tab.goto(f"{address}?race=question&method=jakiro&round=0")
+    tab.wait_for_selector("[data-ready=yes]")
+    tab.keyboard.press("ArrowRight")
+    at(tab, 1)
+    tab.context.close()
 
 
 def test_for_a_talk_only_the_race_is_shown(show):

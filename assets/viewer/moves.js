@@ -1,0 +1,27 @@
+// Where buttons and keys take the playhead of a race at rest.
+
+import {stopNode} from './node.js';
+import {nextNotable} from './race.js';
+import {neighbour} from './round.js';
+
+/** Make the move of a name, if it is one. `go(change)` changes the state, `say(text)` tells why it does not. */
+export function move(name, argument, {race, lane, state}, go, say) {
+  const step = (by) => go({round: Math.min(Math.max(state.round + by, 0), lane.rounds.at.length - 1), node: null});
+  const notable = (by) => {
+    const round = nextNotable(lane, state.round, by, state.moment);
+    if (round !== null) go({round, node: null}); else say(`There is no such round ${by > 0 ? 'after' : 'before'} this one.`);
+  };
+  const moves = {
+    first: () => step(-Infinity), 'far-back': () => step(-10), back: () => step(-1),
+    next: () => step(1), 'far-next': () => step(10), last: () => step(Infinity), step: () => step(argument),
+    before: () => notable(-1), after: () => notable(1),
+    outline: () => go({tab: state.tab === 'outline' ? 'tree' : 'outline'}),
+    present: () => go({present: state.present ? '' : '1'}),
+    lane: () => race.lanes[argument] && go({method: race.lanes[argument].method, round: null, node: null}),
+    node: () => {
+      const node = neighbour(lane.nodes[state.round], state.node ?? stopNode(race, lane, state.round), argument);
+      if (node !== null) go({node});
+    },
+  };
+  moves[name]?.();
+}

@@ -1,0 +1,84 @@
+"""What the server does not have any more: the page says so, and stays with what it shows."""
+
+from __future__ import annotations
+
+import json
+
+from playwright.sync_api import expect
+from served import IN_CHROMIUM, open_page, part, wait_for_tree
+
+pytestmark = IN_CHROMIUM
+GONE = {"status": 404, "content_type": "text/plain", "body": "it is not kept any more"}
+
+
+def expect_only_404s(trouble):
+    assert trouble and all("404" in text for text in trouble)
+
+
+def with_facts(about=(), lane=()):
+    """A handler of requests that adds facts to a race, and to its last lane."""
+
+    def answer(route):
+        answered = route.fetch()
+        race = json.loads(answered.text())
+        race["about"] |= dict(about)
+        race["replay"]["traces"][-1] |= dict(lane)
+        route.fulfill(response=answered, json=race)
+
+    return answer
+
+
+def test_a_race_that_is_gone_leaves_the_one_shown(chromium, address):
+    tab, trouble = open_page(chromium, address, "?race=question&method=eagle2&round=3&node=2&motion=0")
+    wait_for_tree(tab)
+    tab.route("**/races/hostile.json", lambda route: route.fulfill(**GONE))
+    part(tab, "races").select_option("hostile")
+    expect(part(tab, "notice")).to_have_text(GONE["body"])
+    assert part(tab, "races").input_value() == "question"
+    tab.locator("[data-view=tree]").focus()
+    tab.keyboard.press("ArrowLeft")  # the parent of the node that was shown
+    tab.wait_for_selector("[data-part=node]:not([data-node='2'])")
+    tab.keyboard.press("j")
+    tab.wait_for_selector("[data-round='2'][data-method=eagle2]")
+    tab.keyboard.press("s")
+    expect(part(tab, "notice")).to_contain_text("race=question&method=eagle2&round=2")
+    tab.unroute("**/races/hostile.json")
+    part(tab, "races").select_option("hostile")
+    expect(part(tab, "kind")).to_have_text("recorded")
+    tab.wait_for_function("location.search.includes('race=hostile')")
+    tab.context.close()
+    expect_only_404s(trouble)
+
+
+def test_where_the_whole_race_is_gone_its_branch_stays(chromium, address):
+    back = {"race": "gone", "method": "vanilla", "round": 1}
+    tab, trouble = open_page(chromium, address)
+    tab.route("**/races/question.json", with_facts(about={"back": back}))
+    tab.goto(f"{address}?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    part(tab, "back").click()
+    expect(part(tab, "notice")).to_contain_text("'gone' is not kept any more")
+    tab.keyboard.press("ArrowRight")
+    tab.wait_for_selector("[data-round='4'][data-method=jakiro]")
+    expect(tab.locator("[data-tab=tree]")).to_have_attribute("aria-selected", "true")
+    tab.context.close()
+    expect_only_404s(trouble)
+
+
+def test_cut_nodes_that_are_gone_can_be_asked_for_again(chromium, address):
+    tab, trouble = open_page(chromium, address)
+    tab.route("**/races/question.json", with_facts(lane={"cut": True}))
+    tab.route("**/cut/2.json", lambda route: route.fulfill(**GONE))
+    tab.goto(f"{address}?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    part(tab, "cut").click()
+    expect(part(tab, "notice")).to_have_text(GONE["body"])
+    expect(part(tab, "cut")).not_to_be_checked()
+    tab.unroute("**/cut/2.json")
+    with tab.expect_response("**/cut/2.json") as answer:
+        part(tab, "cut").check()
+    assert answer.value.ok
+    tab.wait_for_function("location.search.includes('cut=1')")
+    wait_for_tree(tab)
+    tab.context.close()
+    expect_only_404s(trouble)

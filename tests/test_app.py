@@ -14,11 +14,13 @@ import synthetic
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
+from jakiro.assets import ASSETS
 from jakiro.trace import from_dict, to_json
 from jakiro.ui import library as library_module
 from jakiro.ui import page, recorded, site
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models
+from jakiro.ui.modules import Modules
 
 ROOT = Path(__file__).parent.parent
 GOOD = {
@@ -100,23 +102,29 @@ def test_what_the_browser_fetches_is_served_from_here(address):
     def get(path):
         return httpx.get(address + path, timeout=60)
 
-    assert get("viewer/main.js").headers["content-type"].startswith(("text/javascript", "application/javascript"))
     assert get(site.PLOTLY).text.lstrip("/* \n").startswith("plotly.js")
     shown = get("races/sample.json").json()
     assert shown["about"]["title"] == "Sample" and len(shown["replay"]["traces"]) == 2
     assert get("races/sample/nodes.csv").headers["content-disposition"] == 'attachment; filename="sample-nodes.csv"'
     assert len(get("races/sample/traces.json").json()) == 2
-    for missing in ("races/other.json", "races/other/nodes.csv", "races/sample/secrets", "viewer/../app.py"):
+    for missing in ("races/other.json", "races/other/nodes.csv", "races/sample/secrets"):
         assert get(missing).status_code == 404
     assert get("models.json").json()["state"] in ("loading", "ready")
 
 
-def test_modules_are_asked_after_each_time_and_sent_once(address):
-    first = httpx.get(address + "viewer/main.js")
-    again = httpx.get(address + "viewer/main.js", headers={"If-None-Match": first.headers["etag"]})
-    assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
-    assert first.headers["cache-control"] == again.headers["cache-control"] == "no-cache"
-    assert httpx.get(address + "viewer/none.js").status_code == 404
+def test_modules_have_another_address_when_one_has_changed(address, tmp_path):
+    """So they can be kept for ever."""
+    page, modules = httpx.get(address).text, Modules(ASSETS / "viewer")
+    assert len(modules.addresses()) > 20 and all(one in page for one in modules.addresses())
+    main = httpx.get(f"{address}{modules.path}/main.js")
+    assert main.text == (ASSETS / "viewer" / "main.js").read_text() and "immutable" in main.headers["cache-control"]
+    assert main.headers["content-type"].startswith("text/javascript")
+    for none in (f"{modules.path}/none.js", f"{modules.path}/../app.py", "viewer/other/main.js"):
+        assert httpx.get(address + none).status_code == 404
+    (tmp_path / "main.js").write_text("one")
+    before = Modules(tmp_path).path
+    (tmp_path / "main.js").write_text("two")
+    assert before != Modules(tmp_path).path
 
 
 def test_a_dropped_file_becomes_a_race_or_a_reason(address):

@@ -25,6 +25,7 @@ from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons, examinations, live_races
 from jakiro.ui.models import Models, RequestError
+from jakiro.ui.modules import Modules
 from jakiro.ui.questions import line, tell_run
 from jakiro.ui.whatif import descriptions
 
@@ -38,7 +39,7 @@ MONO = ["ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "DejaVu
 # Names of custom events must stand in this text, quoted: gr.HTML looks for them here.
 ON_LOAD = """
 const events = {run: 'run', stop: 'stop', ready: 'ready', branch: 'branch', compare: 'compare', doctor: 'doctor'};
-import(new URL('viewer/main.js', document.baseURI))
+import(new URL('@viewer/main.js', document.baseURI))
   .then((viewer) => viewer.mount({element, props, watch, send: (name, data) => trigger(events[name], data)}));
 """
 
@@ -79,8 +80,8 @@ def build(
 
 def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str, Any]:
     """Arguments of `launch` that belong to the page: its look and what it fetches. No host, no port, nothing shared."""
-    modules = sorted(file.name for file in (assets / "viewer").glob("*.js"))
-    head = "".join(f'<link rel="modulepreload" href="viewer/{name}">' for name in modules)
+    modules = Modules(assets / "viewer")
+    head = "".join(f'<link rel="modulepreload" href="{address}">' for address in modules.addresses())
     # run once the first screen is there: it takes most of a second
     head += f'<link rel="preload" as="script" id="plotly-js" href="{site.PLOTLY}">'
     for race in library.opening():
@@ -89,7 +90,7 @@ def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str
         "theme": gr.themes.Base(font=SANS, font_mono=MONO, primary_hue="emerald", neutral_hue="gray", radius_size="md"),
         "css_paths": [assets / "style.css"],
         "head": head,
-        "app_kwargs": {"routes": site.routes(assets / "viewer", library, models, BENCHMARKS)},
+        "app_kwargs": {"routes": site.routes(modules, library, models, BENCHMARKS)},
         "footer_links": ["api"],
         "run_history": False,
         "ssr_mode": False,
@@ -114,7 +115,7 @@ def _layout(library: Library, assets: Path, examples: list[dict[str, str]]) -> t
         controls = Controls()
     with gr.HTML(
         html_template=(assets / "page.html").read_text(encoding="utf-8"),
-        js_on_load=ON_LOAD,
+        js_on_load=ON_LOAD.replace("@viewer", Modules(assets / "viewer").path),
         value="",
         elem_id="viewer",
         apply_default_css=False,

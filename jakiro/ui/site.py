@@ -1,6 +1,6 @@
 """What the browser fetches besides Gradio's own files. All of it comes from this server: nothing from elsewhere.
 
-viewer/<file>            the viewer's modules and style
+viewer/<version>/<file>  the viewer's modules (modules.py)
 plotly/<version>         plotly.js out of the installed plotly package
 races/<id>.json          a race prepared for drawing (library.py, replay.py)
 races/<id>/<export>      a race as a file (export.py)
@@ -17,15 +17,13 @@ import asyncio
 import gzip
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import plotly
 from plotly.offline import get_plotlyjs
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import BaseRoute, Route
 
 from jakiro.trace import TraceError
 from jakiro.traces import MAX_BYTES, read_traces
@@ -33,14 +31,21 @@ from jakiro.ui.benchmarks import payload
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models, RequestError
+from jakiro.ui.modules import Modules
 from jakiro.ui.replay import cut_figure
 
 PLOTLY = f"plotly/{plotly.__version__}"
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}  # the version is in the address
 
 
-def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> list[BaseRoute]:
+def routes(modules: Modules, library: Library, models: Models, benchmarks: Path) -> list[BaseRoute]:
     """Routes for FastAPI, before Gradio's own."""
+
+    async def module(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in modules.compressed:
+            return PlainTextResponse(f"no module {name!r}", status_code=404)
+        return _script(modules.compressed[name])
 
     def race(request: Request) -> Response:
         try:
@@ -92,7 +97,7 @@ def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> 
 
     _prepare(library)
     return [
-        Mount("/viewer", Modules(directory=viewer)),
+        Route(f"/{modules.path}/{{name}}", module),
         Route(f"/{PLOTLY}", plotly_js),
         Route("/races/{id}.json", race),
         Route("/races/{id}/cut/{lane:int}.json", cut),
@@ -102,15 +107,6 @@ def routes(viewer: Path, library: Library, models: Models, benchmarks: Path) -> 
         Route("/models.json", status),
         Route("/benchmarks.json", measured),
     ]
-
-
-class Modules(StaticFiles):
-    """Files that the browser asks after each time: all of them are of one deployment, and most answers are a 304."""
-
-    def file_response(self, *arguments: Any, **named: Any) -> Response:
-        response = super().file_response(*arguments, **named)
-        response.headers["Cache-Control"] = "no-cache"
-        return response
 
 
 async def _text(request: Request) -> str:
@@ -134,8 +130,12 @@ def _prepare(library: Library) -> None:
 
 def plotly_js(request: Request) -> Response:
     """The library, compressed once instead of at every visit."""
+    return _script(_compressed())
+
+
+def _script(compressed: bytes) -> Response:
     headers = _FOR_EVER | {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-    return Response(_compressed(), media_type="text/javascript", headers=headers)
+    return Response(compressed, media_type="text/javascript", headers=headers)
 
 
 @cache

@@ -56,7 +56,6 @@ class Target:
         self.dtype: torch.dtype = model.dtype
         self.ends = end_ids(model, tokenizer)
         self._seen = threading.local()  # features of this thread's last pass: two threads may share a model
-        lay_out(model)
         model.get_decoder().register_forward_hook(self._see)
         self.context, self._shapes = measure(self)
         self.graphs = False
@@ -73,7 +72,7 @@ class Target:
         name: str = "",
         graphs: bool = True,
     ) -> Target:
-        """A target from a model in memory."""
+        """A target from a model in memory, whose weights stay as they are: training may be using them."""
         return cls(model, tokenizer, heads, name, graphs=graphs)
 
     @classmethod
@@ -104,7 +103,8 @@ class Target:
                 "%s has no chat template: prompts are sent bare; give it one with --chat-template FILE", hub.title(path)
             )
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype], attn_implementation=attention)
-        return cls(model.to(device), tokenizer, found, hub.title(path), folder, graphs)
+        lay_out(model.to(device))
+        return cls(model, tokenizer, found, hub.title(path), folder, graphs)
 
     def new_cache(self, capacity: int) -> KVCache:
         """An empty cache with room for `capacity` rows."""

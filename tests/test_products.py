@@ -4,7 +4,7 @@ import platform
 
 import pytest
 import torch
-from tiny import tiny_model
+from tiny import tiny_model, tiny_tokenizer
 from torch import nn
 from torch.nn import functional as F
 
@@ -71,3 +71,14 @@ def test_a_large_model_keeps_no_second_copy(monkeypatch):
     monkeypatch.setattr(products, "MOST", 1000)
     Target.wrap(model)
     assert not any(isinstance(module.forward, Product) for module in model.modules())
+
+
+@packs
+def test_a_target_lays_out_what_it_has_read_and_nothing_that_it_was_given(tmp_path):
+    """Trials of a training run decode with the model that the run's compiled losses read."""
+    model = tiny_model(hidden_size=64)
+    Target.wrap(model, graphs=False)
+    assert not isinstance(model.lm_head.forward, Product)
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    assert isinstance(Target.load(tmp_path).model.lm_head.forward, Product)

@@ -11,6 +11,8 @@ from recipes import NEEDS_MUON, SMALL, given, recipe
 from tiny import tiny_model
 
 from jakiro.drafting.head import HeadOutput
+from jakiro.products import Product
+from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
@@ -18,6 +20,7 @@ from jakiro.training.heads import head_config
 from jakiro.training.losses import Losses, Wanted, loss_of
 from jakiro.training.target_job import Batch, StageJob
 from jakiro.training.target_recipe import Stage
+from jakiro.training.trial import Trial, Trials
 
 pytestmark = NEEDS_MUON
 needs_compiler = pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="no C++ compiler")
@@ -39,6 +42,19 @@ def test_a_compiled_step_has_the_loss_of_one_that_is_not(monkeypatch):
     how = HeadRecipe.of(given())
     plain, fast = (job_of(how, compiled=compiled).step(0) for compiled in (False, True))
     assert fast["eagle2_loss"] == pytest.approx(plain["eagle2_loss"], rel=1e-4)
+
+
+@needs_compiler
+def test_a_compiled_step_reads_a_model_that_trials_decode_with(monkeypatch, tmp_path):
+    """Decoding for itself a target lays its weights out, which no compiled loss can read."""
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(Product, "_pays", lambda product, x: product.laid_out is not None)
+    job = job_of(HeadRecipe.of(given(trial={"every": 1})))
+    target = Target.wrap(job.model, graphs=False)
+    job.trials = Trials(target, [[5, 9, 7]], Trial(1, new_tokens=8), tmp_path / "trials.csv")
+    assert all(np.isfinite(job.step(index)["eagle2_loss"]) for index in range(2))
+    assert (tmp_path / "trials.csv").read_text().count("\n") == 3
 
 
 def test_more_heads_and_widths_than_dynamos_limit_are_all_compiled(monkeypatch):

@@ -25,10 +25,14 @@ def slowly(race):
         yield event
 
 
-def run_until_it_is_in_the_address(tab):
+def run(tab, prompt):
     tab.wait_for_selector("#viewer [data-models=ready]")
-    tab.locator("#prompt textarea").fill("the the an")
+    tab.locator("#prompt textarea").fill(prompt)
     tab.locator("[data-do=run]").click()
+
+
+def run_until_it_is_in_the_address(tab):
+    run(tab, "the the an")
     tab.wait_for_function(
         "document.querySelector('#viewer [data-running=yes]') && location.search.includes('race=live-')"
     )
@@ -38,9 +42,7 @@ def run_until_it_is_in_the_address(tab):
 @ON_EVERY_SCREEN
 def test_a_live_race_streams_and_can_be_opened(show):
     tab = show("?motion=0")
-    tab.wait_for_selector("#viewer [data-models=ready]")
-    tab.locator("#prompt textarea").fill("the an the")
-    tab.locator("[data-do=run]").click()
+    run(tab, "the an the")
     tab.wait_for_selector("#viewer [data-running=yes]")
     tab.wait_for_selector("#viewer [data-running=no]")
     expect(part(tab, "kind")).to_have_text("live")
@@ -55,9 +57,7 @@ def test_a_live_race_streams_and_can_be_opened(show):
 
 def test_a_stopped_race_is_shown_as_far_as_it_went(show):
     tab = show("?motion=0")
-    tab.wait_for_selector("#viewer [data-models=ready]")
-    tab.locator("#prompt textarea").fill("an the an")
-    tab.locator("[data-do=run]").click()
+    run(tab, "an the an")
     tab.wait_for_selector(".lane .text span")
     tab.locator("[data-do=stop]").click()
     tab.wait_for_selector("#viewer [data-running=no]")

@@ -134,8 +134,7 @@ def card(options: argparse.Namespace) -> int:
 
     target = _target(options)
     reports = {"default": cards.read_report(options.default), "wide": cards.read_report(options.wide)}
-    recipes = {"target": options.target_recipe, "heads": options.heads_recipe}
-    cards.write(target, recipes, reports, options.data)
+    cards.write(target, options.target_recipe, options.heads_recipe, reports, options.data)
     return 0
 
 

@@ -29,15 +29,15 @@ ANSWERED = 10  # prompts of each evaluation set whose answers are looked at
 SHOWN = 2  # of them, on the card
 
 
-def write(target: Target, recipes: dict[str, Path], reports: dict[str, dict], data: Path) -> None:
+def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict], data: Path) -> None:
     """Write README.md into the target's folder.
 
-    `recipes` are those of "target" and "heads"; `reports` are bench.json contents for the "default" and the "wide"
-    tree; `data` is the folder with eval/ and train/. Raises OSError where a file is missing, and ValueError where a
-    model's history is.
+    `made` is the target's recipe, `heads` are those of its heads in the order in which they were run; `reports` are
+    bench.json contents for the "default" and the "wide" tree; `data` is the folder with eval/ and train/. Raises
+    OSError where a file is missing, and ValueError where a model's history is.
     """
     stages = history.read(target.path)
-    recipe = Recipe.read(recipes["target"])
+    recipe = Recipe.read(made)
     loss = held_out_loss(target, recipe, data)
     answers = _answers(target, data)
     config = target.model.config
@@ -53,8 +53,8 @@ def write(target: Target, recipes: dict[str, Path], reports: dict[str, dict], da
         jakiro=_head_size(target, "jakiro"),
         assisted=_assisted(target),
         licences=LICENCES,
-        target_recipe=recipes["target"].name,
-        head_recipe=recipes["heads"].name,
+        target_recipe=made.name,
+        head_recipes=_in_turn(heads),
         tokens=sum(entry["tokens"] for entry in stages) / 1e6,
         stages=_stages(stages),
         held_out=loss,
@@ -104,16 +104,15 @@ def _head_runs(target: Target) -> str:
             rows = f"{distinct:,} tokens, each seen {seen / distinct:.1f} times"
             if entry["temperatures"]:
                 rows = f"its own answers (temperature {_and(entry['temperatures'])}), {rows}"
-            cells = [
-                f"`{name}`",
-                entry["steps"],
-                entry["tokens"],
-                entry["passes"],
-                rows,
-                f"{100 * entry['top1']:.1f} %",
-            ]
+            head = f"`{name}`" + f", {entry['note']}" * bool(entry["note"])
+            top1 = f"{100 * entry['top1']:.1f} %"
+            cells = [head, entry["steps"], entry["tokens"], entry["passes"], rows, top1]
             lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
+
+
+def _in_turn(recipes: list[Path]) -> str:
+    return ", then `--start` from there with ".join(f"`jakiro/training/recipes/{one.name}`" for one in recipes)
 
 
 def _and(numbers: list[float]) -> str:

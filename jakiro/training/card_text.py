@@ -60,8 +60,8 @@ autocast; in the later stages unlikelihood losses (Welleck et al., arXiv 1908.04
 Cross-entropy on the assistant's tokens of held-out prompts of the last mix: **{held_out:.3f}** nats a token
 (perplexity {perplexity:.1f}).
 
-Heads: `python -m jakiro train eagle2 jakiro` with `jakiro/training/recipes/{head_recipe}`, on the target's own
-features, all heads on the same rows (the last column is the mean of the last 100 steps):
+Heads: `python -m jakiro train eagle2 jakiro` with {head_recipes}, on the
+target's own features, all heads on the same rows (the last column is the mean of the last 100 steps):
 
 {head_runs}
 

@@ -47,6 +47,7 @@ class HeadRecipe:
     schedule: str = "cosine"  # how it falls, or linear
     trial: Trial | None = None  # decode held-out prompts now and then
     seed: int = 0
+    note: str = ""  # for the model card
 
     @classmethod
     def read(cls, path: Path) -> HeadRecipe:

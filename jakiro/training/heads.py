@@ -87,7 +87,8 @@ def _told(recipe: HeadRecipe, name: str, run: Path, rows: list[Rows]) -> dict:
     top1 = round(history.late(history.metrics(run), f"{name}_top1", 100), 4)
     seen = {"steps": recipe.steps, "tokens": recipe.row * recipe.rows, "passes": recipe.passes}
     distinct = sum(int((ids > 0).sum()) for ids, _ in rows)
-    return {**seen, "distinct": distinct, "temperatures": recipe.answers and recipe.answers.temperatures, "top1": top1}
+    read = {"distinct": distinct, "temperatures": recipe.answers and recipe.answers.temperatures}
+    return {**seen, **read, "top1": top1, "note": recipe.note}
 
 
 def _check(names: list[str], accelerator: Accelerator, recipe: HeadRecipe, shard: bool) -> None:
@@ -105,9 +106,10 @@ def _made_from(recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path
     """What a run's files depend on. Raises ValueError where the recipe has no mix, OSError where a file is missing."""
     if not recipe.mix:
         raise ValueError("the recipe names no texts: give --data one JSONL file, or the name of a dataset")
-    files = contents(recipe.mix, data)
+    asked, files = asdict(recipe), contents(recipe.mix, data)
+    del asked["note"]
     target = {"target": digest(model.state_dict()), "template": tokenizer.chat_template}
-    return {"recipe": asdict(recipe), **target, "data": files}
+    return {"recipe": asked, **target, "data": files}
 
 
 def head_config(model: PreTrainedModel, changes: dict) -> HeadConfig:

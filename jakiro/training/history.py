@@ -2,7 +2,7 @@
 
 A target's entries are its stages, {"stage": fields of Stage, "tokens": seen, "loss": mean of the last 50 steps}; a
 head's are its runs, {"steps", "tokens" of a step, "passes", "distinct" tokens of all rows, padding not counted,
-"temperatures" of the target's answers or null, "top1": share of positions, mean of the last 100 steps}.
+"temperatures" of the target's answers or null, "top1": share of positions, mean of the last 100 steps, "note"}.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What weights that are laid out for oneDNN beforehand save on a CPU: `python -m benchmarks.products`.
 
 `products`: for each shape of the target's weights, one product of so many rows as torch makes it by itself and with the
-weight laid out (the choice between the two is jakiro/products.py's WORTH). `passes`: the target's pass over a tree of n
-nodes, its picks included, without and with them. Medians; both ways take turns.
+weight laid out (the choice between the two is `worth` in jakiro/products.py). `passes`: the target's pass over a tree
+of n nodes, its picks included, without and with them. Medians; both ways take turns.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def product_row(weight: torch.Tensor, rows: int) -> dict[str, Any]:
     for _ in range(TURNS):
         for name, work in ways.items():
             found[name] += timed(weight.device, work, CALLS)
-    used = rows * weight.numel() >= products.WORTH
+    used = rows * weight.numel() >= products.worth()
     return {"out": len(weight), "in": weight.shape[1], "rows": rows, "used": used} | {
         name: median(times) for name, times in found.items()
     }

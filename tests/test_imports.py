@@ -24,7 +24,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "machine": set(),
     "graphs": set(),
     "hub": set(),
-    "products": set(),
+    "products": {"machine"},
     "assets": set(),
     **{view: {"trace"} | VIEWS for view in VIEWS},
     "ui.figures": {"trace", "report"} | VIEWS,

@@ -61,8 +61,10 @@ class Answer:
 class Oracle:
     """Answers for any path below the root of `tokens`, each by one causal run over the text and the path."""
 
-    def __init__(self, head: Head, target: Target, tokens: Sequence[int], decoupled: bool = False) -> None:
-        self.head, self.target, self.decoupled = head, target, decoupled
+    def __init__(
+        self, head: Head, target: Target, tokens: Sequence[int], decoupled: bool = False, temperature: float = 1.0
+    ) -> None:
+        self.head, self.target, self.decoupled, self.temperature = head, target, decoupled, temperature
         with torch.no_grad():
             output = target.model(torch.tensor([tokens[:-1]]), output_hidden_states=True)
         self.features, self.tokens = output.hidden_states[-1][0], list(tokens[1:])
@@ -87,7 +89,7 @@ class Oracle:
         return Answer(mixed, logprobs, experts, gates, self._log(contrast))
 
     def _log(self, features: Tensor) -> Tensor:
-        return self.target.logits(features).softmax(-1).log()
+        return (self.target.logits(features) / self.temperature).softmax(-1).log()
 
 
 def draft(oracle: Oracle, root: int, settings) -> DraftTree:

@@ -78,10 +78,7 @@ def test_frontier_names_its_parents() -> None:
     assert growth.frontier_ids().tolist() == [0, 1, 4, 5]
 
 
-def test_best_is_a_log_softmax_in_fp32() -> None:
-    logits = torch.randn(3, 40).bfloat16()
-    children = best(logits, 5)
-    assert children.logprobs.dtype == torch.float32
-    values, tokens = logits.float().softmax(-1).log().topk(5)
-    assert torch.equal(children.tokens, tokens)
-    torch.testing.assert_close(children.logprobs, values)
+def test_the_best_come_likeliest_first() -> None:
+    children = best(torch.tensor([[-3.0, -0.5, -2.0], [-1.0, -4.0, -0.7]]), 2)
+    assert children.tokens.tolist() == [[1, 2], [2, 0]]
+    assert torch.equal(children.logprobs, torch.tensor([[-0.5, -2.0], [-0.7, -1.0]]))

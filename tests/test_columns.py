@@ -7,7 +7,7 @@ import math
 import naive
 import pytest
 import torch
-from test_drafting import MODES, PROMPT, drafter_for, rounds
+from test_drafting import MODES, PROMPT, drafter_for, oracle_for, rounds
 from torch import Tensor
 
 from jakiro.drafting.columns import Rows, of_experts, place
@@ -16,7 +16,7 @@ from jakiro.engine import Context
 from jakiro.methods.jakiro import blend, in_union
 from jakiro.tree import DraftTree
 
-HEADS = ["eagle2", *(mode for mode in MODES if mode.startswith(("mixture", "decoupled", "two", "one")))]
+HEADS = ["eagle2", *(mode for mode in MODES if mode.startswith(("eagle2,", "mixture", "decoupled", "two", "one")))]
 
 
 class Kept:
@@ -58,8 +58,7 @@ def test_columns_are_the_naive_ones(target, mode: str, room: int) -> None:
     kept = Kept(drafter, room)
     rounds(target, kept)
     settings, tree, columns = drafter.settings, kept.tree, kept.columns
-    decoupled = getattr(settings, "candidates", "") == "decoupled"
-    oracle = naive.Oracle(head, target, kept.tokens, decoupled)
+    oracle = oracle_for(head, target, kept.tokens, settings)
     frontiers = expanded(oracle, settings)
     assert all(len(column) == len(tree) for column in columns.values())
     assert columns["rank"][0] is None and columns["logprob"][0] is None

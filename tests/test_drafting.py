@@ -28,6 +28,9 @@ MODES = {
     "two levels": JakiroSettings(4, 2, 60, "mixture", contrastive=True),
     "one level": JakiroSettings(4, 1, 60, "decoupled", contrastive=False),
     "a chain": TreeSettings(1, 5, 60),
+    "eagle2, sure of itself": TreeSettings(4, 4, 30, draft_temperature=0.5),
+    "mixture, sure of itself": JakiroSettings(4, 4, 60, "mixture", draft_temperature=0.5),
+    "decoupled, unsure": JakiroSettings(4, 4, 30, "decoupled", contrastive=False, draft_temperature=3.0),
 }
 
 
@@ -62,6 +65,11 @@ def drafter_for(target, mode: str, shape: str = "plain"):
     return head, JakiroDrafter(FusedJakiro(head), target, settings)
 
 
+def oracle_for(head, target, tokens: list[int], settings) -> naive.Oracle:
+    decoupled = getattr(settings, "candidates", "") == "decoupled"
+    return naive.Oracle(head, target, tokens, decoupled, settings.draft_temperature)
+
+
 def rounds(target, drafter, count: int = 24) -> list[tuple[list[int], DraftTree]]:
     truth = target.model.generate(torch.tensor([PROMPT]), max_new_tokens=count, do_sample=False)[0].tolist()
     helped = Helped(drafter, truth)
@@ -77,9 +85,8 @@ def test_tree_is_the_naive_one(target, mode: str, shape: str) -> None:
     """Rounds 1 and 3 against lists and whole causal runs: tokens, parents and scores."""
     head, drafter = drafter_for(target, mode, shape)
     seen = rounds(target, drafter)
-    decoupled = getattr(drafter.settings, "candidates", "") == "decoupled"
     for tokens, tree in (seen[0], seen[2]):
-        expected = naive.draft(naive.Oracle(head, target, tokens, decoupled), tokens[-1], drafter.settings)
+        expected = naive.draft(oracle_for(head, target, tokens, drafter.settings), tokens[-1], drafter.settings)
         assert (tree.tokens, tree.parents) == (expected.tokens, expected.parents)
         assert tree.scores == pytest.approx(expected.scores, abs=1e-4)
 
@@ -88,10 +95,9 @@ def test_tree_is_the_naive_one(target, mode: str, shape: str) -> None:
 def test_every_score_is_a_causal_run_along_its_path(target, mode: str) -> None:
     head, drafter = drafter_for(target, mode)
     contrastive = getattr(drafter.settings, "contrastive", False)
-    decoupled = getattr(drafter.settings, "candidates", "") == "decoupled"
     seen = rounds(target, drafter)
     for tokens, tree in (seen[0], seen[2]):
-        oracle = naive.Oracle(head, target, tokens, decoupled)
+        oracle = oracle_for(head, target, tokens, drafter.settings)
         for node in range(len(tree)):
             path = tuple(tree.tokens[step] for step in tree.path(node))
             parts = [oracle(path[:end]).logprobs[path[end]] for end in range(len(path))]
@@ -99,6 +105,22 @@ def test_every_score_is_a_causal_run_along_its_path(target, mode: str) -> None:
                 parts[-1] = oracle(path[:-2]).ahead[path[-1]]
             assert tree.scores[node] == pytest.approx(float(sum(parts)), abs=1e-4)
     assert not contrastive or max(tree.depths()) == drafter.settings.depth, "the contrastive level must be in the tree"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("eagle2", "eagle2, sure of itself"), ("mixture", "mixture, sure of itself")]
+)
+def test_a_draft_that_is_sure_of_itself_goes_deeper(target, one: str, other: str) -> None:
+    flat, sharp = (rounds(target, drafter_for(target, mode)[1])[0][1] for mode in (one, other))
+    assert sum(sharp.depths()) / len(sharp) > sum(flat.depths()) / len(flat)
+
+
+def test_what_a_draft_says_is_a_law_in_fp32(target) -> None:
+    _, drafter = drafter_for(Target.wrap(tiny_model().bfloat16()), "decoupled, unsure")
+    features = torch.randn(2, 3, 32).bfloat16()
+    said = drafter.logprobs(features)
+    assert said.dtype == torch.float32
+    torch.testing.assert_close(said, (drafter.target.logits(features) / 3).float().softmax(-1).log())
 
 
 def test_mix_up_differs_from_aligned(target) -> None:

@@ -26,10 +26,10 @@ class Children(NamedTuple):
     logprobs: Tensor  # [n, k] in fp32, at most 0
 
 
-def best(logits: Tensor, width: int) -> Children:
-    """The `width` likeliest tokens under each row of logits [n, vocab], likeliest first."""
-    logprobs, tokens = torch.log_softmax(logits, -1, dtype=torch.float32).topk(width)
-    return Children(tokens, logprobs)
+def best(logprobs: Tensor, width: int) -> Children:
+    """The `width` likeliest tokens under each row of log-probabilities [n, vocab], likeliest first."""
+    values, tokens = logprobs.topk(width)
+    return Children(tokens, values)
 
 
 @dataclass(frozen=True, slots=True)

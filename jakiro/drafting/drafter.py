@@ -134,6 +134,11 @@ class HeadDrafter(ABC):
         features = before.features.index_select(0, rows)
         return self.propose(self._state.level(level - 1, tokens, features, rows), level)
 
+    def logprobs(self, features: Tensor) -> Tensor:
+        """What features [..., h] say, [..., vocab] in fp32, at the draft's own temperature."""
+        logits, temperature = self.target.logits(features), self.settings.draft_temperature
+        return torch.log_softmax(logits if temperature == 1 else logits / temperature, -1, dtype=torch.float32)
+
     @abstractmethod
     def propose(self, residual: Tensor, level: int) -> Step:
         """The answer of rows at depth `level`, given u [n, h]."""

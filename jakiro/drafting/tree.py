@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 
@@ -21,6 +21,13 @@ class TreeSettings:
     )
     depth: int | str = setting(6, "Levels below the root.", 1, 16, auto=True)
     total_tokens: int | str = setting(60, "Nodes kept for the target to check, the root among them.", 1, 512, auto=True)
+    _: KW_ONLY
+    draft_temperature: float = setting(
+        1.0,
+        "Of the head's probabilities: below 1 likely paths count for more, and trees get deeper and narrower.",
+        0.1,
+        10.0,
+    )
 
     def __post_init__(self) -> None:
         check(self)

@@ -25,12 +25,11 @@ class Eagle2Drafter(HeadDrafter):
 
     def propose(self, residual: Tensor, level: int) -> Step:
         features = self.head.predict(residual)
-        return Step(best(self.target.logits(features), self.width), features, residual)
+        return Step(best(self.logprobs(features), self.width), features, residual)
 
     def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
         features = torch.cat([step.features for step in last.steps])[used]
-        logprobs = self.target.logits(features).float().log_softmax(-1)
-        return common(tree, picks, rows, logprobs, min(last.kept.scores))
+        return common(tree, picks, rows, self.logprobs(features), min(last.kept.scores))
 
 
 class Eagle2:

@@ -81,8 +81,8 @@ class JakiroDrafter(HeadDrafter):
         if self.settings.contrastive and level == self.settings.depth - 2:
             contrast = self.head.mix(residual, active, contrast_weights(gates))
             read.append(contrast)
-        logits = self.target.logits(torch.cat(read))  # one reading of lm_head for all features of the level
-        logprobs = torch.log_softmax(logits, -1, dtype=torch.float32).view(len(read), len(residual), -1)
+        logprobs = self.logprobs(torch.cat(read))  # one reading of lm_head for all features of the level
+        logprobs = logprobs.view(len(read), len(residual), -1)
         values, tokens = logprobs.topk(self.width)  # [features, n, k]
         ahead = None if contrast is None else Step(Children(tokens[-1], values[-1]), contrast, residual)
         if self._decoupled:
@@ -102,8 +102,8 @@ class JakiroDrafter(HeadDrafter):
         contrast = (used >= first) if self.settings.contrastive else torch.zeros_like(used, dtype=torch.bool)
         active, gates = self.head.activate(residual)
         weights = torch.where(contrast[:, None], *gates.chunk(2, dim=-1)[::-1]).softmax(-1)
-        experts = self.target.logits(self.head.own(residual, active)).float().log_softmax(-1)
-        logprobs, eligible = self.target.logits(features).float().log_softmax(-1), None
+        experts = self.logprobs(self.head.own(residual, active))
+        logprobs, eligible = self.logprobs(features), None
         if self._decoupled:
             logprobs = torch.where(contrast[:, None], logprobs, blend(experts, weights))
             eligible = contrast[:, None] | in_union(experts, self.width)

@@ -311,7 +311,7 @@ def test_tune_prints_and_writes_what_it_found(folder, small, tmp_path, capsys):
     out = tmp_path / "tuning.json"
     assert run(folder, "tune", "--method", "eagle2", "--set", "depth=2", "--out", out) == 0
     found, printed = json.loads(out.read_text()), capsys.readouterr().out
-    assert found["schema"] == "jakiro-tuning/1" and found["settings"] == {**ALL, "depth": 2}
+    assert found["schema"] == "jakiro-tuning/1" and found["settings"] == {**ALL, "depth": 2, "draft_temperature": 1.0}
     assert {"machine", "versions", "command", "verify", "draft", "overhead_s"} <= found.keys()
     assert f"top_k {found['chosen']['top_k']}, depth 2, total_tokens" in printed and "over one" in printed
 

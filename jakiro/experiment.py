@@ -134,14 +134,13 @@ def run(
 def _methods(target: Target, experiment: Experiment, heads: dict[str, Path]) -> dict[str, tuple[Any, Any]]:
     vanilla = METHODS["vanilla"]
     methods = {"vanilla": (vanilla.load(target), vanilla.defaults(target))}
-    makers = {}
+    loaded = {}
     for name, plan in experiment.training.heads.items():
-        target.heads[plan.kind] = heads[name]
-        makers[name] = METHODS[plan.kind].load(target)
+        method, target.heads[plan.kind] = METHODS[plan.kind], heads[name]
+        loaded[name] = method.load(target), method.defaults(target)
     for one in experiment.variants:
-        method = METHODS[experiment.training.heads[one.head].kind]
-        changes = {**experiment.tree, **one.set}
-        methods[one.label] = makers[one.head], build(method.settings, method.defaults(target), changes)
+        make, usual = loaded[one.head]
+        methods[one.label] = make, build(type(usual), usual, {**experiment.tree, **one.set})
     return methods
 
 

@@ -25,23 +25,23 @@ SCHEMA = "jakiro-tree-sizes/1"
 NODES = (1, 2, 4, 8, 10, 12, 14, 16, 20, 24, 32, 48, 60)
 REPEATS = 25
 BEST = 12  # trees in the table
+TREE = ("top_k", "depth", "total_tokens", "draft_temperature")
 
 
-def grid(target: Target, prompts: list[bench.Prompt], sizes: list[tuple[int, int, int]], budget: int) -> list[dict]:
-    """Mean speed-up and tau of both trained methods for each (top_k, depth, total_tokens)."""
+def grid(
+    target: Target, prompts: list[bench.Prompt], trees: list[dict[str, float]], budget: int, sampling: Sampling
+) -> list[dict]:
+    """Mean speed-up and tau of both trained methods with each tree."""
     methods = bench.load_methods(target, ["vanilla"], {})
     names = {}
-    for size in sizes:
-        changes = dict(zip(("top_k", "depth", "total_tokens"), map(str, size), strict=True))
+    for tree in trees:
+        changes = {name: str(value) for name, value in tree.items()}
         for name, loaded in bench.load_methods(target, ["eagle2", "jakiro"], changes).items():
-            label = f"{name} {size}"
-            names[label] = name, size
+            label = f"{name} {tree}"
+            names[label] = name, tree
             methods[label] = loaded
-    found = means(bench.run(target, prompts, methods, budget, [Sampling()]))
-    return [
-        {"method": name, "top_k": size[0], "depth": size[1], "total_tokens": size[2], **found[label]}
-        for label, (name, size) in names.items()
-    ]
+    found = means(bench.run(target, prompts, methods, budget, [sampling]))
+    return [{"method": name, **tree, **found[label]} for label, (name, tree) in names.items()]
 
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
@@ -49,11 +49,13 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
     prompts = bench.read_prompts(options.prompts, options.limit)
     target = Target.load(options.target, options.device, options.dtype)
     cost = verify_cost(target, NODES, REPEATS)
-    sizes = list(product(options.top_k, options.depth, options.total_tokens))
-    rows = sorted(grid(target, prompts, sizes, options.max_new_tokens), key=lambda row: -row["tokens_per_s"])
+    sizes = product(options.top_k, options.depth, options.total_tokens, options.draft_temperature)
+    trees = [dict(zip(TREE, one, strict=True)) for one in sizes]
+    sampling = Sampling(options.temperature)
+    rows = sorted(grid(target, prompts, trees, options.max_new_tokens, sampling), key=lambda row: -row["tokens_per_s"])
     costs = {n: {"seconds": seconds, "over_one": seconds / cost[1]} for n, seconds in cost.items()}
     head = common.head(SCHEMA, target.device) | {"target": target.name, "dtype": options.dtype}
-    head |= {"prompts": len(prompts), "max_new_tokens": options.max_new_tokens}
+    head |= {"prompts": len(prompts), "max_new_tokens": options.max_new_tokens, "temperature": options.temperature}
     tables = [[_cost(*one) for one in costs.items()], [_line(row) for row in rows[:BEST]]]
     return head | {"cost": costs, "grid": rows}, tables
 
@@ -67,7 +69,7 @@ def _cost(nodes: int, one: dict[str, float]) -> dict[str, str]:
 
 
 def _line(row: dict[str, Any]) -> dict[str, str]:
-    sizes = {name: str(row[name]) for name in ("method", "top_k", "depth", "total_tokens")}
+    sizes = {name: str(row[name]) for name in ("method", *TREE)}
     return sizes | {name: common.cell(row[name]) for name in ("tau", "tokens_per_s", "speedup")}
 
 
@@ -81,6 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--top-k", type=int, nargs="+", default=[4, 6, 8])
     parser.add_argument("--depth", type=int, nargs="+", default=[3, 4, 5, 6])
     parser.add_argument("--total-tokens", type=int, nargs="+", default=[8, 12, 16, 24])
+    parser.add_argument("--draft-temperature", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--temperature", type=float, default=0.0)
     return common.run(parser, report, argv)
 
 

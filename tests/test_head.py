@@ -125,6 +125,8 @@ def test_buffers_that_grow_change_nothing() -> None:
         ({"rope_parameters": {"rope_theta": 7.0, "rope_type": "default"}}, {"rope_theta": 7.0}),
         ({"rope_scaling": {"type": "linear", "factor": 4}}, {"rope_type": "linear", "rope_factor": 4.0}),
         ({"num_key_value_heads": None, "rope_scaling": None}, {"num_key_value_heads": 4, "rope_type": "default"}),
+        ({}, {"draft_temperature": 1.0}),
+        ({"draft_temperature": 0.7}, {"draft_temperature": 0.7}),
     ],
 )
 def test_config_is_read_as_raw_json(tmp_path, raw: dict, expected: dict) -> None:
@@ -147,6 +149,8 @@ def test_config_is_read_as_raw_json(tmp_path, raw: dict, expected: dict) -> None
         ({"head_dim": 16}, "head_dim"),
         ({"hidden_size": "32"}, "config.json"),
         ({"num_attention_heads": 5}, "5 heads"),
+        ({"draft_temperature": 0}, "draft_temperature is 0"),
+        ({"draft_temperature": "0.7"}, "config.json"),
     ],
 )
 def test_config_errors_name_file_and_field(tmp_path, raw: dict, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 import torch
@@ -46,6 +47,17 @@ def test_describes_itself(method, target):
     for field in dataclasses.fields(method.settings):
         assert field.metadata["help"].endswith("."), field.name
     assert method.settings.__dataclass_params__.frozen
+
+
+def test_the_default_tree_has_what_its_head_asks_for(target, tmp_path):
+    for name, folder in target.heads.items():
+        asked = json.loads((folder / "config.json").read_text()) | {"draft_temperature": 0.7}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(asked))
+        own = Target.wrap(target.model, heads={name: tmp_path / name})
+        usual = METHODS[name].defaults(target)
+        assert usual.draft_temperature == 1.0
+        assert METHODS[name].defaults(own) == dataclasses.replace(usual, draft_temperature=0.7)
 
 
 def test_says_what_it_lacks(method, target):

@@ -32,6 +32,7 @@ class HeadConfig:
     qkv_bias: bool = False
     num_local_experts: int = 0  # 0: one dense MLP (EAGLE), 2: Jakiro as published
     expert_intermediate_size: int = 0  # inner width of an expert; 0: hidden_size, as published
+    draft_temperature: float = 1.0  # default of the setting: what measured best with this head; 1: as published
 
     def __post_init__(self) -> None:
         if not self.num_key_value_heads:
@@ -49,6 +50,8 @@ class HeadConfig:
             raise ValueError(f"rope scaling {self.rope_type!r} is not known to heads; known: {', '.join(_ROPE_TYPES)}")
         if self.num_local_experts < 0 or self.num_local_experts == 1:
             raise ValueError(f"num_local_experts is {self.num_local_experts}; a head has none, two or more")
+        if not 0.1 <= self.draft_temperature <= 10:
+            raise ValueError(f"draft_temperature is {self.draft_temperature}; use a number from 0.1 to 10")
 
     @property
     def head_dim(self) -> int:
@@ -89,10 +92,11 @@ class HeadConfig:
             qkv_bias=raw.get("qkv_bias", False),
             num_local_experts=raw.get("num_local_experts") or 0,
             expert_intermediate_size=raw.get("expert_intermediate_size") or 0,
+            draft_temperature=raw.get("draft_temperature", 1.0),
         )
 
     def to_json(self) -> str:
-        """The config as published heads write it: a one-layer Llama config, with `bias` and the experts beside it."""
+        """The config as published heads write it: a one-layer Llama config, and what it does not have."""
         scaling = None if self.rope_type == "default" else {"type": self.rope_type, "factor": self.rope_factor}
         raw = {
             "architectures": ["LlamaForCausalLM"],
@@ -118,4 +122,6 @@ class HeadConfig:
                 "num_experts_per_tok": self.num_local_experts,
                 "expert_intermediate_size": self.expert_intermediate_size,
             }
+        if self.draft_temperature != 1:
+            raw["draft_temperature"] = self.draft_temperature
         return json.dumps(raw, indent=2) + "\n"

@@ -22,6 +22,7 @@ from torch import Tensor
 from jakiro.target import Target
 
 from .head import EagleHead, Head, HeadConfig, JakiroHead
+from .tree import sizes
 
 SHARD_BYTES = 15 * 2**20 - 2**16  # files of at most 15 MiB, header included
 
@@ -141,6 +142,12 @@ def _check_keys(expected: dict[str, Tensor], found: dict[str, Tensor], config: H
         problems.append(f'its config.json says "bias": {json.dumps(config.bias)}')
     if problems:
         raise ValueError(f"the head in {folder} (hidden size {config.hidden_size}) does not fit: {'; '.join(problems)}")
+
+
+def default_tree(method: str, target: Target) -> dict[str, float]:
+    """Settings that suit the target's device and the method's head. Raises as `HeadConfig.from_json` does."""
+    asked = HeadConfig.from_json(Path(target.heads[method]) / "config.json").draft_temperature
+    return {**sizes(target.device), "draft_temperature": asked}
 
 
 def no_head(method: str, target: Target) -> str:

@@ -23,7 +23,7 @@ class Method(Protocol):
     settings: type  # a frozen dataclass; each field becomes one control
 
     def defaults(self, target: Target) -> Any:
-        """Settings that suit the target and its device."""
+        """Settings that suit the target, its device and the method's head, for a target that is not `unavailable`."""
 
     def unavailable(self, target: Target) -> str:
         """Why it cannot run on this target, with the remedy; empty if it can."""

@@ -12,8 +12,8 @@ from jakiro.drafting.columns import Rows, common
 from jakiro.drafting.drafter import HeadDrafter, Round, Step
 from jakiro.drafting.fused import FusedEagle
 from jakiro.drafting.head import EagleHead
-from jakiro.drafting.tree import TreeSettings, sizes
-from jakiro.drafting.weights import load_head, no_head
+from jakiro.drafting.tree import TreeSettings
+from jakiro.drafting.weights import default_tree, load_head, no_head
 from jakiro.target import Target
 from jakiro.tree import DraftTree
 
@@ -41,7 +41,7 @@ class Eagle2:
     settings = TreeSettings
 
     def defaults(self, target: Target) -> TreeSettings:
-        return TreeSettings(**sizes(target.device))
+        return TreeSettings(**default_tree(self.name, target))
 
     def unavailable(self, target: Target) -> str:
         return no_head(self.name, target)

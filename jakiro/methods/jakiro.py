@@ -24,8 +24,8 @@ from jakiro.drafting.columns import Rows, common, of_experts, spread
 from jakiro.drafting.drafter import HeadDrafter, Round, Step
 from jakiro.drafting.fused import FusedJakiro
 from jakiro.drafting.head import JakiroHead, contrast_weights
-from jakiro.drafting.tree import TreeSettings, sizes
-from jakiro.drafting.weights import load_head, no_head
+from jakiro.drafting.tree import TreeSettings
+from jakiro.drafting.weights import default_tree, load_head, no_head
 from jakiro.settings import AUTO, setting
 from jakiro.target import Target
 from jakiro.tree import DraftTree
@@ -152,7 +152,7 @@ class Jakiro:
     settings = JakiroSettings
 
     def defaults(self, target: Target) -> JakiroSettings:
-        return JakiroSettings(**sizes(target.device))
+        return JakiroSettings(**default_tree(self.name, target))
 
     def unavailable(self, target: Target) -> str:
         return no_head(self.name, target)

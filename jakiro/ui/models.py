@@ -29,7 +29,7 @@ class Loaded:
 
     target: Target
     makers: dict[str, Callable[[Any], Drafter]]  # method -> settings -> a fresh drafter, for the methods that can run
-    defaults: dict[str, Any]  # method -> settings that suit the target's device
+    defaults: dict[str, Any]  # method -> settings that suit the target's device and the head
     missing: dict[str, str]  # method -> why it cannot run here, with the remedy
     tuner: Tuner  # measures what is auto in their settings
 
@@ -41,8 +41,8 @@ def load(target: Target) -> Loaded:
         why = method.unavailable(target)
         if not why:
             try:
-                defaults[name] = method.defaults(target)
                 makers[name] = method.load(target)
+                defaults[name] = method.defaults(target)
                 _warm_up(target, makers[name](defaults[name]))
                 continue
             except (ValueError, OSError) as error:  # a damaged or foreign head: the other methods still race

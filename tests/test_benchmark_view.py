@@ -127,10 +127,12 @@ def test_a_tuning_is_shown_with_its_best_trees(tmp_path):
         "dtype": "float32",
         "settings": {"top_k": "auto"},
     }
+    what["note"] = "An older head."
     data = about | what | {"verify": [[1, 0.004], [10, 0.006]], "points": [point, early], "chosen": point}
     (tmp_path / "trees.json").write_text(json.dumps(data))
     [found] = json.loads(payload(tmp_path))["reports"]
     assert found["table"]["rows"] == [["10", "5", "3", "2.50", "10.00", "250.0"]]
+    assert found["facts"][0] == ["note", "An older head."]
     assert ["expected", "from 80 rounds replayed on 9 answers of the target"] in found["facts"]
     assert found["figures"][0]["title"] == "Which tree pays: jakiro"
 

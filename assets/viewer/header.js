@@ -10,7 +10,7 @@ const OF_A_RACE = ['export', 'source', 'settings', 'lossless', 'pick'];
 /** The header's parts. `races` are the recorded ones, `exports` the names of a race's files, `files` where some lie. */
 export function headerView(part, {races, exports, files}) {
   const mine = new Map(); // races of this visit that are not among the recorded ones: id -> kind and prompt
-  return {race, lane, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
+  return {race, lane, stays, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
 
   /** A race is shown. */
   function race(shown) {
@@ -26,6 +26,12 @@ export function headerView(part, {races, exports, files}) {
     choices(shown);
     exportLinks(part('exports'), exports, shown.id, files);
     part('export').open = false;
+  }
+
+  /** The race shown stays, since the one asked for could not be had; `gone` is the id of one that never can. */
+  function stays(shown, gone) {
+    mine.delete(gone);
+    choices(shown);
   }
 
   /** A lane is chosen. */

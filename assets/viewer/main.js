@@ -63,7 +63,7 @@ export function mount({element: root, props, watch, send}) {
       if (own !== turn) return;
       if (id && first && id !== first && !race) await open(first, change);
       else if (!race) nothing();
-      else part('races').value = race.id; // which is still the one shown
+      else header.stays(race, error.gone ? id : null);
       say(error.message, true);
     }
   }

@@ -5,7 +5,7 @@
 // method itself; while it runs only {method, title, text, tokens, rounds, pieces}
 // plus, for both: text [token] and summary {count, seconds, passes, tps, speedup, tau}
 
-/** The race with an id, from the server. Raises an Error with what to tell. */
+/** The race with an id, from the server. Raises an Error with what to tell, and with `gone` where it is not there (any more). */
 export async function fetched(id) {
   const {about, replay} = await answered(`races/${encodeURIComponent(id)}.json`);
   return fromPayload(replay, about);
@@ -13,7 +13,7 @@ export async function fetched(id) {
 
 async function answered(address) {
   const answer = await fetch(address);
-  if (answer.status === 404) throw new Error(await answer.text());
+  if (answer.status === 404) throw Object.assign(new Error(await answer.text()), {gone: true});
   if (!answer.ok) throw new Error(`the server could not prepare this race (${answer.status}); its log says why`);
   return answer.json();
 }

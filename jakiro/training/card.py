@@ -135,7 +135,8 @@ def _measured(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def _tree(report: dict[str, Any]) -> str:
     settings = report["settings"]["jakiro"]
-    return f"top_k {settings['top_k']}, depth {settings['depth']}, {settings['total_tokens']} nodes"
+    sizes = f"top_k {settings['top_k']}, depth {settings['depth']}, {settings['total_tokens']} nodes"
+    return f"{sizes}, draft_temperature {settings['draft_temperature']}"
 
 
 @dataclass(frozen=True, slots=True)

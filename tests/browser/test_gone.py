@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import synthetic
 from playwright.sync_api import expect
 from served import IN_CHROMIUM, open_page, part, wait_for_tree
+
+from jakiro.trace import to_json
 
 pytestmark = IN_CHROMIUM
 GONE = {"status": 404, "content_type": "text/plain", "body": "it is not kept any more"}
@@ -46,6 +49,24 @@ def test_a_race_that_is_gone_leaves_the_one_shown(chromium, address):
     part(tab, "races").select_option("hostile")
     expect(part(tab, "kind")).to_have_text("recorded")
     tab.wait_for_function("location.search.includes('race=hostile')")
+    tab.context.close()
+    expect_only_404s(trouble)
+
+
+def test_a_race_that_is_gone_is_offered_no_more(chromium, address):
+    tab, trouble = open_page(chromium, address, "?race=question")
+    trace = to_json(synthetic.tree_trace(6, nodes=16, seed=5))
+    file = {"name": "run.json", "mimeType": "application/json", "buffer": trace.encode()}
+    part(tab, "file").set_input_files(file)
+    expect(part(tab, "kind")).to_have_text("opened")
+    kept = part(tab, "races").input_value()
+    part(tab, "races").select_option("question")
+    expect(part(tab, "kind")).to_have_text("recorded")
+    tab.route(f"**/races/{kept}.json", lambda route: route.fulfill(**GONE))
+    part(tab, "races").select_option(kept)
+    expect(part(tab, "notice")).to_have_text(GONE["body"])
+    expect(part(tab, "races").locator(f"option[value='{kept}']")).to_have_count(0)
+    assert part(tab, "races").input_value() == "question"
     tab.context.close()
     expect_only_404s(trouble)
 

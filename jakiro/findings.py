@@ -34,7 +34,7 @@ def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -
     temperatures = sorted({row["temperature"] for row in about["intervals"]})
     parts = [
         f"# {about['question']}",
-        _how(report),
+        " ".join([_how(report), *([report["note"]] if "note" in report else [])]),
         "## The answer",
         " ".join(summary(about)),
         *(f"![{title}]({address})" for title, address in pictures.items()),

@@ -16,8 +16,9 @@ export function headerView(part, {races, exports, files}) {
   function race(shown) {
     OF_A_RACE.forEach((name) => reveal(part(name), true));
     part('kind').textContent = shown.running ? 'running' : shown.kind;
-    part('source').textContent = [shown.model, shown.device, shown.date].filter(Boolean).join(' · ');
-    part('source').dataset.help = `${SOURCES[shown.kind]}: target, device, date. ${part('source').textContent}`;
+    const source = [shown.model, shown.device, shown.date].filter(Boolean).join(' · ');
+    part('source').textContent = source.replace(/\((R|TM)\)|( Processor| CPU)\b/g, ''); // which processors' names are full of
+    part('source').dataset.help = `${SOURCES[shown.kind]}: target, device, date. ${source}`;
     part('prompt').textContent = shown.prompt;
     reveal(part('settings'), !shown.running);
     reveal(part('back'), Boolean(shown.back));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,6 +89,19 @@ def wait_for_tree(tab: Page) -> None:
     """Until the round's tree is drawn, which a narrow screen does not begin with."""
     tab.locator("[data-tab=tree]").click()
     tab.wait_for_selector("[data-figure=tree][data-drawn=yes]")
+
+
+def with_facts(about=(), lane=()):
+    """A handler of requests that adds facts to a race, and to its last lane."""
+
+    def answer(route):
+        answered = route.fetch()
+        race = json.loads(answered.text())
+        race["about"] |= dict(about)
+        race["replay"]["traces"][-1] |= dict(lane)
+        route.fulfill(response=answered, json=race)
+
+    return answer
 
 
 def race_live(tab: Page, prompt: str) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import synthetic
 from playwright.sync_api import expect
-from served import IN_CHROMIUM, open_page, part, wait_for_tree
+from served import IN_CHROMIUM, open_page, part, wait_for_tree, with_facts
 
 from jakiro.trace import to_json
 
@@ -16,19 +14,6 @@ GONE = {"status": 404, "content_type": "text/plain", "body": "it is not kept any
 
 def expect_only_404s(trouble):
     assert trouble and all("404" in text for text in trouble)
-
-
-def with_facts(about=(), lane=()):
-    """A handler of requests that adds facts to a race, and to its last lane."""
-
-    def answer(route):
-        answered = route.fetch()
-        race = json.loads(answered.text())
-        race["about"] |= dict(about)
-        race["replay"]["traces"][-1] |= dict(lane)
-        route.fulfill(response=answered, json=race)
-
-    return answer
 
 
 def test_a_race_that_is_gone_leaves_the_one_shown(chromium, address):

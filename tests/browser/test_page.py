@@ -7,7 +7,7 @@ import re
 
 import synthetic
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, SCREENS, open_page, part, served, wait_for_tree
+from served import HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, SCREENS, open_page, part, served, wait_for_tree, with_facts
 
 from jakiro.assets import BENCHMARKS
 from jakiro.findings import summary
@@ -31,6 +31,16 @@ def test_it_opens_on_a_recorded_race_and_says_so(show):
     assert re.match(r"round \d+ / 12", part(tab, "count").text_content())
     assert part(tab, "why").text_content()
     assert tab.locator("[data-figure=tree] .points path").count() > 10
+
+
+def test_processors_go_by_their_short_names(chromium, address):
+    tab, _ = open_page(chromium, address)
+    tab.route("**/races/question.json", with_facts(about={"device": "Intel(R) Xeon(R) Processor @ 2.80GHz"}))
+    tab.goto(f"{address}?race=question")
+    wait_for_tree(tab)
+    expect(part(tab, "source")).to_contain_text("· Intel Xeon @ 2.80GHz ·")
+    assert "Intel(R) Xeon(R) Processor @" in part(tab, "source").get_attribute("data-help")
+    tab.context.close()
 
 
 def test_every_view_is_in_the_address(show):

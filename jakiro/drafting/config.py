@@ -96,7 +96,7 @@ class HeadConfig:
         )
 
     def to_json(self) -> str:
-        """The config as published heads write it: a one-layer Llama config, and what it does not have."""
+        """The config as published heads write it, a one-layer Llama config, and fields of our own where needed."""
         scaling = None if self.rope_type == "default" else {"type": self.rope_type, "factor": self.rope_factor}
         raw = {
             "architectures": ["LlamaForCausalLM"],

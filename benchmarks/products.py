@@ -1,8 +1,9 @@
-"""What weights that are laid out for oneDNN beforehand save on a CPU: `python -m benchmarks.products`.
+"""What weights that are laid out beforehand save on a CPU: `python -m benchmarks.products`.
 
-`products`: for each shape of the target's weights, one product of so many rows as torch makes it by itself and with the
-weight laid out (the choice between the two is `worth` in jakiro/products.py). `passes`: the target's pass over a tree
-of n nodes, its picks included, without and with them. Medians; both ways take turns.
+`products`: for each shape of the target's weights, one product of so many rows as torch makes it by itself, with the
+weight kept column by column, and with the weight packed for oneDNN. `passes`: the target's pass over a tree of n nodes,
+its picks included, in the same three ways, oneDNN's only in products that are worth it. jakiro/products.py chooses
+between the last two by the processor: `used` says which it takes here. Medians; the ways take turns.
 """
 
 from __future__ import annotations
@@ -18,75 +19,80 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchmarks import common
-from jakiro import products
 from jakiro.assets import TARGET
 from jakiro.limits import timed
-from jakiro.products import Product, lay_out
+from jakiro.products import Product, lay_out, prefers_columns
 from jakiro.rehearsal import verify_cost
 from jakiro.target import Target
 
-SCHEMA = "jakiro-products/1"
+SCHEMA = "jakiro-products/2"
 TURNS, CALLS = 9, 40
+WAYS = {"plain_s": None, "columns_s": True, "packed_s": False}  # how `lay_out` is told to lay out; not at all
 
 
 @torch.inference_mode()
 def product_row(weight: torch.Tensor, rows: int) -> dict[str, Any]:
-    """One product of `rows` rows, both ways."""
-    x, made = torch.randn(rows, weight.shape[1]), Product(weight)
-    ways = {"plain_s": lambda: F.linear(x, weight), "laid_out_s": lambda: made.by_onednn(x)}
-    found: dict[str, list[float]] = {name: [] for name in ways}
+    """One product of `rows` rows, in three ways."""
+    x, columns, packed = (
+        torch.randn(rows, weight.shape[1]),
+        Product(weight, columns=True),
+        Product(weight, columns=False),
+    )
+    works = (lambda: F.linear(x, weight), lambda: columns(x), lambda: packed.by_onednn(x))
+    found: dict[str, list[float]] = {name: [] for name in WAYS}
     for _ in range(TURNS):
-        for name, work in ways.items():
-            found[name] += timed(weight.device, work, CALLS)
-    used = rows * weight.numel() >= products.worth()
-    return {"out": len(weight), "in": weight.shape[1], "rows": rows, "used": used} | {
-        name: median(times) for name, times in found.items()
-    }
+        for times, work in zip(found.values(), works, strict=True):
+            times += timed(weight.device, work, CALLS)
+    return {"out": len(weight), "in": weight.shape[1], "rows": rows} | _medians(found)
 
 
 def passes(target: Target, nodes: Sequence[int]) -> list[dict[str, Any]]:
-    """Target passes, both ways in turns."""
-    ways: dict[str, dict[int, list[float]]] = {name: {n: [] for n in nodes} for name in ("plain_s", "laid_out_s")}
+    """Target passes, the three ways in turns."""
+    found: dict[int, dict[str, list[float]]] = {n: {name: [] for name in WAYS} for n in nodes}
     for _ in range(TURNS):
-        for name, found in ways.items():
-            _choose(target.model, name == "laid_out_s")
+        for name, columns in WAYS.items():
+            _choose(target.model, columns)
             for n, seconds in verify_cost(target, nodes).items():
-                found[n].append(seconds)
-    return [{"nodes": n} | {name: median(found[n]) for name, found in ways.items()} for n in nodes]
+                found[n][name].append(seconds)
+    return [{"nodes": n} | _medians(times) for n, times in found.items()]
 
 
-def _choose(model: nn.Module, laid_out: bool) -> None:
+def _medians(found: dict[str, list[float]]) -> dict[str, float]:
+    return {name: median(times) for name, times in found.items()}
+
+
+def _choose(model: nn.Module, columns: bool | None) -> None:
     for module in model.modules():
         if isinstance(vars(module).get("forward"), Product):
             del module.forward
-    if laid_out:
-        lay_out(model)
+    if columns is not None:
+        lay_out(model, columns)
 
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
     target = Target.load(options.target)
     weights = {tuple(one.weight.shape): one.weight for one in target.model.modules() if type(one) is nn.Linear}
-    laid_out = [one for one in weights.values() if Product(one).laid_out is not None]
+    laid_out = [one for one in weights.values() if Product(one, columns=False).packed is not None]
     if not laid_out:
         raise ValueError("no weight of this target is laid out here (fp32 on x86 alone); there is nothing to compare")
     rows = [product_row(weight, count) for weight in laid_out for count in options.rows]
-    found = {"products": rows, "passes": passes(target, options.nodes)}
+    used = "columns_s" if prefers_columns() else "packed_s"
+    found = {"used": used, "products": rows, "passes": passes(target, options.nodes)}
     head = common.head(SCHEMA, target.device) | {"target": target.name, "dtype": "float32"}
     return head | found, [[_product(row) for row in rows], [_pass(row) for row in found["passes"]]]
 
 
 def _product(row: dict[str, Any]) -> dict[str, str]:
     shape = {"weight": f"{row['out']} × {row['in']}", "rows": str(row["rows"])}
-    return shape | _both(row, "µs", 1e6) | {"used": "yes" if row["used"] else ""}
+    return shape | _ways(row, "µs", 1e6)
 
 
 def _pass(row: dict[str, Any]) -> dict[str, str]:
-    return {"nodes": str(row["nodes"])} | _both(row, "ms", 1e3)
+    return {"nodes": str(row["nodes"])} | _ways(row, "ms", 1e3)
 
 
-def _both(row: dict[str, Any], unit: str, scale: float) -> dict[str, str]:
-    cells = {f"plain {unit}": row["plain_s"], f"laid out {unit}": row["laid_out_s"]}
-    return {name: common.cell(value, scale=scale) for name, value in cells.items()}
+def _ways(row: dict[str, Any], unit: str, scale: float) -> dict[str, str]:
+    return {f"{name.removesuffix('_s')} {unit}": common.cell(row[name], scale=scale) for name in WAYS}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,6 +16,7 @@ from transformers import (
 from jakiro.bench import Generated
 from jakiro.engine import stopwatch
 from jakiro.generation import plain
+from jakiro.products import lay_out
 from jakiro.target import Target
 from jakiro.verify import Sampling
 
@@ -64,6 +65,7 @@ def _assistant(target: Target) -> PreTrainedModel:
         raise ValueError(
             f"{folder} has {model.config.vocab_size} tokens, the target {target.vocab_size}: it cannot assist"
         )
+    lay_out(model)
     return model
 
 

@@ -1,8 +1,10 @@
-"""Matrix products of a few rows on a CPU, with weights laid out for oneDNN beforehand.
+"""Matrix products of a few rows on a CPU, with weights laid out for them beforehand.
 
 A pass over a draft tree multiplies few rows with every weight. torch's own fp32 product (MKL) takes several times as
-long for ten rows as for one; oneDNN, given a weight that was laid out once, does not. In small products its own start
-costs more than that saves. `benchmarks/products.py` measures both.
+long for ten rows as for one, since it first turns the weight, which `nn.Linear` keeps row by row. On the processors of
+MKL's maker a weight that is kept column by column needs no turning; elsewhere oneDNN, given a weight that was laid out
+once, is the quicker one, but in small products its own start costs more than that saves. `benchmarks/products.py`
+measures all three.
 """
 
 from __future__ import annotations
@@ -18,15 +20,17 @@ from jakiro.machine import device_name
 
 SMALLEST = 4096  # parameters of a weight that is laid out: smaller ones never get there
 MOST = 4 << 30  # bytes of a model's weights that are kept a second time; larger models keep none
+WORTH = 400_000  # multiplications of a product from which on oneDNN's is used (benchmarks/products-cpu.json)
 
 
 class Product:
-    """x [..., in] -> x W^T + b [..., out]."""
+    """x [..., in] -> x W^T + b [..., out]; `columns` says which of the two layouts, if one gains here at all."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        self.weight, self.bias = weight, bias
-        self.laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.detach()) if _gains(weight) else None
-        self.worth = worth()
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, columns: bool | None = None) -> None:
+        gains, columns = _gains(weight), prefers_columns() if columns is None else columns
+        self.weight = weight.detach().T.contiguous().T if gains and columns else weight
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach()) if gains and not columns else None
+        self.bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.by_onednn(x) if self._pays(x) else F.linear(x, self.weight, self.bias)
@@ -38,29 +42,26 @@ class Product:
         return torch.addmm(residual, x, self.weight.T)
 
     def by_onednn(self, x: Tensor) -> Tensor:
-        """The product with the laid-out weight, whatever its size."""
-        return torch.ops.mkldnn._linear_pointwise(x, self.laid_out, self.bias, "none", [], "")
+        """The product with the packed weight, whatever its size."""
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
     def _pays(self, x: Tensor) -> bool:
         """oneDNN's product has no gradient."""
-        return self.laid_out is not None and x.numel() * len(self.weight) >= self.worth and not x.requires_grad
+        return self.packed is not None and x.numel() * len(self.weight) >= WORTH and not x.requires_grad
 
 
 @cache
-def worth() -> int:
-    """Multiplications of a product from which on the laid-out weight is used; MKL is quicker on its maker's processors.
-
-    Measured on two (benchmarks/products-cpu.json, products-xeon.json).
-    """
-    return 1_600_000 if "Intel" in device_name(torch.device("cpu")) else 400_000
+def prefers_columns() -> bool:
+    """Whether MKL is quicker than oneDNN here: on its maker's processors (benchmarks/products-xeon.json)."""
+    return "Intel" in device_name(torch.device("cpu"))
 
 
-def lay_out(model: nn.Module) -> None:
+def lay_out(model: nn.Module, columns: bool | None = None) -> None:
     """Let a model's linear layers multiply as `Product` does. Its code and its parameters stay as they are."""
     layers = [module for module in model.modules() if type(module) is nn.Linear and _gains(module.weight)]
     if sum(layer.weight.nbytes for layer in layers) <= MOST:
         for layer in layers:
-            layer.forward = Product(layer.weight, layer.bias)
+            layer.forward = Product(layer.weight, layer.bias, columns)
 
 
 def _gains(weight: Tensor) -> bool:

@@ -8,6 +8,7 @@ forward hook: what the output embedding reads, and what trained heads are fed wi
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -104,6 +105,8 @@ class Target:
             )
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype], attn_implementation=attention)
         lay_out(model.to(device))
+        if model.device.type == "cpu":  # its kernel takes grouped keys as they are; transformers would repeat them
+            os.environ.setdefault("TRANSFORMERS_SDPA_FORCE_GQA", "1")
         return cls(model, tokenizer, found, hub.title(path), folder, graphs)
 
     def new_cache(self, capacity: int) -> KVCache:
@@ -177,8 +180,11 @@ class Target:
         self._seen.features = output[0]  # last_hidden_state comes first in every model output
 
     def _mask(self, seen: Tensor) -> Tensor:
-        """[1, 1, n, rows] from seen [n, rows]: boolean for sdpa; eager adds it to the scores, where True would be 1."""
-        if self.model.config._attn_implementation == "sdpa":
+        """[1, 1, n, rows] from seen [n, rows]: boolean for sdpa; eager adds it to the scores, where True would be 1.
+
+        On a CPU sdpa would make every layer's scores from a boolean one anew.
+        """
+        if self.model.config._attn_implementation == "sdpa" and self.device.type != "cpu":
             return seen[None, None]
         blank = torch.zeros(seen.shape, dtype=self.dtype, device=self.device)
         return blank.masked_fill(~seen, torch.finfo(self.dtype).min)[None, None]

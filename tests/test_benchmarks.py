@@ -65,7 +65,8 @@ def test_products(run, folder, monkeypatch):
         1,
         9,
     ]
-    assert all(row["plain_s"] > 0 and row["laid_out_s"] > 0 for row in report["products"] + report["passes"])
+    assert all(row[way] > 0 for row in report["products"] + report["passes"] for way in products.WAYS)
+    assert report["used"] in products.WAYS
 
 
 def test_operations(run, folder, monkeypatch):

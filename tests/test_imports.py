@@ -47,7 +47,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     | {"traces", "branch", "compare", "doctor", "methods", "assets", "report", "findings", "tuning", "ui.figures"},
     "report": set(),
     "journal": {"report"},
-    "peers": LOOP | {"bench", "generation"},
+    "peers": LOOP | {"bench", "generation", "products"},
     "limits": LOOP | {"drafting", "methods"},
     "rehearsal": LOOP | {"assets"},
     "tuning": LOOP | {"drafting", "rehearsal"},

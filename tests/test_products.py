@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from jakiro import products
-from jakiro.products import Product, lay_out, worth
+from jakiro.products import WORTH, Product, lay_out, prefers_columns
 from jakiro.target import Target
 
 PACKS = platform.machine().lower() in ("x86_64", "amd64") and torch.backends.mkldnn.is_available()
@@ -18,12 +18,13 @@ packs = pytest.mark.skipif(not PACKS, reason="weights are laid out on x86 alone"
 
 @pytest.mark.parametrize("shape", [(1,), (7,), (2, 33)])
 @pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("columns", [True, False])
 @torch.inference_mode()
-def test_a_product_is_the_linear_layer(shape, bias):
+def test_a_product_is_the_linear_layer(shape, bias, columns):
     torch.manual_seed(0)
     layer = nn.Linear(256, 320, bias=bias)
     x, residual = torch.randn(*shape, 256), torch.randn(shape[-1], 320)
-    product = Product(layer.weight, layer.bias)
+    product = Product(layer.weight, layer.bias, columns)
     torch.testing.assert_close(product(x), layer(x), atol=1e-5, rtol=1e-5)
     if not bias:
         rows = x.flatten(0, -2)[: len(residual)]
@@ -31,40 +32,50 @@ def test_a_product_is_the_linear_layer(shape, bias):
 
 
 @packs
-@pytest.mark.parametrize(
-    ("processor", "by_torch"), [("AMD EPYC", [1, 4]), ("Intel(R) Xeon(R) Processor @ 2.80GHz", [1, 4, 5])]
-)
-def test_laid_out_weights_are_for_products_that_are_large_enough(processor, by_torch, monkeypatch):
-    """From 400,000 multiplications on; on Intel's processors, whose own library torch has, from 1,600,000."""
-    calls = []
-    monkeypatch.setattr(products, "worth", worth.__wrapped__)
+@pytest.mark.parametrize(("processor", "columns"), [("AMD EPYC", False), ("Intel(R) Xeon(R) Processor", True)])
+def test_the_processor_decides_how_weights_are_laid_out(processor, columns, monkeypatch):
+    monkeypatch.setattr(products, "prefers_columns", prefers_columns.__wrapped__)
     monkeypatch.setattr(products, "device_name", lambda device: processor)
+    weight = torch.randn(320, 256)
+    product = Product(weight)
+    assert (product.weight == weight).all()
+    assert product.weight.T.is_contiguous() == columns and (product.packed is None) == columns
+
+
+@packs
+def test_onednn_multiplies_what_is_worth_its_start(monkeypatch):
+    calls = []
+    product = Product(torch.randn(320, 256), columns=False)
     monkeypatch.setattr(F, "linear", lambda *given: calls.append(given) or torch.zeros(1))
-    product = Product(torch.randn(320, 256))
-    for rows in (1, 4, 5, 60):
+    enough = -(-WORTH // (320 * 256))
+    for rows in (1, enough - 1, enough, 60):
         product(torch.randn(1, rows, 256))
-    assert [call[0].shape[1] for call in calls] == by_torch
+    assert [call[0].shape[1] for call in calls] == [1, enough - 1]
 
 
-def test_gradients_flow_through_a_product():
-    product, x = Product(torch.randn(320, 256)), torch.randn(60, 256, requires_grad=True)
+@pytest.mark.parametrize("columns", [True, False])
+def test_gradients_flow_through_a_product(columns):
+    product, x = Product(torch.randn(320, 256), columns=columns), torch.randn(60, 256, requires_grad=True)
     product(x).sum().backward()
     torch.testing.assert_close(x.grad, product.weight.sum(dim=0).expand(60, -1), atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 def test_other_types_are_left_to_torch(dtype):
-    assert Product(torch.randn(320, 256, dtype=dtype)).laid_out is None
+    weight = torch.randn(320, 256, dtype=dtype)
+    assert all(Product(weight, columns=way).packed is None for way in (True, False))
+    assert Product(weight, columns=True).weight is weight
 
 
 @packs
-def test_a_models_layers_multiply_with_them_and_it_stays_what_it_was():
+@pytest.mark.parametrize("columns", [True, False])
+def test_a_models_layers_multiply_with_them_and_it_stays_what_it_was(columns):
     torch.manual_seed(0)
     model = tiny_model(hidden_size=64, vocab_size=100)
     ids = torch.arange(90)[None]
     before, state = model(ids).logits, {name: one.clone() for name, one in model.state_dict().items()}
-    lay_out(model)
-    assert isinstance(model.lm_head.forward, Product) and model.lm_head.forward.laid_out is not None
+    lay_out(model, columns)
+    assert isinstance(model.lm_head.forward, Product) and (model.lm_head.forward.packed is None) == columns
     after = model(ids).logits
     torch.testing.assert_close(after, before, atol=1e-5, rtol=1e-5)
     assert state.keys() == model.state_dict().keys()

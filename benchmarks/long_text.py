@@ -111,8 +111,8 @@ class Attention:
         rows = torch.cat([self._context[..., :length, :], fresh], dim=-2)
         mask = None
         if nodes > 1:
-            shape = (1, 1, nodes, length + nodes)
-            mask = torch.ones(shape, dtype=torch.bool, device=self.target.device).tril(length)
+            seen = torch.ones(nodes, length + nodes, dtype=torch.bool, device=self.target.device)
+            mask = self.target.mask(seen.tril(length))
 
         def layers() -> None:
             for keys, values in zip(*rows, strict=True):

@@ -149,10 +149,10 @@ class Target:
             return torch.tensor([length], device=self.device), None
         levels, ancestors = _tree(parents)
         positions = torch.tensor(levels, device=self.device) + length
-        return positions, self._mask(torch.nn.functional.pad(ancestors.to(self.device), (length, 0), value=True))
+        return positions, self.mask(torch.nn.functional.pad(ancestors.to(self.device), (length, 0), value=True))
 
     def _fixed(self, tokens: Tensor, positions: Tensor, seen: Tensor, rows: Cache) -> tuple[Tensor, Tensor]:
-        return self._pass(tokens, positions, self._mask(seen), rows)
+        return self._pass(tokens, positions, self.mask(seen), rows)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Input embeddings [..., hidden] of token ids [...], as the embedding table holds them."""
@@ -164,6 +164,16 @@ class Target:
         A model's own scaling or soft cap of logits, which does not change their order, is left out.
         """
         return self.model.get_output_embeddings()(features)
+
+    def mask(self, seen: Tensor) -> Tensor:
+        """[1, 1, n, rows] from seen [n, rows], as the model's attention takes it.
+
+        Boolean for sdpa, except on a CPU, where every layer would make scores of it anew; eager adds it to the scores.
+        """
+        if self.model.config._attn_implementation == "sdpa" and self.device.type != "cpu":
+            return seen[None, None]
+        blank = torch.zeros(seen.shape, dtype=self.dtype, device=self.device)
+        return blank.masked_fill(~seen, torch.finfo(self.dtype).min)[None, None]
 
     def _pass(self, tokens: Tensor, positions: Tensor, mask: Tensor | None, cache, **extra) -> tuple[Tensor, Tensor]:
         output = self.model(
@@ -178,16 +188,6 @@ class Target:
 
     def _see(self, module, inputs, output) -> None:
         self._seen.features = output[0]  # last_hidden_state comes first in every model output
-
-    def _mask(self, seen: Tensor) -> Tensor:
-        """[1, 1, n, rows] from seen [n, rows]: boolean for sdpa; eager adds it to the scores, where True would be 1.
-
-        On a CPU sdpa would make every layer's scores from a boolean one anew.
-        """
-        if self.model.config._attn_implementation == "sdpa" and self.device.type != "cpu":
-            return seen[None, None]
-        blank = torch.zeros(seen.shape, dtype=self.dtype, device=self.device)
-        return blank.masked_fill(~seen, torch.finfo(self.dtype).min)[None, None]
 
 
 def _tree(parents: Sequence[int]) -> tuple[list[int], Tensor]:

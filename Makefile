@@ -26,7 +26,7 @@ auto:  ## which tree pays on this machine, and whether it is as quick as the bes
 	$(PYTHON) -m benchmarks.auto --method jakiro --prompts $(EVAL) --limit 2 --top-k 3 5 --depth 2 3 4 --total-tokens 6 10 16 --repeats 2 --out benchmarks/auto-jakiro.json
 
 tree-sizes:  ## what trees of several sizes cost and bring here: where the default tree of a CPU comes from
-	$(PYTHON) -m scripts.tree_sizes --prompts $(EVAL) --limit 3 --max-new-tokens 64 --top-k 5 8 --depth 3 4 --total-tokens 10 12 16 20 24 --out benchmarks/tree-sizes-cpu.json
+	$(PYTHON) -m scripts.tree_sizes --prompts $(EVAL) --limit 3 --max-new-tokens 64 --top-k 3 5 8 --depth 2 3 4 --total-tokens 6 10 14 20 --draft-temperature 0.7 --out benchmarks/tree-sizes-cpu.json
 
 plots:  ## every figure of the benchmark view as SVG; headless Chromium
 	$(PYTHON) scripts/plots.py

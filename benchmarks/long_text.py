@@ -6,7 +6,7 @@ Cost: medians of draft, verify and overhead a round at several lengths of contex
 Beside them `attention_s`, what the target's attention alone takes there: transformers' own function in all layers, a
 tree's rows against the context, with the target's heads and a mask where the tree has more than one node. Growth is
 against the shortest length, so that `growth_beyond_attention_s` is what else depends on the length: masks and the
-head's own attention.
+head's own attention. Where passes are recorded (CUDA graphs) there is no such column: a pass then sees padded rows.
 
 Memory: each method decodes whole contexts one after another, a fresh drafter over the same head each time, until the
 asked number of rounds is done. After each run garbage is collected, and read are the bytes of this process that are in
@@ -55,14 +55,14 @@ def text(target: Target, length: int) -> list[int]:
 
 def costs(target: Target, methods: Methods, lengths: Sequence[int], count: int, repeats: int) -> list[dict[str, Any]]:
     """One row for each method and length, from `repeats` runs of `count` rounds each."""
-    attention = Attention(target, max(lengths) + 1)
+    attention = None if target.graphs else Attention(target, max(lengths) + 1)
     steps: dict[tuple[str, int], list[StepTrace]] = {(name, n): [] for name in methods for n in lengths}
     alone: dict[tuple[str, int], list[float]] = {key: [] for key in steps}
     for repeat in tqdm(range(-1, repeats), desc="cost", unit="turn", dynamic_ncols=True):
         for (name, length), found in steps.items():
             make, settings = methods[name]
             run = common.rounds(target, make(settings), text(target, length), count, getattr(settings, "depth", 0))
-            times = attention.seconds(max(len(step.tree) for step in run), length, CALLS)
+            times = attention.seconds(max(len(step.tree) for step in run), length, CALLS) if attention else []
             if repeat >= 0:  # the first turn warms up
                 found += run
                 alone[name, length] += times
@@ -77,12 +77,15 @@ def _row(method: str, length: int, steps: list[StepTrace], alone: list[float]) -
         "rounds": len(steps),
         "nodes": median(len(step.tree) for step in steps),
         **common.phases(steps),
-        "attention_s": median(alone),
+        "attention_s": median(alone) if alone else None,
     }
 
 
 def _grown(row: dict[str, Any], shortest: dict[str, Any]) -> dict[str, Any]:
-    growth, attention = (row[name] - shortest[name] for name in ("round_s", "attention_s"))
+    growth = row["round_s"] - shortest["round_s"]
+    if row["attention_s"] is None:
+        return row | {"growth_s": growth, "attention_growth_s": None, "growth_beyond_attention_s": None}
+    attention = row["attention_s"] - shortest["attention_s"]
     return row | {
         "growth_s": growth,
         "attention_growth_s": attention,

@@ -1,4 +1,4 @@
-"""What a pass of the target is made of: `python -m benchmarks.operations [--nodes 1 10 60]`.
+"""What a pass of the target is made of on a CPU: `python -m benchmarks.operations [--nodes 1 10 60]`.
 
 torch's profiler over bare passes of a tree after 200 tokens: how many operations a pass starts, and how its time on the
 processor divides among matrix products, attention, and all the others, which move and scale little rows. `python_s` is
@@ -60,9 +60,9 @@ def passes(target: Target, nodes: int) -> dict[str, Any]:
 
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
-    target = Target.load(options.target, options.device, options.dtype)
+    target = Target.load(options.target)
     rows = [passes(target, nodes) for nodes in options.nodes]
-    head = common.head(SCHEMA, target.device) | {"target": target.name, "dtype": options.dtype}
+    head = common.head(SCHEMA, target.device) | {"target": target.name, "dtype": "float32"}
     return head | {"rows": rows}, [[_line(row) for row in rows]]
 
 
@@ -74,7 +74,6 @@ def _line(row: dict[str, Any]) -> dict[str, str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = common.parser("operations", __doc__)
-    common.add_device(parser)
     parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id (default: the embedded model)")
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 10, 60], help="(default: %(default)s)")
     return common.run(parser, report, argv)

@@ -34,7 +34,7 @@ from jakiro.machine import peak_bytes, reset_peak
 from jakiro.methods.eagle2 import Eagle2Drafter
 from jakiro.methods.jakiro import JakiroDrafter, JakiroSettings
 from jakiro.methods.vanilla import Settings, VanillaDrafter
-from jakiro.target import DTYPES, Target
+from jakiro.target import DTYPES, Target, check_request
 from jakiro.trace import StepTrace
 
 SCHEMA = "jakiro-shapes/1"
@@ -169,9 +169,8 @@ def floors(target: Target, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
     """Build, measure, compare."""
+    check_request(options.device, options.dtype)
     device, shape = torch.device(options.device), SHAPES[options.shape]
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"--device is {options.device}, but torch sees no CUDA device here; use cpu")
     torch.manual_seed(0)
     reset_peak(device)
     target = random_target(shape, options.shape, device, DTYPES[options.dtype], options.graphs)

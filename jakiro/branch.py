@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -55,14 +55,15 @@ def branch(
     text = trace.prompt + trace.tokens[:start]
     prefix = (text[:-1], text[-1]) if change.token is None else (text, change.token)
 
-    def run(prompt: list[int], first: int, settings: Any, sampling: Sampling) -> Trace:
+    def run(which: str, prompt: list[int], first: int, settings: Any, sampling: Sampling) -> Trace:
         length = min(target.context - len(prompt), _enough(settings, change.rounds))
         events = decode(target, make(settings), prompt, length, sampling, first=first)
         steps = list(islice((event for event in events if not isinstance(event, Prefill)), change.rounds))
         start = Prefill(first, 0.0)  # both clocks start at the round
-        return as_trace(target, prompt, length, sampling, start, steps, trace.method, settings)
+        made = as_trace(target, prompt, length, sampling, start, steps, trace.method, settings)
+        return replace(made, branch=which)
 
-    return run(text[:-1], text[-1], had, Sampling(**was)), run(*prefix, settings, sampling)
+    return run("as it was", text[:-1], text[-1], had, Sampling(**was)), run("what if", *prefix, settings, sampling)
 
 
 def _enough(settings: Any, rounds: int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from jakiro.files import write_text
 from jakiro.report import Sample
 
 SETTINGS = "settings"  # key of the line that is no group
@@ -35,7 +36,7 @@ class Journal:
         known = dict(map(json.loads, whole[1:]))
         self.settings = known.pop(SETTINGS, None)
         self._groups = {key: [Sample(**one) for one in group] for key, group in known.items()}
-        path.write_text("".join(whole) or json.dumps(plan) + "\n", encoding="utf-8")
+        write_text(path, "".join(whole) or json.dumps(plan) + "\n")
 
     def __contains__(self, key: str) -> bool:
         return key in self._groups

@@ -31,6 +31,7 @@ TURNS = 12  # runs of each method, each followed by bare passes
 PASSES = 20  # bare rounds in a turn, the first of which does not count
 NEW_TOKENS = 96  # of a run
 BLOCK = 8  # rounds without columns, then as many with them
+SUMS = 50  # of a buffer, between two readings of the clock
 LARGEST = 2 * 2**30  # bytes read to measure bandwidth: beyond any cache, and there is room for it beside the target
 SQUARE, SQUARE_ON_CPU = 8192, 1536  # rows of the matrices whose product is timed
 
@@ -82,9 +83,13 @@ def _both(target: Target, make: Callable, settings: Any, prompt: list[int], firs
 
 
 def read_bandwidth(target: Target, size: int) -> float:
-    """Bytes a second of summing up a buffer of `size` bytes, or of LARGEST: the best of many times."""
+    """Bytes a second of summing up a buffer of `size` bytes, or of LARGEST: the best of many times.
+
+    Off the CPU many sums are waited for together, or the waiting would take longer than a small one.
+    """
     buffer = torch.ones(max(min(size, LARGEST) // 4, 1), dtype=torch.float32, device=target.device)
-    return buffer.nbytes / min(timed(target.device, buffer.sum, 30))
+    sums = 1 if target.device.type == "cpu" else SUMS
+    return sums * buffer.nbytes / min(timed(target.device, lambda: [buffer.sum() for _ in range(sums)], 30))
 
 
 def matmul_rate(target: Target) -> float:

@@ -147,6 +147,18 @@ def divergence(ours: Trace, theirs: Trace) -> Divergence | None:
     return Divergence(at, a, b, margin)
 
 
+def comparable(traces: Sequence[Trace]) -> bool:
+    """Whether one text was asked of all runs, which lossless methods then give: one target, prompt and sampling.
+
+    Rounds that were decoded again with something changed may give another, so they are like their own kind alone.
+    """
+    return len({(one.branch, one.target, tuple(one.prompt), *_sampling(one)) for one in traces}) <= 1
+
+
+def _sampling(trace: Trace) -> tuple[float, ...]:
+    return (trace.temperature, trace.top_p, trace.seed) if trace.temperature else (0,)
+
+
 def same_output(traces: Sequence[Trace]) -> bool:
     """Whether all runs gave the same token ids; of one that was stopped, as far as it went."""
     return all(divergence(trace, traces[0]) is None for trace in traces)

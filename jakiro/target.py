@@ -29,6 +29,8 @@ from jakiro.products import lay_out
 LOG = logging.getLogger(__name__)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
+GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"  # 1: attention under a mask repeats no shared keys, which a CPU's kernel can do
+ASKED = os.environ.get(GROUPED, "")  # what the user wants, if anything
 Pass = Callable[[], tuple[Tensor, Tensor]]  # to logits and features
 
 
@@ -93,7 +95,7 @@ class Target:
         Jinja file that takes the place of the tokenizer's own template. Without `attention` it is the model's choice:
         sdpa where it has that. Raises OSError or ValueError with the remedy.
         """
-        _check_request(device, dtype, attention)
+        check_request(device, dtype, attention)
         folder = hub.local(path)
         hub.check(folder)
         found = {child.name: child for child in sorted(folder.iterdir()) if (child / "config.json").is_file()}
@@ -105,8 +107,7 @@ class Target:
             )
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype], attn_implementation=attention)
         lay_out(model.to(device))
-        if model.device.type == "cpu":  # its kernel takes grouped keys as they are; transformers would repeat them
-            os.environ.setdefault("TRANSFORMERS_SDPA_FORCE_GQA", "1")
+        os.environ[GROUPED] = ASKED or str(int(model.device.type == "cpu"))
         return cls(model, tokenizer, found, hub.title(path), folder, graphs)
 
     def new_cache(self, capacity: int) -> KVCache:
@@ -219,8 +220,8 @@ def load_tokenizer(folder: Path, template: str | Path | None) -> PreTrainedToken
     return tokenizer
 
 
-def _check_request(device: str, dtype: str, attention: str | None) -> None:
-    """Say what would go wrong before anything is fetched or loaded."""
+def check_request(device: str, dtype: str, attention: str | None = None) -> None:
+    """Raise ValueError with what would go wrong, before anything is fetched or loaded."""
     if dtype not in DTYPES:
         raise ValueError(f"dtype is {dtype!r}; use one of {', '.join(DTYPES)}")
     if attention not in (None, *ATTENTIONS):

@@ -19,6 +19,7 @@ from jakiro.tree import DraftTree, read_tree
 
 SCHEMA = "jakiro-trace/1"
 STOPS = ("eos", "length", "context", "stopped")
+BRANCHES = ("", "as it was", "what if")
 SHORTEST, LONGEST = 1e-12, 1e9  # seconds: what takes any time takes that; rates of others could be infinite
 
 
@@ -70,6 +71,7 @@ class Trace:
     steps: list[StepTrace]
     stop: str = "length"  # why the text ended, one of STOPS; "stopped" by whoever ran it, before its end
     recorded: str = ""  # ISO date of the recording
+    branch: str = ""  # one of BRANCHES: what rounds are that were decoded again from the middle of a run
     schema: str = SCHEMA
 
     def number(self, setting: str) -> int | None:
@@ -146,9 +148,12 @@ def from_dict(data: Any) -> Trace:
         steps=steps,
         stop=typed(data.get("stop", "length"), str, "trace.stop"),
         recorded=typed(data.get("recorded", ""), str, "trace.recorded"),
+        branch=typed(data.get("branch", ""), str, "trace.branch"),
     )
     if trace.stop not in STOPS:
         raise TraceError(f"stop is {trace.stop[:40]!r}, expected one of {', '.join(STOPS)}")
+    if trace.branch not in BRANCHES:
+        raise TraceError(f"branch is {trace.branch[:40]!r}, expected one of {', '.join(map(repr, BRANCHES))}")
     return trace
 
 

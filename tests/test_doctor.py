@@ -192,6 +192,12 @@ def test_a_head_that_does_not_load_is_the_first_finding(folder, capsys):
     save_file(tensors, file)
 
 
+def test_another_methods_head_is_found(folder):
+    target = Target.load(folder, heads={"jakiro": folder / "eagle2"})
+    [found] = visit(target, "jakiro", PROMPTS)
+    assert found.verdict == "wrong" and "holds a head of kind" in found.text
+
+
 def test_a_method_that_there_is_not_is_refused(target):
     with pytest.raises(ValueError, match="unknown method 'medusa'"):
         visit(target, "medusa", PROMPTS)

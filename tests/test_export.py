@@ -12,6 +12,7 @@ import pytest
 import synthetic
 
 from jakiro.trace import from_json, to_json
+from jakiro.traces import read_traces
 from jakiro.ui import offline
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import LIVE, Library
@@ -19,11 +20,11 @@ from jakiro.ui.library import LIVE, Library
 RUN = synthetic.tree_trace(6, nodes=20)
 TRACES = [from_json(to_json(trace)) for trace in (synthetic.vanilla_trace(RUN.tokens), RUN)]  # as files round them
 OTHER = replace(TRACES[1], first=TRACES[1].first + 1)
+BRANCHED = [replace(TRACES[1], branch="as it was"), replace(OTHER, branch="what if")]
 WHAT_IF = {
     "kind": "what if",
     "note": "Jakiro from round 3 on",
     "back": {"race": "live-1", "method": "jakiro", "round": 2},
-    "names": ["Jakiro, as it was", "Jakiro, what if"],
     "prompt": "What is a prime number?",
     "title": "What is a prime number?",
 }
@@ -38,11 +39,15 @@ def inside(page):
     return json.loads(re.search(r'<script type="application/json" id="race">(.*?)</script>', page)[1])
 
 
+def titles(found):
+    return [trace["title"] for trace in found["replay"]["traces"]]
+
+
 @pytest.fixture
 def branched(tmp_path):
     """The traces of a what-if and what a library says of them."""
     library = Library(tmp_path)
-    id = library.add([TRACES[1], OTHER], WHAT_IF)
+    id = library.add(BRANCHED, WHAT_IF)
     return library.traces(id), library.about(id)
 
 
@@ -54,7 +59,7 @@ def test_exports_hold_what_was_recorded():
     assert run["speedup"] == pytest.approx(run["tokens_per_second"] / vanilla["tokens_per_second"])
     rows = list(csv.DictReader(io.StringIO(exported("nodes.csv"))))
     assert len(rows) == sum(len(step.tree) for trace in TRACES for step in trace.steps)
-    assert {row["method"] for row in rows} == {"vanilla", "jakiro"}
+    assert {row["method"] for row in rows} == {row["lane"] for row in rows} == {"vanilla", "jakiro"}
 
 
 def test_metrics_of_lanes_that_differ_say_so_only_of_a_race(branched):
@@ -62,7 +67,11 @@ def test_metrics_of_lanes_that_differ_say_so_only_of_a_race(branched):
         True,
         False,
     ]
-    assert all("identical_to_first" not in row for row in json.loads(exported("metrics.json", *branched)))
+    rows = json.loads(exported("metrics.json", *branched))
+    assert [(row["lane"], row["method"]) for row in rows] == [("jakiro", "jakiro"), ("jakiro-2", "jakiro")]
+    assert rows[0]["identical_to_first"] and "identical_to_first" not in rows[1]
+    nodes = list(csv.DictReader(io.StringIO(exported("nodes.csv", *branched))))
+    assert {(row["lane"], row["method"]) for row in nodes} == {("jakiro", "jakiro"), ("jakiro-2", "jakiro")}
 
 
 def test_a_what_if_stays_one_in_a_file_without_the_way_back(branched):
@@ -70,7 +79,13 @@ def test_a_what_if_stays_one_in_a_file_without_the_way_back(branched):
     about = found["about"]
     assert about["id"] == offline.ID and about["kind"] == "what if" and "back" not in about
     assert about["note"] == WHAT_IF["note"] and about["prompt"] == WHAT_IF["prompt"]
-    assert [trace["title"] for trace in found["replay"]["traces"]] == WHAT_IF["names"]
+    assert titles(found) == ["Jakiro, as it was", "Jakiro, what if"]
+
+
+def test_a_what_if_that_was_opened_from_its_traces_is_still_no_race(branched, tmp_path):
+    library = Library(tmp_path)
+    found = json.loads(library.text(library.add(read_traces(exported("traces.json", *branched)))))
+    assert titles(found) == ["Jakiro, as it was", "Jakiro, what if"] and found["replay"]["lossless"] is None
 
 
 def test_any_other_race_is_one_from_elsewhere_in_a_file(tmp_path):

@@ -10,9 +10,19 @@ import naive
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from jakiro.drafting import head as head_module
 from jakiro.drafting.fused import FusedEagle
-from jakiro.drafting.head import EagleHead, HeadConfig, JakiroHead, contrast_weights, rope_tables, rotate
+from jakiro.drafting.head import (
+    EagleHead,
+    HeadConfig,
+    JakiroHead,
+    attention,
+    contrast_weights,
+    rope_tables,
+    rotate,
+)
 from jakiro.drafting.state import HeadState
 
 PLAIN, GROUPED = naive.CONFIGS["plain"], naive.CONFIGS["grouped"]
@@ -83,6 +93,18 @@ def test_heads_follow_the_formulas(config: HeadConfig) -> None:
         for name, value in expected.items():
             found = getattr(output, name).squeeze(-3 if name != "experts" else 1).double()
             torch.testing.assert_close(found, value, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_keys_that_heads_share_count_the_same_repeated(masked: bool, monkeypatch) -> None:
+    torch.manual_seed(0)
+    query, keys, values = torch.randn(1, 6, 4, 8), torch.randn(1, 2, 9, 8), torch.randn(1, 2, 9, 8)
+    mask = torch.zeros(4, 9).masked_fill(torch.rand(4, 9) < 0.3, -torch.inf) if masked else None
+    found = attention(query, keys, values, mask)
+    monkeypatch.setattr(head_module, "REPEATING", ("cpu",))
+    torch.testing.assert_close(attention(query, keys, values, mask), found)
+    one = F.scaled_dot_product_attention(query[:, 5:], keys[:, 1:], values[:, 1:], attn_mask=mask)
+    torch.testing.assert_close(found[:, 5:], one)
 
 
 def test_equal_router_logits_take_the_minus_sign() -> None:

@@ -56,6 +56,19 @@ def test_first_difference_sees_a_longer_list():
     assert metrics.first_difference([1, 2], [1, 2, 3]) == 2
 
 
+def test_runs_are_held_against_each_other_where_they_were_asked_the_same():
+    other_seed, warm = replace(HAND, seed=HAND.seed + 1), replace(HAND, temperature=0.5)
+    assert metrics.comparable([]) and metrics.comparable([HAND, replace(HAND, method="vanilla", first=1), other_seed])
+    assert not metrics.comparable([warm, replace(warm, seed=warm.seed + 1)])
+    for other in (
+        warm,
+        replace(HAND, prompt=[*HAND.prompt, 1]),
+        replace(HAND, target="another"),
+        replace(HAND, branch="what if"),
+    ):
+        assert not metrics.comparable([HAND, other])
+
+
 def test_divergence_takes_both_log_probabilities_from_one_run():
     """At index 4 the hand trace chose 18 (log p = log 1/2) and knows drafted 16 (log 1/4); the margin is log 2."""
     other = run(FIRST, replace(SECOND, accepted=[1], bonus=7), THIRD)

@@ -86,8 +86,11 @@ def test_a_models_layers_multiply_with_them_and_it_stays_what_it_was(columns):
 def test_a_large_model_keeps_no_second_copy(monkeypatch):
     model = tiny_model(hidden_size=64)
     monkeypatch.setattr(products, "MOST", 1000)
-    Target.wrap(model)
+    lay_out(model)
     assert not any(isinstance(module.forward, Product) for module in model.modules())
+    monkeypatch.setattr(products, "MOST", 1 << 30)
+    lay_out(model)
+    assert isinstance(model.lm_head.forward, Product)
 
 
 @packs

@@ -18,7 +18,7 @@ from jakiro.traces import MAX_CUT, weight
 from jakiro.tree import CutNodes
 from jakiro.ui import library as library_module
 from jakiro.ui import recorded
-from jakiro.ui.library import Library
+from jakiro.ui.library import Library, StillRunning
 from jakiro.ui.live import live_races
 from jakiro.ui.models import Loaded, Models, RequestError, load
 from jakiro.ui.race import Race, check
@@ -338,6 +338,14 @@ def test_a_prompt_is_put_together_no_further_than_it_can_be_shown(tmp_path, trac
     shelf = Library(tmp_path)
     id = shelf.add([replace(traces[0], prompt=[1, 2] * 10, pieces={1: "abcd", 2: ""})])
     assert shelf.about(id)["prompt"] == "abcd" + "abcd" + "ab"
+
+
+def test_a_race_that_takes_longer_than_one_waits_is_not_called_gone(tmp_path, monkeypatch):
+    monkeypatch.setattr(library_module, "PATIENCE", 0.01)
+    shelf = Library(tmp_path)
+    shelf.begin("live-1", "asked")
+    with pytest.raises(StillRunning, match="still running"):
+        shelf.traces("live-1")
 
 
 def test_who_asks_for_a_running_race_waits_for_it(tmp_path, traces):

@@ -48,7 +48,7 @@ def test_a_crash_between_checkpoints_repeats_the_lost_steps(tmp_path):
     assert losses(tmp_path / "parts/metrics.csv", "value") == losses(tmp_path / "whole/metrics.csv", "value")
 
 
-def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data, tmp_path):
+def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data, tmp_path, capsys):
     """End to end from the command line: target, heads, benchmark and card, at a tiny size."""
     (data / "eval").mkdir(exist_ok=True)
     questions = data / "eval" / "chat.jsonl"
@@ -65,7 +65,14 @@ def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data
         wide = ["--set", "total_tokens=60"] * (tree == "wide")
         command("bench", "--target", target, "--prompts", questions, *wide, "--out", tmp_path / f"{tree}.json")
     where = ["--target-recipe", recipes["target"], "--heads-recipe", recipes["heads"]]
-    command("card", *common, *where, "--default", tmp_path / "default.json", "--wide", tmp_path / "wide.json")
+    where += ["--default", tmp_path / "default.json", "--wide", tmp_path / "wide.json"]
+    report = json.loads((tmp_path / "wide.json").read_text())
+    report["rows"][-1]["identical"] = 0.5
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps(report))
+    assert main([str(one) for one in ["card", *common, *where, "--wide", changed]]) == 2
+    assert "the card says that" in capsys.readouterr().err and not (target / "README.md").exists()
+    command("card", *common, *where)
     card = (target / "README.md").read_text()
     seen = sum(sum(losses(runs / f"stage{stage}" / "metrics.csv", "tokens")) for stage in (0, 1))
     assert f"{seen / 1e6:.1f} M tokens seen" in card

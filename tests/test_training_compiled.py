@@ -108,6 +108,15 @@ def test_positions_that_do_not_count_add_nothing(kind):
         torch.testing.assert_close(one, other)
 
 
+def test_too_few_tokens_for_one_step_are_refused():
+    ids = np.zeros((1, 33), np.uint16)
+    rows = [(ids, ids > 0)]
+    with pytest.raises(ValueError, match="too few tokens for one step of 2 x 1 rows of 32"):
+        StageJob(workers.start(), tiny_model(), Stage(1, 64, 32, 1, 2, "all", (1, 1)), rows, [], False, recipe())
+    with pytest.raises(ValueError, match="too few tokens for one batch of 4 rows of 64"):
+        HeadJob(workers.start(), tiny_model(), {}, HeadRecipe.of(given(rows=4, row=64)), rows, False)
+
+
 def test_the_loss_that_is_reported_is_of_answers_alone():
     """Whatever the prompts weigh."""
     ids = np.arange(4, 4 + 2 * 33).reshape(2, 33).astype(np.uint16)

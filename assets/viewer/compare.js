@@ -16,6 +16,7 @@ export function compareView(box, ask, choose) {
   results.append(links, plot('overlay'), said, plot('coverage'), plot('reach'), differ);
   box.append(h('p', {class: 'row'}, h('label', {class: 'inline'}, 'with ', select), button), note, results);
   button.addEventListener('click', () => ask({other: Number(select.value)}));
+  select.addEventListener('change', () => choose({against: race.lanes[select.value].method}));
   for (const list of [links, differ]) {
     list.addEventListener('click', ({target}) => {
       const one = target.closest('[data-place]');
@@ -23,7 +24,7 @@ export function compareView(box, ask, choose) {
     });
   }
   const trees = treePlot(plots.get('overlay')), covered = paced(plots.get('coverage'));
-  let text = '', shown = '', own = null;
+  let text = '', shown = '', race = null, own = null;
   return {at, settle};
 
   /** Go to a token of the text; the playhead goes to its round. */
@@ -32,9 +33,9 @@ export function compareView(box, ask, choose) {
   }
 
   /** `place`: a token of the text; `why`: why lanes cannot be compared here, '' where they can. */
-  function at(race, lane, other, place, why, Plotly, theme) {
+  function at(next, lane, other, place, why, Plotly, theme) {
+    [race, own] = [next, lane];
     const index = race.lanes.indexOf(lane);
-    own = lane;
     const options = race.lanes.map((one, at) => [at, one]).filter(([at]) => at !== index);
     select.replaceChildren(...options.map(([at, one]) => h('option', {value: at, selected: at === other}, one.title)));
     button.disabled = Boolean(why) || !options.length;
@@ -45,8 +46,8 @@ export function compareView(box, ask, choose) {
     if (key !== text) settle();
     if (!reveal(results, Boolean(found)) || !Plotly) return '';
     const here = Math.min(place, found.tokens.length - 1);
-    if (key !== text) along(race, found, Plotly, theme);
-    if (`${key} ${here}` !== shown) show(race, found, here, Plotly, theme, key);
+    if (key !== text) along(found, Plotly, theme);
+    if (`${key} ${here}` !== shown) show(found, here, Plotly, theme, key);
     [text, shown] = [key, `${key} ${here}`];
     const [first, second] = found.reach.map((reach) => reach[here]);
     return `${found.summary} After token ${here + 1} ${found.names[0]} gets ${first} further, ${found.names[1]} ${second}.`;
@@ -59,7 +60,7 @@ export function compareView(box, ask, choose) {
   }
 
   /** What is the same at every place of the text. */
-  function along(race, found, Plotly, theme) {
+  function along(found, Plotly, theme) {
     const piece = (place) => `“${token(found, found.tokens[place])}”`;
     const named = found.telling.map((place) => h('button', {type: 'button', 'data-place': place},
       `${place + 1} ${piece(place)}: ${found.reach[0][place]} against ${found.reach[1][place]}`));
@@ -74,7 +75,7 @@ export function compareView(box, ask, choose) {
     });
   }
 
-  function show(race, found, here, Plotly, theme, key) {
+  function show(found, here, Plotly, theme, key) {
     for (const link of links.querySelectorAll('[data-place]')) link.setAttribute('aria-current', String(Number(link.dataset.place) === here));
     for (const row of differ.querySelectorAll('tr[data-place]')) row.className = Number(row.dataset.place) === here ? 'now' : '';
     said.replaceChildren(...found.names.map((name, side) => h('li', {}, h('strong', {}, `${name}: `), found.why[side][here])));

@@ -23,7 +23,7 @@ export function headerView(part, {races, exports, files}) {
     reveal(part('settings'), !shown.running);
     reveal(part('back'), Boolean(shown.back));
     reveal(part('export'), !shown.running);
-    badge(shown.kind === 'what if' ? null : shown.lossless); // its lanes may differ, and end where their rounds do
+    badge(shown.lossless);
     choices(shown);
     exportLinks(part('exports'), exports, shown.id, files);
     part('export').open = false;

@@ -14,7 +14,7 @@ export function lanesView(box, choose) {
     const card = event.target.closest('.lane');
     if (!card || race?.running) return;
     const round = event.target.closest('[data-round]')?.dataset.round;
-    choose(round === undefined || round < 0 ? {method: card.dataset.method}
+    choose(round === undefined || round < 0 ? {method: card.dataset.method, node: null}
       : {method: card.dataset.method, round: Number(round), node: null});
   });
 

@@ -24,7 +24,7 @@ export function mount({element: root, props, watch, send}) {
   const keep = addressKeeper();
   const redraw = eachFrame(() => race && !race.running && redrawNow());
   let state = fromAddress(), race = null, lane = null, Plotly = null;
-  let turn = 0, noted = false; // what was last asked for; whether the notice is about the race
+  let turn = 0, noted = false, passing = false; // what was last asked for; whether the notice is about the race, or goes with a move
 
   const header = headerView(part, props);
   const lanes = lanesView(part('lanes'), go);
@@ -90,6 +90,7 @@ export function mount({element: root, props, watch, send}) {
   /** Show a race from scratch (or the same one again, in another theme). */
   function show(next) {
     timeline.stop();
+    if (race?.back && !next.back) state = {...state, against: ''}; // it was the lane as it was
     race = next;
     lane = null;
     reveal(part('empty'), false);
@@ -150,6 +151,7 @@ export function mount({element: root, props, watch, send}) {
   function go(change, replaying = false) {
     if (!race || race.running) return;
     if (!replaying) timeline.stop();
+    if (passing && !replaying) say(race.note ?? '', true);
     state = sound({...state, ...('round' in change || 'method' in change ? {place: null} : {}), ...change}, race);
     keep(state);
     redraw();
@@ -212,7 +214,7 @@ export function mount({element: root, props, watch, send}) {
       help,
       whole: () => open(race.back.race, {...race.back, node: null, against: '', tab: 'whatif'}),
       file: () => part('file').click(),
-      share: () => (race?.running ? say('This race can be shared when it is over.') : share(address(state), say)),
+      share: () => (race?.running ? say('This race can be shared when it is over.') : share(address(state), mention)),
       tour: () => { part('help').close(); guide(); },
       png: () => save('png'), svg: () => save('svg'),
       export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },
@@ -221,12 +223,13 @@ export function mount({element: root, props, watch, send}) {
     if (always[name]) return always[name]();
     if (!race || race.running) return;
     if (!lane) redrawNow(); // due in this frame: a key that is earlier still counts
-    if (name === 'play') timeline.toggle(race, lane, state); else move(name, argument, {race, lane, state}, go, say);
+    if (name === 'play') timeline.toggle(race, lane, state); else move(name, argument, {race, lane, state}, go, mention);
   }
 
   function save(format) {
-    const plot = root.querySelector(`[data-view=${state.tab}] .plot[data-drawn=yes]`);
-    if (!plot) return say('This view has no figure to save: choose another.');
+    const plots = root.querySelectorAll(`[data-view=${state.tab}] .plot[data-drawn=yes]`);
+    const plot = [...plots].find((one) => one.offsetParent); // what another lane has and this one has not is hidden
+    if (!plot) return mention('This view has no figure to save: choose another.');
     picture(plot, format, `${race.id}-${lane.method}-round${state.round + 1}-${state.tab}`, race.themes[theme()].surface);
   }
 
@@ -236,9 +239,15 @@ export function mount({element: root, props, watch, send}) {
     benchmarks.experiments().then((found) => part('findings').replaceChildren(...found), (error) => say(error.message));
   }
 
+  /** A notice that goes with the next move, when a race's own note comes back. */
+  function mention(text) {
+    say(text, true);
+    passing = true;
+  }
+
   /** A notice. `ofRace`: it goes when another race comes. */
   function say(text, ofRace = false) {
-    noted = ofRace;
+    [noted, passing] = [ofRace, false];
     part('notice').textContent = text;
     reveal(part('notice'), Boolean(text));
   }

@@ -13,7 +13,7 @@ export async function fetched(id) {
 
 async function answered(address) {
   const answer = await fetch(address);
-  if (answer.status === 404) throw Object.assign(new Error(await answer.text()), {gone: true});
+  if ([404, 409].includes(answer.status)) throw Object.assign(new Error(await answer.text()), {gone: answer.status === 404});
   if (!answer.ok) throw new Error(`the server could not prepare this race (${answer.status}); its log says why`);
   return answer.json();
 }

@@ -23,8 +23,9 @@ export function whatIf(box, race, lane, round, methods, why, ask) {
 function form(race, lane, round, methods, ask) {
   const own = methods?.[lane.kind] ?? [];
   const inputs = new Map();
+  const had = (field) => lane.settings[field.name] ?? field.default; // of what the run was recorded without
   const fields = [
-    ...own.map((field) => control(field, lane.settings[field.name], inputs)),
+    ...own.map((field) => control(field, had(field), inputs)),
     ...OF_SAMPLING.map((field) => control(field, lane.sampling[field.name], inputs)),
     control(ROUNDS, 10, inputs), forced(race, lane, round, inputs),
   ];
@@ -35,7 +36,7 @@ function form(race, lane, round, methods, ask) {
 
   function request() {
     const value = (name) => read(inputs.get(name));
-    const settings = Object.fromEntries(own.filter(({name}) => value(name) !== lane.settings[name]).map(({name}) => [name, value(name)]));
+    const settings = Object.fromEntries(own.filter((field) => value(field.name) !== had(field)).map(({name}) => [name, value(name)]));
     const sampling = Object.fromEntries(OF_SAMPLING.map(({name}) => [name, value(name)]));
     return {race: race.id, lane: race.lanes.indexOf(lane), round, settings, ...sampling, rounds: value('rounds'), token: value('token')};
   }

@@ -24,6 +24,7 @@ def visit(target: Target, method: str, prompts: Sequence[str]) -> list[Finding]:
     if why := no_head(method, target):
         raise ValueError(why)
     try:
+        METHODS[method].load(target)  # refuses another method's head
         head = load_head(target.heads[method], target)
     except (ValueError, OSError) as error:
         return [Finding("keys and shapes", WRONG, str(error))]

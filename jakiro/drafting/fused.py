@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from jakiro.products import Product
 
-from .head import EagleHead, Head, JakiroHead, rotate
+from .head import EagleHead, Head, JakiroHead, attention, rotate
 
 _ROUTER_ROWS = 8  # or a multiple, the last ones zero: 16-byte aligned outputs in half precision
 
@@ -22,13 +22,13 @@ class FusedHead:
     """fc, attention and norm of a head. Subclasses add the feed-forward part."""
 
     def __init__(self, head: Head) -> None:
-        layer, attention = head.layers[0], head.layers[0].self_attn
-        projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+        layer, own = head.layers[0], head.layers[0].self_attn
+        projections = (own.q_proj, own.k_proj, own.v_proj)
         self.config = head.config
         bias = torch.cat([one.bias for one in projections]) if head.config.qkv_bias else None
         self.fc = Product(head.fc.weight, head.fc.bias)
         self.qkv = Product(torch.cat([one.weight for one in projections]), bias)
-        self.out = Product(attention.o_proj.weight)
+        self.out = Product(own.o_proj.weight)
         self.norm = layer.post_attention_layernorm
 
     @property
@@ -51,10 +51,7 @@ class FusedHead:
 
     def attend(self, entry: Tensor, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """u [n, h]: u0 plus attention over keys and values [key heads, s, d] under an additive mask [n, s]."""
-        grouped = self.config.num_key_value_heads != self.config.num_attention_heads
-        mixed = F.scaled_dot_product_attention(
-            query.transpose(0, 1)[None], keys[None], values[None], attn_mask=mask, enable_gqa=grouped
-        )
+        mixed = attention(query.transpose(0, 1)[None], keys[None], values[None], mask)
         return self.out.added(entry, mixed[0].transpose(0, 1).reshape(entry.shape))
 
 

@@ -21,6 +21,8 @@ from torch.nn import functional as F
 
 from .config import HeadConfig
 
+REPEATING = ("cuda",)  # devices whose fast kernels take either a mask or shared keys
+
 __all__ = [
     "EagleHead",
     "HeadConfig",
@@ -97,16 +99,21 @@ class Attention(nn.Module):
         )
         cos, sin = rope_tables(self.config, torch.arange(length, device=x.device))
         query, key = (rotate(one, cos.to(one.dtype), sin.to(one.dtype)) for one in (query, key))
-        shared = self.config.num_key_value_heads != self.config.num_attention_heads
         mask = None
         if passes is not None:
             passes.append((key, value))
             key, value = (torch.cat(parts, dim=2) for parts in zip(*passes, strict=True))
             mask = staircase(len(passes), length, x.device)
-        mixed = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, is_causal=mask is None, enable_gqa=shared
-        )
+        mixed = attention(query, key, value, mask, causal=mask is None)
         return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, hidden))
+
+
+def attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
+    """[b, heads, n, d] of queries over keys and values [b, key heads, s, d], each shared by a group of the heads."""
+    groups = query.shape[1] // keys.shape[1]
+    if groups > 1 and mask is not None and query.device.type in REPEATING:
+        keys, values, groups = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1), 1
+    return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal, enable_gqa=groups > 1)
 
 
 def staircase(passes: int, length: int, device: torch.device | None = None) -> Tensor:

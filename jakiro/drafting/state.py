@@ -72,7 +72,8 @@ class HeadState:
         query, keys, values = self.head.project(entry, *self._turn(index))
         self._write(start, keys, values)
         seen = slice(start, self.tree + self._seen)
-        return self.head.attend(entry, query, self._keys[:, seen], self._values[:, seen], self._mask[:, seen])
+        mask = self._mask[:, seen].clone()  # CUDA's kernels load 16 bytes at a time, from where a slice may not begin
+        return self.head.attend(entry, query, self._keys[:, seen], self._values[:, seen], mask)
 
     @property
     def _seen(self) -> int:

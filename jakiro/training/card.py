@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM
 from jakiro.bench import Prompt, load_methods, read_prompts
 from jakiro.drafting.weights import load_head
 from jakiro.engine import record
+from jakiro.methods import METHODS
 from jakiro.peers import ASSISTANT
 from jakiro.report import as_markdown, prompts_a_task
 from jakiro.target import Target
@@ -34,7 +35,7 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
 
     `made` is the target's recipe, `heads` are those of its heads in the order in which they were run; `reports` are
     bench.json contents for the "default" and the "wide" tree; `data` is the folder with eval/ and train/. Raises
-    OSError where a file is missing, and ValueError where a model's history is.
+    OSError where a file is missing, and ValueError where a model's history is, or where a report is not what it says.
     """
     stages = history.read(target.path)
     recipe = Recipe.read(made)
@@ -120,6 +121,12 @@ def _and(numbers: list[float]) -> str:
 
 
 def _measured(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    for name, report in reports.items():
+        if any(row["temperature"] or (row["method"] in METHODS and row["identical"] != 1) for row in report["rows"]):
+            raise ValueError(
+                f"the card says that all was measured at temperature 0 and that every method gave vanilla's ids, and "
+                f"in the bench of the {name} tree that is not so: measure it in float32"
+            )
     default = reports["default"]
     machine = default["machine"]
     return {

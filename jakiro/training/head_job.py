@@ -72,6 +72,11 @@ class HeadJob:
     ) -> None:
         self.accelerator, self.recipe, self.device, self.trials = accelerator, recipe, accelerator.device, trials
         self.batches = batches(rows, recipe.rows * recipe.row)
+        if not self.batches:
+            raise ValueError(
+                f"there are too few tokens for one batch of {recipe.rows} rows of {recipe.row}: the recipe needs more "
+                "steps, fewer epochs, or no short rows"
+            )
         self.steps, self.in_bfloat16 = recipe.steps, in_bfloat16(accelerator.device)
         self.known: dict[int, Tensor] = {}  # batch -> features of its rows, in host memory
         self.model = model

@@ -55,6 +55,11 @@ class StageJob:
         self.passes = batches(rows, stage.rows * stage.row)
         self.optimizer = Optimizer(workers.bare(self.trained))
         self.steps = len(self.passes) // stage.passes
+        if not self.steps:
+            raise ValueError(
+                f"a stage has too few tokens for one step of {stage.passes} x {stage.rows} rows of {stage.row}: raise "
+                "its tokens"
+            )
         self.loss = compile_loss(self._loss) if compiled else self._loss
 
     def states(self) -> dict[str, object]:

@@ -16,7 +16,10 @@ from jakiro.settings import AUTO
 
 
 class Controls:
-    """The controls in the order in which handlers receive them. Make it inside a Blocks context."""
+    """The controls in the order in which handlers receive them. Make it inside a Blocks context.
+
+    Nothing can be set before `show` has put in what suits the loaded target.
+    """
 
     def __init__(self) -> None:
         self.keys: list[tuple[str, str]] = []  # (method, name of the setting)
@@ -35,7 +38,7 @@ class Controls:
         self.keys.append(key)
         self.components.append(number := control(one))
         if one.metadata["auto"]:
-            self.boxes[key] = box = gr.Checkbox(False, label=f"{number.label}: auto, measured here", interactive=True)
+            self.boxes[key] = box = gr.Checkbox(False, label=f"{number.label}: auto, measured here", interactive=False)
             quiet = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
             box.input(lambda auto: gr.update(interactive=not auto), box, number, **quiet)
 
@@ -70,7 +73,7 @@ def _box(value: Any) -> dict[str, Any]:
 def control(one: Field) -> gr.components.Component:
     """The control that fits a field: a box to tick, a choice, a slider between its bounds, a number or a text."""
     facts = one.metadata
-    common = {"value": one.default, "label": facts["label"] or one.name, "info": facts["help"], "interactive": True}
+    common = {"value": one.default, "label": facts["label"] or one.name, "info": facts["help"], "interactive": False}
     if isinstance(one.default, bool):
         return gr.Checkbox(**common)
     if facts["choices"]:

@@ -13,7 +13,7 @@ from jakiro.tables import nodes_table
 from jakiro.trace import Trace
 from jakiro.traces import traces_json
 from jakiro.ui import offline
-from jakiro.ui.library import WHAT_IF
+from jakiro.ui.replay import keys
 
 
 def traces_file(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
@@ -27,25 +27,27 @@ def traces_ndjson(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
 
 
 def metrics_json(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
-    """One object a method with its totals, and its speed-up where vanilla ran in the same race.
+    """One object a lane with its totals, and its speed-up where vanilla ran in the same race.
 
-    Whether it has the first one's text is said of races only: the lanes of a what-if may differ.
+    Whether it has the first one's text is said where it was asked the same.
     """
-    rows = [{"method": one.method} | metrics.totals(one) for one in traces]
+    lanes = zip(keys(traces), traces, strict=True)
+    rows = [{"lane": lane, "method": one.method} | metrics.totals(one) for lane, one in lanes]
     base = next((row["tokens_per_second"] for row in rows if row["method"] == "vanilla"), None)
     for row, one in zip(rows, traces, strict=True):
         speed = row["tokens_per_second"]
         row["speedup"] = speed / base if base and speed is not None else None
-        if facts["kind"] != WHAT_IF:
+        if metrics.comparable([traces[0], one]):
             row["identical_to_first"] = metrics.same_output([traces[0], one])
     return json.dumps(rows, indent=1, allow_nan=False) + "\n"
 
 
 def nodes_csv(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
-    """Every node of every tree of every method as one row."""
-    tables = [nodes_table(one).assign(method=one.method) for one in traces]
-    table = pd.concat(tables, ignore_index=True)
-    return table[["method", *(name for name in table if name != "method")]].to_csv(index=False)
+    """Every node of every tree of every lane as one row."""
+    lanes = zip(keys(traces), traces, strict=True)
+    table = pd.concat([nodes_table(one).assign(lane=lane, method=one.method) for lane, one in lanes], ignore_index=True)
+    names = ["lane", "method"]
+    return table[[*names, *(name for name in table if name not in names)]].to_csv(index=False)
 
 
 # name in the address -> (media type, the function of the traces and of what the library says of the race)

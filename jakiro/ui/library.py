@@ -31,6 +31,10 @@ LIVE, OPENED = MappingProxyType({"kind": "live"}), MappingProxyType({"kind": "op
 WHAT_IF = "what if"  # a kind, too: its lanes are no race, their texts may differ
 
 
+class StillRunning(RequestError):
+    """The race is there, but not over."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A race that is not among the recorded ones."""
@@ -92,7 +96,7 @@ class Library:
             settle()
 
     def traces(self, id: str) -> list[Trace]:
-        """The traces of a race. Raises RequestError for one that is not there (any more)."""
+        """The traces of a race. Raises RequestError where it is not there, StillRunning where it is not over."""
         if id in self.recorded:
             return recorded.load(self.folder, self.recorded[id])
         return self._kept(id).traces
@@ -108,7 +112,7 @@ class Library:
 
     def names(self, id: str) -> list[str]:
         """What the page calls the lanes of a race. Raises RequestError."""
-        return self.about(id).get("names") or titled(self.traces(id), TITLES)
+        return titled(self.traces(id), TITLES)
 
     def text(self, id: str) -> str:
         """What the browser draws the race from: {"about": .., "replay": .. (replay.py)}. Raises RequestError."""
@@ -144,6 +148,8 @@ class Library:
     def _kept(self, id: str) -> Kept:
         with self._changed:
             self._changed.wait_for(lambda: id not in self._running, PATIENCE)
+            if id in self._running:
+                raise StillRunning("this race is still running: open it when it is over")
             if id not in self._live:
                 raise RequestError(f"the race {id[:40]!r} is not kept any more: run it again, or choose a recorded one")
             self._live.move_to_end(id)
@@ -159,8 +165,7 @@ def about(id: str, prompt: str, traces: Sequence[Trace], facts: Mapping[str, Any
 
 def prepared(facts: Mapping[str, Any], traces: Sequence[Trace]) -> str:
     """What the browser draws a race from, given what `about` says of it."""
-    replay = payload(traces, TITLES, facts.get("names"))
-    return f'{{"about":{json.dumps(facts, ensure_ascii=False)},"replay":{replay}}}'
+    return f'{{"about":{json.dumps(facts, ensure_ascii=False)},"replay":{payload(traces, TITLES)}}}'
 
 
 def prompt_of(trace: Trace) -> str:

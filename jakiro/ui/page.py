@@ -26,7 +26,7 @@ from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons, examinations, live_races
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.modules import Modules
-from jakiro.ui.questions import line, tell_run
+from jakiro.ui.questions import line, refused, tell_run
 from jakiro.ui.whatif import descriptions
 
 LOG = logging.getLogger(__name__)
@@ -107,6 +107,7 @@ def _layout(library: Library, assets: Path, examples: list[dict[str, str]]) -> t
             value=[name for name in METHODS if name in RACERS],
             label="Methods",
             info="One lane each.",
+            interactive=False,  # until it is known what the loaded target can run
         )
         length = gr.Number(96, label="max_new_tokens", info="Length cap of the answer.", precision=0, minimum=1)
         temperature = gr.Number(0, label="temperature", info="0 is greedy; else 0.001 to 100.", minimum=0, step=0.1)
@@ -153,11 +154,11 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
                 yield text
             yield text + line({"event": "done", "race": id})
         except RequestError as error:
-            yield text + line({"event": "error", "message": str(error)})
+            yield text + refused(str(error))
             raise gr.Error(str(error), duration=6) from error
         except Exception as error:
             LOG.exception("a race failed")
-            yield text + line({"event": "error", "message": f"the race failed: {error}"})
+            yield text + refused(f"the race failed: {error}")
             raise gr.Error(f"the race failed: {error}") from error
 
     def ready() -> list[Any]:
@@ -169,7 +170,7 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
         able = [(METHODS[name].title, name) for name in loaded.makers]
         why = " ".join(f"{METHODS[name].title} cannot run: {reason}." for name, reason in loaded.missing.items())
         racers = [name for _, name in able if name in RACERS]
-        methods = gr.update(choices=able, value=racers, info=f"One lane each. {why}")
+        methods = gr.update(choices=able, value=racers, info=f"One lane each. {why}", interactive=True)
         return [methods, *inputs.controls.show(loaded.defaults)]
 
     running = viewer.run(

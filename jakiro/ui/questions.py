@@ -40,10 +40,15 @@ def answered(work: Callable[[], dict[str, Any]]) -> str:
     try:
         return line(work() | {"time": time.time()})  # never the line before
     except RequestError as error:
-        return line({"event": "error", "message": str(error), "time": time.time()})
+        return refused(str(error))
     except Exception as error:  # the page would wait for ever
         LOG.exception("a question failed")
-        return line({"event": "error", "message": f"this failed: {error}", "time": time.time()})
+        return refused(f"this failed: {error}")
+
+
+def refused(message: str) -> str:
+    """The line that says why nothing came of what was asked."""
+    return line({"event": "error", "message": message, "time": time.time()})  # never the line before
 
 
 def tell_run(event: str) -> str:

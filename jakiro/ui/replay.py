@@ -1,13 +1,14 @@
 """What goes to the browser: recorded traces as one JSON text; from it every view is drawn without asking Python again.
 
-    payload(traces, titles=None) -> str
+    payload(traces, titles) -> str
 
     {"schema": "jakiro-replay/1",
      "themes":  {"light": {role: colour}, "dark": {role: colour}},  # figures name colours by role, see below
      "config":  {...},                                              # third argument of Plotly.newPlot and Plotly.react
      "words":   {"state": [..], "source": [..], "head": [..]},      # what the numbers in those node columns mean
-     "lossless": {"identical": bool, "text": str,                   # the badge: every trace against traces[0]
+     "lossless": null | {"identical": bool, "text": str,            # the badge: every trace against traces[0]
                   "against_first": [null | {"at", "ours", "theirs", "margin", "text"}]},  # null = same ids
+                  # null where they were not asked the same, so that their texts may differ (metrics.comparable)
      "traces": [
        {"method": str, "key": str, "title": str,                   # key: what the address calls it
         "header":  [[label, text]],                                 # target, device, sampling, settings, versions ...
@@ -82,15 +83,10 @@ from jakiro.ui.why import whys
 SCHEMA = "jakiro-replay/1"
 
 
-def payload(
-    traces: Sequence[Trace], titles: Mapping[str, str] | None = None, names: Sequence[str] | None = None
-) -> str:
-    """The traces prepared for the browser as JSON text.
-
-    `titles` names methods, a name twice gets a number; or `names` has one for each trace.
-    """
+def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) -> str:
+    """The traces prepared for the browser as JSON text. `titles` names methods (`titled`)."""
     traces = list(traces)
-    names = names or titled(traces, titles or {})
+    names = titled(traces, titles or {})
     diversities = [run_diversity(trace) for trace in traces]
     vanilla = next((trace for trace in traces if trace.method == "vanilla"), None)
     data = {
@@ -99,7 +95,7 @@ def payload(
         "config": CONFIG,
         "words": WORDS,
         "moments": MOMENTS,
-        "lossless": summary.lossless(traces, names),
+        "lossless": summary.lossless(traces, names) if metrics.comparable(traces) else None,
         "traces": [
             {"key": key}
             | _facts(trace, name)
@@ -189,8 +185,9 @@ def keys(traces: Sequence[Trace]) -> list[str]:
 
 
 def titled(traces: Sequence[Trace], titles: Mapping[str, str]) -> list[str]:
-    """What the page calls each lane: its method's title, and a number where that runs in several."""
-    return _told_apart([titles.get(trace.method, trace.method) for trace in traces], "{} ({})")
+    """What the page calls each lane: its method's title, its side of a what-if, a number where that is said twice."""
+    names = (f"{titles.get(one.method, one.method)}{', ' * bool(one.branch)}{one.branch}" for one in traces)
+    return _told_apart(list(names), "{} ({})")
 
 
 def _told_apart(names: list[str], numbered: str) -> list[str]:

@@ -29,7 +29,7 @@ from jakiro.trace import TraceError
 from jakiro.traces import MAX_BYTES, read_traces
 from jakiro.ui.benchmarks import payload
 from jakiro.ui.export import EXPORTS
-from jakiro.ui.library import Library
+from jakiro.ui.library import Library, StillRunning
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.modules import Modules
 from jakiro.ui.replay import cut_figure
@@ -50,6 +50,8 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     def race(request: Request) -> Response:
         try:
             text = library.text(request.path_params["id"])
+        except StillRunning as error:
+            return PlainTextResponse(str(error), status_code=409)
         except RequestError as error:
             return PlainTextResponse(str(error), status_code=404)
         return Response(text, media_type="application/json", headers={"Cache-Control": "no-cache"})

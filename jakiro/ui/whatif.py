@@ -39,8 +39,7 @@ def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple
     except ValueError as error:
         raise RequestError(str(error)) from error
     back = {"race": race, "method": keys(traces)[lane], "round": index}
-    names = [f"{method.title}, {which}" for which in ("as it was", "what if")]
-    facts = {"kind": WHAT_IF, "note": told(as_was, would, index, method.title), "back": back, "names": names}
+    facts = {"kind": WHAT_IF, "note": told(as_was, would, index, method.title), "back": back}
     prompt = library.about(race)["prompt"]
     return [as_was, would], facts | {"prompt": prompt, "title": prompt}
 
@@ -67,7 +66,7 @@ def descriptions() -> dict[str, list[dict[str, Any]]]:
 def _description(one) -> dict[str, Any]:
     facts = one.metadata
     kind = {bool: "bool", str: "choice", int: "int", float: "float"}[type(one.default)]
-    known = {"name": one.name, "help": facts["help"].replace(f", or {AUTO}", ""), "kind": kind}
+    known = {"name": one.name, "help": facts["help"].replace(f", or {AUTO}", ""), "kind": kind, "default": one.default}
     return known | {"choices": facts["choices"], "low": facts["low"], "high": facts["high"]}
 
 

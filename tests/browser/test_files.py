@@ -53,7 +53,7 @@ def test_exports_of_a_race_are_one_click_away(show):
     assert names == [
         f"question-{name}" for name in ("replay.html", "traces.json", "traces.ndjson", "metrics.json", "nodes.csv")
     ]
-    for name, start in ((0, b"<!doctype html>"), (2, b'{"method"'), (4, b"method,")):
+    for name, start in ((0, b"<!doctype html>"), (2, b'{"method"'), (4, b"lane,method,")):
         tab.keyboard.press("e")
         with tab.expect_download() as download:
             part(tab, "exports").locator("a").nth(name).click()
@@ -74,6 +74,14 @@ def test_a_figure_is_saved_for_a_slide(show):
         if format == "png":
             assert [int.from_bytes(content[at : at + 4], "big") for at in (16, 20)] == [1920, 1080]
     tab.locator("[data-tab=table]").click()
+    tab.keyboard.press("e")
+    tab.locator("[data-do=png]").click()
+    expect(part(tab, "notice")).to_contain_text("no figure to save")
+    tab.locator("[data-tab=routing]").click()
+    tab.wait_for_selector("[data-figure=routing][data-drawn=yes]:visible")
+    expect(part(tab, "notice")).to_be_hidden()  # it went with the move
+    tab.keyboard.press("1")  # vanilla, which has no router
+    tab.wait_for_selector("[data-figure=routing]", state="hidden")
     tab.keyboard.press("e")
     tab.locator("[data-do=png]").click()
     expect(part(tab, "notice")).to_contain_text("no figure to save")

@@ -63,6 +63,10 @@ def test_two_lanes_are_compared_along_one_text(show):
     for figure in ("overlay", "coverage", "reach"):
         tab.wait_for_selector(f"[data-figure={figure}][data-drawn=yes]:visible")
     expect(part(tab, "why")).to_contain_text("tokens of one text, Jakiro would have got further")
+    view.get_by_label("The other lane").select_option(label="Vanilla")
+    expect(view.locator(".links")).to_be_hidden()  # what is below is of the lane in the list
+    view.get_by_label("The other lane").select_option(label="EAGLE-2")
+    expect(view.locator(".links")).to_be_visible()
     assert view.locator(".links button").count() == 5
     view.locator(".links button").nth(1).click()
     tab.wait_for_function("location.search.includes('place=')")

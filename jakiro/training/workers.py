@@ -7,6 +7,7 @@ random is drawn for the whole batch by every process. So the curve does not depe
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -43,6 +44,7 @@ def start(device: str = "cpu") -> Accelerator:
 def end(accelerator: Accelerator) -> None:
     """Part with the other processes; none ends while another still wants something of it."""
     accelerator.wait_for_everyone()
+    gc.collect()  # what holds the group goes first: a thread of its that outlives Python aborts (pytorch issue 190489)
     accelerator.end_training()
 
 

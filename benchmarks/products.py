@@ -33,11 +33,8 @@ WAYS = {"plain_s": None, "columns_s": True, "packed_s": False}  # how `lay_out` 
 @torch.inference_mode()
 def product_row(weight: torch.Tensor, rows: int) -> dict[str, Any]:
     """One product of `rows` rows, in three ways."""
-    x, columns, packed = (
-        torch.randn(rows, weight.shape[1]),
-        Product(weight, columns=True),
-        Product(weight, columns=False),
-    )
+    x = torch.randn(rows, weight.shape[1])
+    columns, packed = (Product(weight, columns=way) for way in (True, False))
     works = (lambda: F.linear(x, weight), lambda: columns(x), lambda: packed.by_onednn(x))
     found: dict[str, list[float]] = {name: [] for name in WAYS}
     for _ in range(TURNS):

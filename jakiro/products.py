@@ -1,10 +1,9 @@
 """Matrix products of a few rows on a CPU, with weights laid out for them beforehand.
 
 A pass over a draft tree multiplies few rows with every weight. torch's own fp32 product (MKL) takes several times as
-long for ten rows as for one, since it first turns the weight, which `nn.Linear` keeps row by row. On the processors of
-MKL's maker a weight that is kept column by column needs no turning; elsewhere oneDNN, given a weight that was laid out
-once, is the quicker one, but in small products its own start costs more than that saves. `benchmarks/products.py`
-measures all three.
+long for a few rows as for one where the weight is kept row by row, as `nn.Linear` does. On its maker's processors
+it does not where the weight is kept column by column. Elsewhere oneDNN is used, given a weight that was packed once; in
+small products its own start costs more than that saves. `benchmarks/products.py` measures all three.
 """
 
 from __future__ import annotations

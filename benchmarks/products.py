@@ -2,8 +2,9 @@
 
 `products`: for each shape of the target's weights, one product of so many rows as torch makes it by itself, with the
 weight kept column by column, and with the weight packed for oneDNN. `passes`: the target's pass over a tree of n nodes,
-its picks included, in the same three ways, oneDNN's only in products that are worth it. jakiro/products.py chooses
-between the last two by the processor: `used` says which it takes here. Medians; the ways take turns.
+its picks included, in the same three ways, oneDNN's with large weights alone and columns for the others.
+jakiro/products.py chooses between the last two by the processor: `used` says which it takes here. Medians; the ways
+take turns.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ WAYS = {"plain_s": None, "columns_s": True, "packed_s": False}  # how `lay_out` 
 def product_row(weight: torch.Tensor, rows: int) -> dict[str, Any]:
     """One product of `rows` rows, in three ways."""
     x = torch.randn(rows, weight.shape[1])
-    columns, packed = (Product(weight, columns=way) for way in (True, False))
-    works = (lambda: F.linear(x, weight), lambda: columns(x), lambda: packed.by_onednn(x))
+    columns, packed = Product(weight, columns=True), torch.ops.mkldnn._reorder_linear_weight(weight)
+    onednn = torch.ops.mkldnn._linear_pointwise
+    works = (lambda: F.linear(x, weight), lambda: columns(x), lambda: onednn(x, packed, None, "none", [], ""))
     found: dict[str, list[float]] = {name: [] for name in WAYS}
     for _ in range(TURNS):
         for times, work in zip(found.values(), works, strict=True):
@@ -69,7 +71,7 @@ def _choose(model: nn.Module, columns: bool | None) -> None:
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
     target = Target.load(options.target)
     weights = {tuple(one.weight.shape): one.weight for one in target.model.modules() if type(one) is nn.Linear}
-    laid_out = [one for one in weights.values() if Product(one, columns=False).packed is not None]
+    laid_out = [one for one in weights.values() if Product(one, columns=True).weight is not one]
     if not laid_out:
         raise ValueError("no weight of this target is laid out here (fp32 on x86 alone); there is nothing to compare")
     rows = [product_row(weight, count) for weight in laid_out for count in options.rows]

@@ -2,8 +2,8 @@
 
 A pass over a draft tree multiplies few rows with every weight. torch's own fp32 product (MKL) takes several times as
 long for a few rows as for one where the weight is kept row by row, as `nn.Linear` does. On its maker's processors
-it does not where the weight is kept column by column. Elsewhere oneDNN is used, given a weight that was packed once; in
-small products its own start costs more than that saves. `benchmarks/products.py` measures all three.
+it does not where the weight is kept column by column. Elsewhere oneDNN multiplies with large weights, packed once; its
+own start costs more than that saves with small ones. `benchmarks/products.py` measures all three.
 """
 
 from __future__ import annotations
@@ -19,39 +19,40 @@ from jakiro.machine import device_name
 
 SMALLEST = 4096  # parameters of a weight that is laid out: smaller ones never get there
 MOST = 4 << 30  # bytes of a model's weights that are kept a second time; larger models keep none
-WORTH = 400_000  # multiplications of a product from which on oneDNN's is used (benchmarks/products-cpu.json)
+LARGE = 1 << 17  # parameters of a weight from which on it may be packed for oneDNN (benchmarks/products-cpu.json)
 
 
 class Product:
-    """x [..., in] -> x W^T + b [..., out]; `columns` says which of the two layouts, if one gains here at all."""
+    """x [..., in] -> x W^T + b [..., out]; `columns` keeps large weights from oneDNN, if a layout gains here at all."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None, columns: bool | None = None) -> None:
-        gains, columns = _gains(weight), prefers_columns() if columns is None else columns
-        self.weight = weight.detach().T.contiguous().T if gains and columns else weight
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach()) if gains and not columns else None
-        self.bias = bias
+        columns = prefers_columns() if columns is None else columns
+        self.weight, self.bias, self.packed = weight, bias, None
+        if _gains(weight) and not columns and weight.numel() >= LARGE:
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
+        elif _gains(weight):
+            self.weight = weight.detach().T.contiguous().T
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.by_onednn(x) if self._pays(x) else F.linear(x, self.weight, self.bias)
+        return self._by_onednn(x) if self._packs(x) else F.linear(x, self.weight, self.bias)
 
     def added(self, residual: Tensor, x: Tensor) -> Tensor:
         """residual [n, out] + x [n, in] W^T; without a bias."""
-        if self._pays(x):
-            return residual + self.by_onednn(x)
+        if self._packs(x):
+            return residual + self._by_onednn(x)
         return torch.addmm(residual, x, self.weight.T)
 
-    def by_onednn(self, x: Tensor) -> Tensor:
-        """The product with the packed weight, whatever its size."""
+    def _by_onednn(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
-    def _pays(self, x: Tensor) -> bool:
+    def _packs(self, x: Tensor) -> bool:
         """oneDNN's product has no gradient."""
-        return self.packed is not None and x.numel() * len(self.weight) >= WORTH and not x.requires_grad
+        return self.packed is not None and not x.requires_grad
 
 
 @cache
 def prefers_columns() -> bool:
-    """Whether MKL is quicker than oneDNN here: on its maker's processors (benchmarks/products-xeon.json)."""
+    """Whether MKL is quicker than oneDNN here whatever the size: on its maker's processors (products-xeon.json)."""
     return "Intel" in device_name(torch.device("cpu"))
 
 

@@ -11,7 +11,6 @@ from recipes import NEEDS_MUON, SMALL, given, recipe
 from tiny import tiny_model
 
 from jakiro.drafting.head import HeadOutput
-from jakiro.products import Product
 from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
@@ -50,7 +49,7 @@ def test_a_compiled_step_reads_a_model_that_trials_decode_with(monkeypatch, tmp_
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     monkeypatch.setattr("jakiro.products.prefers_columns", lambda: False)
-    monkeypatch.setattr(Product, "_pays", lambda product, x: product.packed is not None)
+    monkeypatch.setattr("jakiro.products.LARGE", 1)
     job = job_of(HeadRecipe.of(given(trial={"every": 1})))
     target = Target.wrap(job.model, graphs=False)
     job.trials = Trials(target, [[5, 9, 7]], Trial(1, new_tokens=8), tmp_path / "trials.csv")

@@ -5,9 +5,12 @@ rate, whichever takes longer. The ideal round: one bare forward of the target ov
 beforehand, and the draft's bare network passes, each timed alone. Bandwidth is that of reading as many bytes as a
 target pass reads, again and again, so a model that fits into a processor's cache is held against that cache. What a
 pass of a mixture of experts reads depends on its tokens: such a target has no floor, and all that rests on it is None.
+Of a draft only the bytes count.
 
 Seconds are medians over rounds whose tree has its full size, on one prompt; runs, runs whose columns are recorded too
-(`traced`), and bare passes take turns. Greedy runs have the same rounds, so recording is compared round by round.
+(`traced`), and bare passes take turns, and a turn's rounds are held against its own bare passes. Greedy runs have the
+same rounds, so what recording does to them is compared round by round: columns are made when a round's clock has
+stopped, so this is what it leaves behind in caches, not the making itself.
 """
 
 from __future__ import annotations
@@ -44,17 +47,17 @@ def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) 
     rate = matmul_rate(target)
     runs: dict[str, list[Trace]] = {name: [] for name in methods}
     traced: dict[str, list[Trace]] = {name: [] for name in methods}
-    bare: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+    bare: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in methods}  # a list a turn
     passes = {}
     for turn in range(TURNS):
         for name, (make, settings) in methods.items():
             run, looked_at = _both(target, make, settings, prompt, first=bool(turn % 2))
-            runs[name].append(run)
-            traced[name].append(looked_at)
             if run.steps:
                 step, length = _typical(run)
                 found, passes[name] = _bare_rounds(target, make(settings), run, length, step.tree.parents)
-                bare[name] += found
+                runs[name].append(run)
+                traced[name].append(looked_at)
+                bare[name].append(found)
     return {
         "bandwidth_bytes_per_s": bandwidth,
         "matmul_flops_per_s": rate,
@@ -109,7 +112,6 @@ def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> di
         flops = 2 * nodes * weights / target.model.get_output_embeddings().weight.element_size()
         floor = max((weights + length * _row_bytes(target)) / bandwidth, flops / rate)
         whole = floor + passes * _pass_bytes(target, drafter) / bandwidth
-    ideal = median(forward + draft for forward, draft in bare)
     return {
         "nodes": nodes,
         "context": length,
@@ -118,15 +120,21 @@ def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> di
         "step_floor_s": floor,
         "round_s": round_s,
         "round_floor_s": whole,
-        "ideal_round_s": ideal,
-        "ideal_draft_s": median(draft for _, draft in bare),
+        "ideal_round_s": median(forward + draft for turn in bare for forward, draft in turn),
+        "ideal_draft_s": median(draft for turn in bare for _, draft in turn),
         "draft_s": median(step.draft_s for step in full),
         "overhead_s": median(step.overhead_s for step in full),
         "step_over_floor": None if floor is None else step_s / floor,
-        "round_over_ideal": round_s / ideal,
+        "round_over_ideal": _over_ideal(runs, bare, nodes),
         "overhead_share": median(step.overhead_s for step in full) / round_s,
         "traced_over_plain": _traced_over_plain(runs, traced),
     }
+
+
+def _over_ideal(runs: list[Trace], bare: list[list[tuple[float, float]]], nodes: int) -> float:
+    """A turn's rounds with a full tree over its bare ones: the median of all turns, for a machine's speed drifts."""
+    rounds = [[step.seconds for step in run.steps if len(step.tree) == nodes] for run in runs]
+    return median(median(own) / median(map(sum, turn)) for own, turn in zip(rounds, bare, strict=True) if own)
 
 
 def _traced_over_plain(runs: list[Trace], traced: list[Trace]) -> float:

@@ -85,10 +85,10 @@ def test_limits_are_drawn_where_they_were_measured(data):
     assert {one["name"]: one["x"] for one in figure["data"]} == {
         "round": [4.0],
         "bare networks alone": [3.0],
-        "memory floor": [1.0],
+        "device's floor": [1.0],
     }
     mixture = {"methods": {"jakiro": LIMITS["methods"]["jakiro"] | {"round_floor_s": None}}}
-    assert "memory floor" not in {one["name"] for one in limits_figure(data | {"limits": mixture})["data"]}
+    assert "device's floor" not in {one["name"] for one in limits_figure(data | {"limits": mixture})["data"]}
 
 
 @pytest.mark.parametrize("theme", THEMES)

@@ -1,6 +1,7 @@
 """The yardsticks: counts of bytes and passes are exact, seconds only have to be there."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -25,9 +26,20 @@ def test_every_method_is_held_against_both_yardsticks(found):
     assert set(found["methods"]) == {"vanilla", "prompt_lookup", "eagle2", "jakiro"}
     for one in found["methods"].values():
         assert all(math.isfinite(value) and value >= 0 for value in one.values())
-        assert one["round_over_ideal"] == one["round_s"] / one["ideal_round_s"]
+        assert one["round_over_ideal"] == one["round_s"] / one["ideal_round_s"]  # of a single turn
         assert one["step_floor_s"] <= one["round_floor_s"]
     assert found["bandwidth_bytes_per_s"] > 0 and found["matmul_flops_per_s"] > 0
+
+
+def test_rounds_are_held_against_the_bare_ones_of_their_own_turn():
+    """So that a machine that becomes slower in between does not count."""
+
+    def run(*rounds):
+        return SimpleNamespace(steps=[SimpleNamespace(seconds=seconds, tree=[0] * nodes) for seconds, nodes in rounds])
+
+    runs = [run((6.0, 3), (99.0, 2)), run((12.0, 3), (14.0, 3), (13.0, 3)), run((1.0, 2)), run((60.0, 3))]
+    bare = [[(3.0, 2.0)], [(6.0, 4.0), (1.0, 1.0), (9.0, 9.0)], [(0.1, 0.1)], [(20.0, 20.0)]]
+    assert limits._over_ideal(runs, bare, nodes=3) == 13.0 / 10.0
 
 
 def test_passes_and_nodes_are_counted(found):

@@ -111,7 +111,7 @@ def limits_figure(report: dict[str, Any]) -> dict | None:
     parts = (
         ("round_s", "round", "@both"),
         ("ideal_round_s", "bare networks alone", "@accepted"),
-        ("round_floor_s", "memory floor", "@edge"),
+        ("round_floor_s", "device's floor", "@edge"),
     )
     data = []
     for key, label, color in parts[::-1]:

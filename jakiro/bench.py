@@ -54,6 +54,12 @@ class Generated:
     decode_s: float
 
 
+def _question(turns: Any) -> str:
+    if not isinstance(turns, list) or not isinstance(turns[0], str) or not turns[0].strip():
+        raise ValueError("turns begin with no question")
+    return turns[0]
+
+
 def read_prompts(paths: Sequence[Path], limit: int | None = None) -> list[Prompt]:
     """The first `limit` prompts of each JSONL file, whose lines have `turns`; the file's name is the task.
 
@@ -67,7 +73,7 @@ def read_prompts(paths: Sequence[Path], limit: int | None = None) -> list[Prompt
             place = f"{path}, line {number}"
             try:
                 record_ = json.loads(line)
-                one = Prompt(path.stem, str(record_.get("id", number)), record_["turns"][0])
+                one = Prompt(path.stem, str(record_.get("id", number)), _question(record_["turns"]))
             except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
                 raise ValueError(f'{place}: expected {{"turns": ["question"]}} ({error!r})') from error
             if other := places.get((one.task, one.id)):
@@ -178,6 +184,9 @@ def open_journal(
     plan = {
         "target": target.name,
         "files": {name: hub.weights(folder) for name, folder in folders.items()},
+        "attention": target.model.config._attn_implementation,
+        "template": target.tokenizer and target.tokenizer.chat_template,
+        "versions": versions(),
         "dtype": str(target.dtype),
         "machine": machine(target.device),
         "graphs": target.graphs,
@@ -239,12 +248,11 @@ class _Bench:
 def _counted(trace: Trace) -> dict[str, Any]:
     spent = metrics.seconds(trace)
     phases = [spent[phase] for phase in report.PHASES]
-    accepted = [len(step.accepted) for step in trace.steps]
     return {
         "tokens": len(trace.tokens),
         "decoded": len(trace.tokens) - 1,
         "prefill_s": trace.prefill_s,
         "decode_s": sum(phases),
-        "reached": [sum(count >= depth for count in accepted) for depth in range(metrics.max_depth(trace) + 1)],
+        "reached": metrics.reached(trace),
         "phases": phases,
     }

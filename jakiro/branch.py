@@ -56,7 +56,7 @@ def branch(
     prefix = (text[:-1], text[-1]) if change.token is None else (text, change.token)
 
     def run(which: str, prompt: list[int], first: int, settings: Any, sampling: Sampling) -> Trace:
-        length = min(target.context - len(prompt), _enough(settings, change.rounds))
+        length = _enough(settings, change.rounds)
         events = decode(target, make(settings), prompt, length, sampling, first=first)
         steps = list(islice((event for event in events if not isinstance(event, Prefill)), change.rounds))
         start = Prefill(first, 0.0)  # both clocks start at the round

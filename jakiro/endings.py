@@ -47,7 +47,8 @@ def moments(trace: Trace, index: int) -> list[str]:
     tree, ends = step.tree, ending(trace, index)
     source = tree.columns.get("source", [None] * len(tree))
     logq = draft_logprobs(tree)
-    sure = any(probability(logq[node]) >= SURE for node in rejected(step))
+    copied = "copied_from" in tree.columns  # copies have no probability under a draft
+    sure = not copied and any(probability(logq[node]) >= SURE for node in rejected(step))
     deepest = trace.number("depth") or max(tree.depths())
     found = {
         "rescue": any(source[node] in (0, 1) for node in step.accepted),

@@ -44,10 +44,15 @@ def acceptance_histogram(trace: Trace) -> list[int]:
     return histogram
 
 
+def reached(trace: Trace) -> list[int]:
+    """Rounds that accepted at least d tokens, for d = 0, 1, ..., [max depth + 1]."""
+    return [sum(len(step.accepted) >= depth for step in trace.steps) for depth in range(max_depth(trace) + 1)]
+
+
 def acceptance_by_depth(trace: Trace) -> list[float]:
     """Share of all rounds that accepted at least d tokens, for d = 1, 2, ..."""
-    reached = _reached(trace)
-    return [count / reached[0] for count in reached[1:]] if reached[0] else []
+    found = reached(trace)
+    return [count / found[0] for count in found[1:]] if found[0] else []
 
 
 def conditional_acceptance_by_depth(trace: Trace) -> list[float | None]:
@@ -55,8 +60,7 @@ def conditional_acceptance_by_depth(trace: Trace) -> list[float | None]:
 
     A round whose tree ended at depth d - 1, or whose text ended there, counts as one that did not.
     """
-    reached = _reached(trace)
-    return [_ratio(here, above) for above, here in pairwise(reached)]
+    return [_ratio(here, above) for above, here in pairwise(reached(trace))]
 
 
 def max_depth(trace: Trace) -> int:
@@ -155,6 +159,13 @@ def comparable(traces: Sequence[Trace]) -> bool:
     return len({(one.branch, one.target, tuple(one.prompt), *_sampling(one)) for one in traces}) <= 1
 
 
+def baseline(trace: Trace, traces: Sequence[Trace]) -> int | None:
+    """Index of the vanilla run that this one's speed may be held against: asked the same, on the same device."""
+    vanilla = (index for index, one in enumerate(traces) if one.method == "vanilla" and comparable([one, trace])
+               and (one.device, one.dtype) == (trace.device, trace.dtype))  # fmt: skip
+    return next(vanilla, None)
+
+
 def _sampling(trace: Trace) -> tuple[float, ...]:
     return (trace.temperature, trace.top_p, trace.seed) if trace.temperature else (0,)
 
@@ -181,11 +192,6 @@ def _logprob_after(step: StepTrace, parent: int, token: int) -> float | None:
     if "pick" in columns and "pick_logprob" in columns and columns["pick"][parent] == token:
         return columns["pick_logprob"][parent]
     return None
-
-
-def _reached(trace: Trace) -> list[int]:
-    """Rounds that accepted at least d tokens, for d = 0, 1, ..., [max depth + 1]."""
-    return [sum(len(step.accepted) >= depth for step in trace.steps) for depth in range(max_depth(trace) + 1)]
 
 
 def _ratio(part: float, whole: float) -> float | None:

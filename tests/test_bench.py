@@ -1,5 +1,6 @@
 """The benchmark's numbers against traces counted by hand, and its prompts and peers."""
 
+import copy
 import json
 import os
 from functools import partial
@@ -132,7 +133,10 @@ def test_without_vanilla_there_is_no_speedup(target, prompts):
     assert {row["speedup"] for row in report["rows"]} == {row["identical"] for row in report["rows"]} == {None}
 
 
-@pytest.mark.parametrize("line", ["not json", '{"id": 1}', '{"turns": []}', "[1]"])
+@pytest.mark.parametrize(
+    "line",
+    ["not json", '{"id": 1}', "[1]", *(f'{{"turns": {turns}}}' for turns in ("[]", '"What?"', '[""]', "[5]"))],
+)
 def test_a_bad_prompt_line_is_named(tmp_path, line):
     path = tmp_path / "bad.jsonl"
     path.write_text('{"turns": ["fine"]}\n' + line + "\n")
@@ -300,6 +304,19 @@ def test_an_interrupted_run_of_other_weights_is_not_gone_on_with(tokenizer, prom
     os.utime(tmp_path / "here" / {"target": "small"}.get(part, part) / "model.safetensors", ns=(1, 1))
     with pytest.raises(ValueError, match="beginning of another benchmark"):
         opened(tmp_path / "here")
+
+
+def test_an_interrupted_run_with_other_attention_template_or_versions_is_not_gone_on_with(
+    tokenizer, prompts, tmp_path, monkeypatch
+):
+    loaded = Target.wrap(tiny_model(), copy.deepcopy(tokenizer), graphs=False)
+    work = (loaded, bench.read_prompts(prompts), bench.load_methods(loaded, ["vanilla"], {}), 8, [GREEDY], None, 1)
+    bench.open_journal(tmp_path / "bench.json", *work)
+    attention, template = (loaded.model.config, "_attn_implementation"), (loaded.tokenizer, "chat_template")
+    for place, value in ((attention, "eager"), (template, "{{ 1 }}"), ((bench, "versions"), dict)):
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match="beginning of another benchmark"):
+            patch.setattr(*place, value)
+            bench.open_journal(tmp_path / "bench.json", *work)
 
 
 def test_heads_that_the_target_does_not_name_are_part_of_the_plan(target, prompts, tmp_path):

@@ -92,7 +92,7 @@ def test_rounds_that_fill_the_context_end_by_it_as_before(loaded, monkeypatch):
     trace = run(loaded, "jakiro")
     monkeypatch.setattr(loaded.target, "context", len(trace.prompt) + 25)
     for made in again(loaded, trace, 3, rounds=MOST_ROUNDS, settings={"depth": 16, "contrastive": False}):
-        assert made.stop == "length" and len(made.prompt) + len(made.tokens) == loaded.target.context
+        assert made.stop == "context" and len(made.prompt) + len(made.tokens) == loaded.target.context
 
 
 class Right:

@@ -47,11 +47,15 @@ def test_classes_count_drafted_and_own_tokens():
 
 
 def test_the_headline_counts_what_a_run_drafted_and_where_it_ends():
-    text = headline(run(FIRST, SECOND), "Hand", None)
+    text = headline(run(*[FIRST, SECOND] * 4), "Hand", None)
     assert "drafted 3.0 tokens a round, 1.00 of them were accepted, which makes 2.00 tokens a pass" in text
-    assert "In 1 of 2 rounds one expert alone had accepted tokens: 1 from expert 0, 1 from expert 1." in text
-    assert text.endswith("The weakest level is depth 1: of the rounds that got there, 50% had a token accepted.")
+    assert "In 4 of 8 rounds one expert alone had accepted tokens: 4 from expert 0, 4 from expert 1." in text
+    assert text.endswith("The weakest level is depth 1: of the 8 rounds that got there, 4 had a token accepted.")
     assert "vanilla" not in text
+
+
+def test_a_level_that_few_rounds_reached_is_not_called_the_weakest():
+    assert "weakest" not in headline(run(FIRST, SECOND, FIRST, SECOND), "Hand", None)
 
 
 def test_the_headline_names_the_speed_up_in_the_same_race():

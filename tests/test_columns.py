@@ -11,6 +11,7 @@ from test_drafting import MODES, PROMPT, drafter_for, oracle_for, rounds
 from torch import Tensor
 
 from jakiro.drafting.columns import Rows, of_experts, place
+from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.tree import TreeSettings
 from jakiro.engine import Context
 from jakiro.methods.jakiro import blend, in_union
@@ -80,6 +81,24 @@ def test_columns_are_the_naive_ones(target, mode: str, room: int) -> None:
                 assert columns[f"pick_expert{i}_rank"][node] == rank(answer.experts[i], pick)
         else:
             assert all(columns[name][node] is None for name in columns if name.startswith("pick_"))
+
+
+@pytest.mark.parametrize("mode", ["eagle2", "mixture", "two levels"])
+def test_what_was_proposed_ranks_among_the_first_however_ties_went(target, mode, monkeypatch):
+    """In half precision many log-probabilities are equal, and `topk` takes any of them: here the largest ids."""
+    coarse, topk = HeadDrafter.logprobs, torch.Tensor.topk
+    monkeypatch.setattr(HeadDrafter, "logprobs", lambda drafter, features: coarse(drafter, features).round())
+
+    def last(values, width):
+        found, ids = topk(values.flip(-1), width)
+        return torch.return_types.topk((found, values.shape[-1] - 1 - ids))
+
+    _, drafter = drafter_for(target, mode)
+    kept = Kept(drafter, 9)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "topk", last)
+        rounds(target, kept)
+    assert all(rank < drafter.settings.top_k for rank in kept.columns["rank"][1:])
 
 
 def proposed(answer: naive.Answer, logprobs: Tensor, settings) -> set[int] | None:

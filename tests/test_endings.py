@@ -50,6 +50,13 @@ def test_a_rejected_candidate_is_a_surprise_where_the_draft_was_sure_of_it(logq,
     assert moments(trace, 0) == expected
 
 
+def test_a_copy_that_is_rejected_is_no_surprise():
+    """Its score of 0 is no probability: a copy is as sure as another."""
+    copy = chain(pick_rank=7, logq=0.0)
+    copy = replace(copy, tree=replace(copy.tree, columns={"copied_from": [None, 4]}))
+    assert moments(run(copy, THIRD), 0) == []
+
+
 def test_the_last_token_of_a_text_surprises_nobody():
     assert moments(run(chain(pick_rank=7)), 0) == []
 

@@ -75,8 +75,8 @@ def test_a_race_that_is_stopped_leaves_no_caches(ready, tmp_path, caches):
     live = live_races(ready, library, None)("live-1", *ASKED.values())
     next(live)
     live.close()
+    assert {trace.stop for trace in library.traces("live-1")} == {"stopped"}  # waits until the race has let go
     assert caches and alive(caches) == 0
-    assert {trace.stop for trace in library.traces("live-1")} == {"stopped"}
 
 
 def test_a_race_that_fails_leaves_no_caches_though_its_error_is_kept(models, caches, monkeypatch):

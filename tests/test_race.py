@@ -196,20 +196,48 @@ def test_the_stream_hands_an_error_over_and_closes_its_source():
         list(flushed(source(), period=0.0))
 
 
-def test_leaving_the_stream_ends_the_source():
-    ended = threading.Event()
+def test_leaving_the_stream_ends_the_source_without_waiting_for_it():
+    """Who leaves may be the server's loop, and the source in the middle of a round."""
+    told, ended = threading.Event(), []
 
     def source():
         try:
-            while True:
-                yield {"event": "more"}
+            yield {"event": "one"}
+            assert told.wait(10)
+            yield {"event": "two"}
         finally:
-            ended.set()
+            ended.append(threading.current_thread().name)
 
     stream = flushed(source(), period=0.0)
     next(stream)
     stream.close()
-    assert ended.is_set()
+    assert not ended
+    told.set()
+    [worker] = [thread for thread in threading.enumerate() if thread.name == "race"]
+    worker.join(10)
+    assert ended == ["race"]
+
+
+def test_a_race_begins_when_the_one_before_has_let_go_of_the_models(models, tmp_path, monkeypatch):
+    """A queue counts a race that was stopped as over while its thread still decodes."""
+    let_go, rounds, running, most = threading.Event(), Race.rounds, [], []
+
+    def held(race):
+        running.append(race)
+        most.append(len(running))
+        for index, event in enumerate(rounds(race)):
+            assert index == 0 or let_go.wait(10)
+            yield event
+        running.remove(race)
+
+    monkeypatch.setattr(Race, "rounds", held)
+    shelf, ready = Library(tmp_path), type("Ready", (), {"get": staticmethod(lambda: models)})
+    first, second = (live_races(ready, shelf, None)(name, *GOOD.values()) for name in ("live-1", "live-2"))
+    next(first)
+    threading.Timer(0.3, let_go.set).start()
+    list(second)
+    list(first)
+    assert most == [1, 1]
 
 
 # ---- keeping

@@ -106,6 +106,18 @@ def test_the_badge_names_the_first_divergence_and_its_margin():
     )
 
 
+@pytest.mark.parametrize("change", [{"prompt": [9, 9]}, {"device": "another"}, {"dtype": "bfloat16"}, {"seed": 1}])
+def test_speed_is_held_against_a_vanilla_that_did_the_same_alone(change):
+    """In a file of traces from elsewhere there may be others."""
+    trace = replace(tree_trace(5), temperature=0.5)
+    vanilla = replace(vanilla_trace(trace.tokens), temperature=0.5)
+    found = read(replace(vanilla, **change), trace, vanilla)["traces"]
+    assert [one["baseline"] for one in found] == [0, 2, 2]
+    assert "vanilla's speed" in found[1]["headline"]
+    [alone] = [one for one in read(replace(vanilla, **change), trace)["traces"] if one["method"] == trace.method]
+    assert alone["baseline"] is None and "vanilla's speed" not in alone["headline"]
+
+
 def test_two_runs_of_one_method_get_different_titles():
     data = read(HAND, HAND, titles={"hand": "Hand"})
     assert [found["title"] for found in data["traces"]] == ["Hand", "Hand (2)"]

@@ -92,16 +92,20 @@ def _own_theta(target: Target) -> float:
 
 
 def _template(target: Target, head: Head, said: Said, plain: list[Text]) -> Finding:
-    """Whether the head knows text without the chat template better than text with it."""
+    """Whether the head follows the target better on text without the chat template than on text with it.
+
+    Texts differ in how sure the target is, so a head is held against it: log q of its choices less log p.
+    """
     check = "chat template"
     if not plain:
         return Finding(check, UNKNOWN, "the target has no chat template, so prompts are plain text")
     other = say(target, head, plain)[0]
-    gap = (other.logprobs.mean() - said.logprobs.mean()).item()
-    error = (other.logprobs.var() / len(other.logprobs) + said.logprobs.var() / len(said.logprobs)).sqrt().item()
+    without, as_given = (one.logprobs - one.wanted for one in (other, said))
+    gap = (without.mean() - as_given.mean()).item()
+    error = (without.var() / len(without) + as_given.var() / len(as_given)).sqrt().item()
     numbers = {"nats_gained_without": gap, "agreement_without": other.right.float().mean().item()}
     if gap > GAIN and gap > SIGMA * error:
-        text = f"it does better on answers to prompts without the template: {gap:.2f} nats a token (± {error:.2f})"
+        text = f"it is closer to the target on text without the template: {gap:.2f} nats a token (± {error:.2f})"
         return Finding(check, SUSPECT, f"{text}; train it on text with this template", numbers)
     return Finding(check, GOOD, f"text without the template is no easier ({gap:+.2f} nats a token)", numbers)
 
@@ -129,10 +133,12 @@ def _calibration(said: Said) -> Finding:
             rows.append({"q": sure, "accepted": accepted, "positions": int(mine.sum())})
             error += mine.float().mean().item() * abs(sure - accepted)
     q, accepted = said.sure.mean().item(), said.law.mean().item()
-    text = f"it gives its first choice {q:.1%} on average, the target {accepted:.1%} (error {error:.2f})"
+    text = f"at temperature 1 it gives its first choice {q:.1%}, the target {accepted:.1%} (error {error:.2f})"
     numbers = {"expected_calibration_error": error, "bins": rows}
     if error > 0.15:
-        advice = "; trees that are grown and cut by its probabilities suffer"
+        advice = (
+            "; trees that are grown and cut by its probabilities suffer, unless a draft_temperature makes up for it"
+        )
         return Finding("calibration", SUSPECT, text + advice, numbers)
     return Finding("calibration", GOOD, text, numbers)
 

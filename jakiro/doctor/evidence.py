@@ -45,6 +45,7 @@ class Said:
     """A head's answers at the m positions whose token the target chose in an answer."""
 
     logprobs: Tensor  # [m], log q of the target's choice
+    wanted: Tensor  # [m], log p of it under the target
     sure: Tensor  # [m], q of the head's own first choice
     law: Tensor  # [m], p of that choice under the target: how often it is accepted at temperature 1
     right: Tensor  # [m], bool: it is the target's own first choice
@@ -125,10 +126,11 @@ def _judged(target: Target, text: Text, answer: Tensor, wiring: Wiring) -> tuple
         answer = last_norm(target)(answer)
     said = slice(max(0, text.start - 2), count)  # t whose x_{t + 2} is the answer's
     logprobs = target.logits(answer[said]).float().log_softmax(dim=-1)
-    wanted = torch.tensor(text.ids[2:], device=answer.device)[said]
-    best, choice = logprobs.max(dim=-1)
+    chosen = torch.tensor(text.ids[2:], device=answer.device)[said]
+    sure, best = logprobs.max(dim=-1)
     own = text.features[1 : count + 1][said]
-    law = target.logits(own).float().softmax(dim=-1).gather(-1, choice[:, None])[:, 0]
+    law = target.logits(own).float().log_softmax(dim=-1)
     cosine = torch.cosine_similarity(answer[said].float(), own.float(), dim=-1)
-    found = logprobs.gather(-1, wanted[:, None])[:, 0], best.exp(), law, choice == wanted, cosine
-    return tuple(one.cpu() for one in found)
+    ours, theirs, accepted = (part.gather(-1, tokens[:, None])[:, 0] for part, tokens in
+                              ((logprobs, chosen), (law, chosen), (law, best)))  # fmt: skip
+    return tuple(one.cpu() for one in (ours, theirs, sure.exp(), accepted.exp(), best == chosen, cosine))

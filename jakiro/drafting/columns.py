@@ -27,7 +27,7 @@ def common(
 ) -> dict[str, list]:
     """Columns of every head, from draft log-probabilities [r, vocab] and the score of the last node kept.
 
-    Where not every token can be a candidate, `eligible` [r, vocab] says which can: the others rank after them.
+    `eligible` [r, vocab] says which tokens are candidates, or could be: the others rank after them.
     """
     rank, logprob = place(logprobs, rows.hung, tree.tokens, eligible)
     pick_rank, pick_logprob = place(logprobs, rows.own, picks, eligible)

@@ -49,6 +49,11 @@ class Round:
     growth: Growth
     steps: list[Step]  # one for each level below the root
 
+    def proposed(self, used: Tensor, vocab: int) -> Tensor:
+        """The tokens that rows `used` [r] proposed, bool [r, vocab]; ranks do not tell where log-probabilities tie."""
+        tokens = torch.cat([step.children.tokens for step in self.steps])[used]
+        return torch.zeros(len(used), vocab, dtype=torch.bool, device=used.device).scatter_(-1, tokens, True)
+
     def rows(self, count: int) -> Rows:
         """The rows of the first `count` nodes."""
         ids = self.kept.ids[: count - 1]

@@ -28,8 +28,8 @@ class Eagle2Drafter(HeadDrafter):
         return Step(best(self.logprobs(features), self.width), features, residual)
 
     def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
-        features = torch.cat([step.features for step in last.steps])[used]
-        return common(tree, picks, rows, self.logprobs(features), min(last.kept.scores))
+        logprobs = self.logprobs(torch.cat([step.features for step in last.steps])[used])
+        return common(tree, picks, rows, logprobs, min(last.kept.scores), last.proposed(used, logprobs.shape[-1]))
 
 
 class Eagle2:

@@ -103,10 +103,11 @@ class JakiroDrafter(HeadDrafter):
         active, gates = self.head.activate(residual)
         weights = torch.where(contrast[:, None], *gates.chunk(2, dim=-1)[::-1]).softmax(-1)
         experts = self.logprobs(self.head.own(residual, active))
-        logprobs, eligible = self.logprobs(features), None
+        logprobs = self.logprobs(features)
+        eligible = last.proposed(used, logprobs.shape[-1])
         if self._decoupled:
             logprobs = torch.where(contrast[:, None], logprobs, blend(experts, weights))
-            eligible = contrast[:, None] | in_union(experts, self.width)
+            eligible = torch.where(contrast[:, None], eligible, in_union(experts, self.width))
         return {
             **common(tree, picks, rows, logprobs, min(last.kept.scores), eligible),
             **of_experts(tree, picks, rows, experts, weights, self.width),

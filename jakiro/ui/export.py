@@ -27,15 +27,15 @@ def traces_ndjson(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
 
 
 def metrics_json(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
-    """One object a lane with its totals, and its speed-up where vanilla ran in the same race.
+    """One object a lane with its totals, and its speed-up where vanilla was asked the same on the same device.
 
     Whether it has the first one's text is said where it was asked the same.
     """
     lanes = zip(keys(traces), traces, strict=True)
     rows = [{"lane": lane, "method": one.method} | metrics.totals(one) for lane, one in lanes]
-    base = next((row["tokens_per_second"] for row in rows if row["method"] == "vanilla"), None)
     for row, one in zip(rows, traces, strict=True):
-        speed = row["tokens_per_second"]
+        vanilla = metrics.baseline(one, traces)
+        base, speed = None if vanilla is None else rows[vanilla]["tokens_per_second"], row["tokens_per_second"]
         row["speedup"] = speed / base if base and speed is not None else None
         if metrics.comparable([traces[0], one]):
             row["identical_to_first"] = metrics.same_output([traces[0], one])

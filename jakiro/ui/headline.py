@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from jakiro.diversity import run_diversity
-from jakiro.metrics import conditional_acceptance_by_depth, tau, tokens_per_second
+from jakiro.metrics import reached, tau, tokens_per_second
 from jakiro.trace import Trace
+
+FEW = 5  # rounds that a level has to be reached in before it can be called the weakest
 
 
 def headline(trace: Trace, title: str, vanilla: Trace | None) -> str:
-    """Plain text. `vanilla` is the race's own run of that method, where it has one."""
+    """Plain text. `vanilla` is the run that its speed is held against, where there is one (`metrics.baseline`)."""
     if not trace.steps:
         return f"{title} ended with its first token: there are no rounds."
     rounds = len(trace.steps)
@@ -41,8 +45,9 @@ def _rescues(trace: Trace) -> list[str]:
 
 
 def _weakest(trace: Trace) -> list[str]:
-    rates = [(rate, depth) for depth, rate in enumerate(conditional_acceptance_by_depth(trace), 1) if rate is not None]
+    levels = enumerate(pairwise(reached(trace)), 1)
+    rates = [(here / there, depth, here, there) for depth, (there, here) in levels if there >= FEW]
     if not rates:
         return []
-    rate, depth = min(rates)
-    return [f"The weakest level is depth {depth}: of the rounds that got there, {rate:.0%} had a token accepted."]
+    _, depth, here, there = min(rates)
+    return [f"The weakest level is depth {depth}: of the {there} rounds that got there, {here} had a token accepted."]

@@ -34,8 +34,12 @@ def live_races(models: Models, library: Library, gpu: Decorator | None) -> Calla
         if titles := [METHODS[name].title for name in race.untuned()]:
             text = f"Measuring which draft tree suits this machine, for {' and '.join(titles)}: some seconds, once."
             gr.Info(text, duration=6)
+        yield from flushed(run(race, id))
+
+    def run(race: Race, id: str) -> Iterator[dict[str, Any]]:
         try:
-            yield from flushed(events(race, id))
+            with race.models.busy:
+                yield from events(race, id)
         finally:
             race.close()  # so that its caches go now, and not with a later collection of garbage
             library.keep(id, race.traces())  # a race that was stopped can be looked at as far as it went
@@ -64,7 +68,9 @@ def branches(models: Models, library: Library, gpu: Decorator | None) -> Callabl
     """The function that decodes rounds again, as asked, and gives the id of the race that comes of it."""
 
     def here(asked: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        traces, facts = what_if(models.get(), library, asked)
+        loaded = models.get()
+        with loaded.busy:
+            traces, facts = what_if(loaded, library, asked)
         return traces_json(traces), facts
 
     decode = here if gpu is None else gpu(here)
@@ -82,7 +88,9 @@ def comparisons(
     """The function that compares two lanes, as asked, and keeps the result under race, lane and other."""
 
     def here(asked: Mapping[str, Any]) -> str:
-        return compare(models.get(), library, asked)
+        loaded = models.get()
+        with loaded.busy:
+            return compare(loaded, library, asked)
 
     run = here if gpu is None else gpu(here)
 
@@ -102,7 +110,9 @@ def examinations(
 
     def examine(asked: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return as_json(visit(models.get().target, str(asked.get("method")), prompts))
+            loaded = models.get()
+            with loaded.busy:
+                return as_json(visit(loaded.target, str(asked.get("method")), prompts))
         except ValueError as error:
             raise RequestError(str(error)) from error
 

@@ -32,6 +32,7 @@
         "sampling": {"temperature", "top_p", "seed"}, "settings": {name: value},
         "metrics": [{"key", "label", "value", "text", "help"}],     # of the run
         "headline": text,                                           # the run in one sentence
+        "baseline": null | index,                                   # of the trace that its speed-up is over
         "figures": {"tree": RoundFigure, "routing": RoundFigure | null, "diversity": RoundFigure | null,
                     "timeline": [Figure],                       # [k]: this trace above, traces[k] below (own: alone)
                     "run_routing": Figure | null, "run_diversity": Figure | null,
@@ -88,7 +89,7 @@ def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) ->
     traces = list(traces)
     names = titled(traces, titles or {})
     diversities = [run_diversity(trace) for trace in traces]
-    vanilla = next((trace for trace in traces if trace.method == "vanilla"), None)
+    bases = [metrics.baseline(trace, traces) for trace in traces]
     data = {
         "schema": SCHEMA,
         "themes": THEMES,
@@ -99,9 +100,9 @@ def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) ->
         "traces": [
             {"key": key}
             | _facts(trace, name)
-            | {"headline": headline(trace, name, vanilla)}
+            | {"headline": headline(trace, name, None if base is None else traces[base]), "baseline": base}
             | {"figures": _figures(traces, index, names, diversities)}
-            for index, (trace, name, key) in enumerate(zip(traces, names, keys(traces), strict=True))
+            for index, (trace, name, key, base) in enumerate(zip(traces, names, keys(traces), bases, strict=True))
         ],
     }
     return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)

@@ -52,7 +52,8 @@ def events(race: Race, name: str) -> Iterator[dict[str, Any]]:
 def flushed(source: Iterator[dict[str, Any]], period: float = PERIOD) -> Iterator[str]:
     """Everything that `source` gave so far as lines of JSON, again every `period` seconds while there is more.
 
-    `source` runs in its own thread; it is closed when this iterator is, and its exception is raised here.
+    `source` runs in its own thread, and its exception is raised here. When this iterator is closed, `source` is at its
+    next event, in its own thread, too: the one that closes this may be a web server's loop and does not wait.
     """
     box: queue.SimpleQueue = queue.SimpleQueue()
     stopped = threading.Event()
@@ -70,7 +71,6 @@ def flushed(source: Iterator[dict[str, Any]], period: float = PERIOD) -> Iterato
             time.sleep(period)
     finally:
         stopped.set()
-        worker.join()
 
 
 def _work(source: Iterator[dict[str, Any]], box: queue.SimpleQueue, stopped: threading.Event) -> None:

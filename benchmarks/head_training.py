@@ -8,8 +8,8 @@ One step of head training on random text is run for each head of a recipe, unrol
     Jakiro        6 k P_head + 2 V h s (2 + 8 k)          with the loss on the experts' own distributions
 
 which leave out attention and the products of the optimizer (Muon). `extrapolated` puts published shapes into them for
-`heads-chat.json`: FLOPs of the whole run, and its hours at 40 % of an H100's 989 TFLOP/s in bfloat16 (NVIDIA's data
-sheet, without sparsity). Not measured there.
+`heads-chat.json`: FLOPs of all steps, and their hours at 40 % of an H100's 989 TFLOP/s in bfloat16 (NVIDIA's data
+sheet, without sparsity). Not measured there, and without what the target's own answers take.
 
 `recipes` are the two that docs/experiments.md compares, each as `train` runs it: one step for all heads, compiled. They
 are timed in turns. `step_s` is the median of steps whose features are remembered, as from the second epoch on,

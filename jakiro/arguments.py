@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from jakiro.assets import TARGET
+from jakiro.files import destination
 
 DESCRIPTION = "Decode, look, measure and train"
 RECIPES = Path(__file__).parent / "training" / "recipes"
@@ -73,14 +74,15 @@ def parser() -> argparse.ArgumentParser:
     )
     learn.add_argument("--recipe", type=Path, help="JSON file; default: the recipe for two CPU cores")
     learn.add_argument("--run-folder", type=Path, required=True, help="checkpoints and metrics; resumes what is there")
-    learn.add_argument("--target", type=Path, default=TARGET, help="the heads' target: folder or hub id")
+    learn.add_argument("--target", type=Path, help="the heads' target: folder or hub id; default: the embedded one")
     learn.add_argument("--like", type=Path, help="folder of a model whose tokenizer a new target takes, to assist it")
     template = {"type": Path, "metavar": "FILE", "help": "Jinja file in place of the one of the target's tokenizer"}
     learn.add_argument("--chat-template", **template)
     learn.add_argument("--start", type=Path, help="go on from a trained target, or from a folder of trained heads")
-    learn.add_argument("--out", type=Path, default=None, help="model folder to write; heads: default beside the target")
+    written = "model folder to write, for answers a file; default: heads in the target's folder, answers in the run's"
+    learn.add_argument("--out", type=Path, default=None, help=written)
     learn.add_argument("--device", default="cpu", help="cpu or cuda; which GPU a process takes is accelerate's choice")
-    learn.add_argument("--threads", type=int, help="CPU threads; default: torch's choice")
+    learn.add_argument("--threads", type=_positive, help="CPU threads; default: torch's choice")
     learn.add_argument("--no-compile", dest="compile", action="store_false", help="without torch.compile")
     learn.add_argument("--shard", action="store_true", help="share parameters among the processes (FSDP)")
 
@@ -96,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("--limit", type=_positive, help="prompts of each file")
     ask.add_argument("--repeats", type=_positive, default=1, help="speeds are medians over them")
     ask.add_argument("--device", default="cpu")
-    ask.add_argument("--dtype", default="float32", help="in which is decoded; training is in bfloat16")
+    ask.add_argument("--dtype", default="float32", help="in which is decoded; of training: docs/training.md")
     ask.add_argument("--no-compile", dest="compile", action="store_false", help="train without torch.compile")
     ask.add_argument("--out", type=Path, required=True, help="report to write, as bench does")
     ask.add_argument("--page", type=Path, help="Markdown file to write: tables, and what they allow one to say")
@@ -123,6 +125,7 @@ def check_writable(path: Path) -> None:
     """Raise OSError before any work is done if the file cannot be written."""
     if path.is_dir():
         raise IsADirectoryError(f"cannot write {path}: it is a folder; name a file in it")
+    path = destination(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}; make it first")
     if not os.access(path.parent, os.W_OK):

@@ -82,6 +82,8 @@ class Experiment:
         for one in self.variants:
             if one.head not in self.training.heads:
                 raise ValueError(f"variant {one.label!r} names head {one.head!r}, which `training` has not")
+        if len(labels) < 2:
+            raise ValueError("an experiment compares at least two variants")
         asked = [("part's", label) for one in self.parts for label in (one.variant, one.against)]
         for what, label in [("reference", self.reference), *asked]:
             if label not in labels:

@@ -7,12 +7,13 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from jakiro.arguments import RECIPES, check_writable
+from jakiro.arguments import RECIPES, TARGET, check_writable
 
 
 def train(options: argparse.Namespace) -> int:
     """Train a target, write its answers, or train heads of it."""
     _check(options)
+    options.target = options.target or TARGET
     _huge_pages()
     from jakiro.training import workers
 
@@ -37,7 +38,11 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError("--like and --start do not go together: a target that is gone on with keeps its tokenizer")
     if options.chat_template and options.what == ["target"]:
         raise ValueError("--chat-template is for heads, whose target may have none; a trained target has its own")
+    if options.target and options.what == ["target"]:
+        raise ValueError("--target is for heads; a target is written to --out, and goes on from --start: leave it out")
     if options.what == ["answers"]:
+        if options.out:
+            check_writable(options.out)
         idle = {"--start": options.start, "--shard": options.shard, "--no-compile": not options.compile}
         if given := [name for name, there in idle.items() if there]:
             raise ValueError(f"{given[0]} is for training; answers are written by the target as it is: leave it out")
@@ -63,7 +68,7 @@ def _train_heads(options: argparse.Namespace, accelerator) -> None:
     from jakiro.training.heads import answer, train_heads
     from jakiro.training.sources import only_source
 
-    if options.out is None and not options.target.is_dir():
+    if options.out is None and options.what != ["answers"] and not options.target.is_dir():
         raise ValueError("--out is missing: name the folder for the heads of a target that is not a folder here")
     recipe = HeadRecipe.read(options.recipe or RECIPES / "heads-cpu.json")
     data, only = only_source(options.data)

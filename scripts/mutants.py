@@ -187,7 +187,7 @@ MUTANTS = [
     Mutant(
         "sharded heads are trained without exchanging gradients",
         "jakiro/training/workers.py",
-        "return fully_shard(module)",
+        "return fully_shard(module, mesh=mesh)",
         "return module",
         "test_workers.py",
     ),

@@ -199,6 +199,7 @@ def test_findings_say_better_worse_or_nothing():
     [
         ({"reference": "none"}, "the reference 'none' is none of the variants"),
         ({"variants": [{"label": "x", "head": "gone"}]}, "names head 'gone', which `training` has not"),
+        ({"variants": TINY["variants"][:1], "parts": []}, "compares at least two variants"),
         (
             {"parts": [{"what": "x", "variant": "dense", "against": "gone"}]},
             "the part's 'gone' is none of the variants",

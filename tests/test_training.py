@@ -86,11 +86,13 @@ def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data
     assert "Of the\n2 answers to the first prompts of all sets, " in card
 
 
-def test_answers_are_written_by_themselves_and_heads_take_them(trained, data, tmp_path):
+def test_answers_are_written_by_themselves_and_heads_take_them(trained, data, tmp_path, monkeypatch):
     file, run = tmp_path / "heads.json", tmp_path / "run"
     file.write_text(json.dumps(given_both(answers={"new_tokens": 9, "batch": 4, "temperatures": [0.0]})))
     shared = ["--target", trained / "out", "--recipe", file, "--run-folder", run, "--data", data / "chat.jsonl"]
     command("train", "answers", *shared)
+    monkeypatch.setattr("jakiro.hub.local", lambda name: trained / "out" if str(name) == "owner/name" else name)
+    command("train", "answers", *shared, "--target", "owner/name")
     written = (run / "answers.jsonl").read_text()
     command("train", "eagle2", *shared, "--out", tmp_path / "heads", "--no-compile")
     assert (run / "answers.jsonl").read_text() == written and written.count("\n") >= 12

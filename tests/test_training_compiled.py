@@ -68,6 +68,15 @@ def test_more_heads_and_widths_than_dynamos_limit_are_all_compiled(monkeypatch):
     assert torch._dynamo.config.recompile_limit == 8
 
 
+def test_own_features_leave_gradients_to_every_weight_in_bfloat16(monkeypatch):
+    """Some versions of torch keep what a pass without gradients has cast."""
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    job = job_of(HeadRecipe.of(given(own_features=0.5)), compiled=False)
+    monkeypatch.setattr(job.optimizers["eagle2"], "step", lambda rate: None)
+    job.step(0)
+    assert all(weight.grad is not None for weight in job.modules["eagle2"].parameters())
+
+
 def test_processes_score_the_positions_of_one_at_few_lengths():
     job = job_of(HeadRecipe.of(given(scored=64)), compiled=False)
     said, rows = torch.rand(4, 65) < 0.6, 2

@@ -32,6 +32,8 @@ def test_heads_go_on_from_heads(trained, data, tmp_path):
         curves = [losses(tmp_path / run / "metrics.csv", f"{name}_loss") for run in ("first", "again")]
         assert curves[1][0] < (curves[0][0] + curves[0][-1]) / 2
         assert [entry["steps"] for entry in history.read(folder)] == [12, 2]
+    with pytest.raises(ValueError, match="would be written over: name another --out"):
+        train_both(trained, data, tmp_path / "no", tmp_path / "one", start=tmp_path / "one")
     wide = tmp_path / "wide"
     shutil.copytree(first["jakiro"], wide / "eagle2")
     with pytest.raises(ValueError, match=r"layers\.0\.mlp_moe\.gate\.weight is not expected"):
@@ -96,6 +98,15 @@ def test_a_trial_decodes_every_prompt_with_a_drafter_of_its_own(trained, tmp_pat
     made = []
     trials._lengths(lambda: made.append(make()) or made[-1])
     assert len(set(map(id, made))) == 3
+
+
+def test_a_head_of_one_pass_is_called_without_a_mask():
+    features, called = torch.zeros(1, 4, 8), []
+    for passes in (1, 2):
+        how = head_recipe(passes=passes, own_features=0.0)
+        unrolled = Unrolled(lambda *given: called.append(given[2]) or given[1], how)
+        unrolled(features, features, features, torch.zeros(1, 4, dtype=torch.bool))
+    assert called == [None, [], []]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +21,10 @@ WRONG = {
     "a list": ("eagle2", [1], "is not a recipe of heads"),
     "no mixes": ("target", given(), "is not a recipe of a target: it has no 'mixes'"),
     "an unknown mix": ("target", {"mixes": {}, "stages": [STAGE]}, "the mix 'a'"),
+    "no pass of a stage": ("target", {"mixes": {}, "stages": [STAGE | {"passes": 0}]}, "passes is 0: use a whole"),
+    "no pass of a head": ("eagle2", given(passes=0), "passes is 0: use a whole number of at least 1"),
+    "no epoch": ("eagle2", given(epochs=0), "epochs is 0"),
+    "no step between trials": ("eagle2", given(trial={"every": 0}), "every is 0"),
 }
 
 
@@ -52,6 +57,8 @@ def test_a_recipe_that_is_wrong_is_refused_with_its_name(tmp_path, capsys, case)
         (["eagle2", "--like", "a"], "--like is for a target"),
         (["target", "--like", "a", "--start", "b"], "--like and --start do not go together"),
         (["target", "--chat-template", "a"], "--chat-template is for heads"),
+        (["target", "--target", "a"], "--target is for heads"),
+        (["answers", "--out", "."], "it is a folder"),
         (["answers", "--start", "a"], "--start is for training"),
         (["answers", "--shard"], "--shard is for training"),
         (["answers", "--no-compile"], "--no-compile is for training"),
@@ -64,9 +71,22 @@ def test_options_that_have_no_effect_are_refused(tmp_path, capsys, line, message
     assert message in capsys.readouterr().err
 
 
+def test_no_thread_is_none_to_train_with(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "eagle2", "--data", str(tmp_path), "--run-folder", str(tmp_path), "--threads", "0"])
+    assert "--threads: '0' is not a whole number of at least 1" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("device", "index"), [("cuda", None), ("cuda:0", None), ("cuda:1", 1)])
 def test_the_device_that_is_asked_for_is_the_one_that_training_takes(monkeypatch, device, index):
-    monkeypatch.setattr(workers, "Accelerator", lambda cpu: SimpleNamespace(device=torch.device("cuda", index)))
+    asked = []
+
+    def accelerator(cpu, kwargs_handlers):
+        asked.extend(kwargs_handlers)
+        return SimpleNamespace(device=torch.device("cuda", index))
+
+    monkeypatch.setattr(workers, "Accelerator", accelerator)
     assert workers.start(device).device.index == index
+    assert asked[0].timeout >= timedelta(hours=1)  # for the others, while the main process makes rows
     with pytest.raises(ValueError, match="CUDA_VISIBLE_DEVICES=2"):
         workers.start("cuda:2")

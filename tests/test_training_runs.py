@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 from counter import Counter
-from recipes import CHAT, NEEDS_MUON, TEMPLATE, given, recipe
+from recipes import CHAT, NEEDS_MUON, SMALL, TEMPLATE, given, recipe
+from safetensors.torch import load_file
 from tiny import tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -41,12 +42,12 @@ def train_target(how, data, folder, **more):
     train(workers.start(), how, data, folder / "run", folder / "out", compiled=False, **more)
 
 
-def train_eagle(target, data, run, model=None, **changes):
+def train_eagle(target, data, run, model=None, tokenizer=None, shard=False, **changes):
     model = model or AutoModelForCausalLM.from_pretrained(target)
-    tokenizer, how = AutoTokenizer.from_pretrained(target), HeadRecipe.of(given(**changes))
+    tokenizer, how = tokenizer or AutoTokenizer.from_pretrained(target), HeadRecipe.of(given(**changes))
     names = list(how.heads)
     out = {name: run / name for name in names}
-    train_heads(names, workers.start(), model, tokenizer, how, data, run, out, compiled=False)
+    train_heads(names, workers.start(), model, tokenizer, how, data, run, out, compiled=False, shard=shard)
 
 
 def column(file, name):
@@ -125,15 +126,42 @@ def test_a_checkpoint_is_read_where_there_is_no_gpu(tmp_path, monkeypatch):
 
 
 def test_a_claim_names_what_differs(tmp_path):
-    made = tmp_path / "run" / "rows.npz"
-    claim(made, recipe={"steps": (1, 2)}, data={})
-    claim(made, recipe={"steps": [1, 2]}, data={})
-    with pytest.raises(ValueError, match=r"made from another recipe and another data .*choose another --run-folder"):
-        claim(made, recipe={"steps": [1]}, data={"a": ""})
-    (made.parent / "rows-from.json").unlink()
+    made, weights = (tmp_path / "run" / name for name in ("rows.npz", "checkpoint.pt"))
+    claim(made, recipe={"steps": 3}, data={})  # nothing came of it
     made.touch()
+    claim(made, recipe={"steps": (1, 2)}, data={})
+    made.write_text("rows")
+    claim(made, recipe={"steps": [1, 2]}, data={})
+    remedy = r"choose another --run-folder, .* delete .*rows\.npz$"
+    with pytest.raises(ValueError, match=rf"made from another recipe and another data .*{remedy}"):
+        claim(made, recipe={"steps": [1]}, data={"a": ""})
+    made.rename(weights)
+    claim(made, [weights.name], recipe={"steps": [1, 2]}, data={})
+    with pytest.raises(ValueError, match=r"checkpoint\.pt was made from another recipe .*delete .*checkpoint\.pt$"):
+        claim(made, [weights.name], recipe={"steps": [1]}, data={})
+    (made.parent / "rows-from.json").unlink()
     with pytest.raises(ValueError, match=r"does not say what it was made from"):
-        claim(made, recipe={"steps": [1, 2]}, data={})
+        claim(made, [weights.name], recipe={"steps": [1, 2]}, data={})
+
+
+def test_a_remedy_that_is_followed_is_not_refused(target, data, tmp_path):
+    run, how = tmp_path / "run", {"answers": {"new_tokens": 5, "batch": 64, "temperatures": [0]}}
+    with pytest.raises(ValueError, match="--chat-template FILE"):
+        train_eagle(target, data, run, tokenizer=tiny_tokenizer(template=False), **how)
+    with pytest.raises(ValueError, match="lower its new_tokens"):
+        train_eagle(target, data, run, **how, trial={"every": 1, "new_tokens": 150})
+    with pytest.raises(ValueError, match="fewer `steps`"):
+        train_eagle(target, data, run, **how, steps=1000)
+    written = (run / "answers.jsonl").read_text().splitlines()
+    train_eagle(target, data, run, **how)
+    train_eagle(target, data, run, **how, note="said later", remember=0.0, trial={"every": 1, "prompts": 1})
+    assert (run / "answers.jsonl").read_text().splitlines() == written[: len(written) // 64 * 64]  # whole batches
+
+
+def test_rows_of_a_table_may_have_other_columns(tmp_path):
+    """As trials have that are asked for otherwise while a run goes on."""
+    loop.write_rows(tmp_path / "trials.csv", [{"step": 1, "a": 2}, {"step": 3, "b": 4}])
+    assert [column(tmp_path / "trials.csv", name) for name in ("step", "a", "b")] == [["1", "3"], ["2", ""], ["", "4"]]
 
 
 def test_a_digest_is_of_names_types_shapes_and_values():
@@ -151,7 +179,12 @@ def test_a_digest_is_of_names_types_shapes_and_values():
 def test_a_stage_is_not_taken_for_one_of_another_recipe(data, tmp_path):
     first = Stage(1, 600, 32, 4, 1, "all", (1.0, 1.0))
     train_target(recipe(first), data, tmp_path)
+    weights = tmp_path / "out/model.safetensors"
+    before = weights.stat().st_mtime_ns
     train_target(recipe(replace(first, note="said later")), data, tmp_path)
+    assert weights.stat().st_mtime_ns == before  # a benchmark that goes on wants the same files
+    train_target(recipe(first, dtype="bfloat16"), data, tmp_path)
+    assert {one.dtype for one in load_file(weights).values()} == {torch.bfloat16}
     second = Stage(2, 600, 32, 4, 1, "more", (1.0, 0.1))
     mixes = {"all": CHAT, "more": [Source("plain/text.txt.xz", 1.0)]}
     train_target(recipe(first, second, mixes=mixes), data, tmp_path)  # a stage is appended
@@ -218,12 +251,42 @@ def test_contents_are_read_and_names_are_not(tmp_path):
         ({"schedule": "steps"}, "no learning-rate schedule"),
         ({"short": [48]}, "do not divide"),
         ({"mix": []}, "no texts"),
+        ({"heads": {"jakiro": SMALL}, "trial": {"every": 1, "depth": 1}}, "head 'jakiro' cannot be tried"),
+        ({"shard": True}, "leave it out"),
     ],
 )
 def test_what_is_wrong_with_a_head_recipe_is_said_before_rows_are_made(target, data, tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
         train_eagle(target, data, tmp_path / "run", **changes)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "message"),
+    [
+        ({"dtype": "bf16"}, {}, "dtype of the recipe is 'bf16'"),
+        ({"stages": [recipe().stages[0], replace(recipe().stages[0], layers=3)] * 2}, {}, "1 is not a multiple of 3"),
+        ({}, {"shard": True}, "leave it out"),
+    ],
+)
+def test_what_is_wrong_with_a_targets_recipe_is_said_before_rows_are_made(data, tmp_path, changes, more, message):
+    with pytest.raises(ValueError, match=message):
+        train_target(replace(recipe(), **changes), data, tmp_path, **more)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_torch_that_cannot_train_is_said_before_rows_are_made(target, data, tmp_path, monkeypatch):
+    monkeypatch.delattr(torch.optim, "Muon")
+    with pytest.raises(ValueError, match="upgrade torch"):
+        train_eagle(target, data, tmp_path / "run")
+    with pytest.raises(ValueError, match="upgrade torch"):
+        train_target(recipe(), data, tmp_path)
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_programs_tokenizer_is_refused(target, data, tmp_path):
+    with pytest.raises(ValueError, match="--like takes a model that `train target` wrote"):
+        train_target(recipe(), data, tmp_path, like=target)
 
 
 def test_missing_held_out_prompts_are_said_before_answers_are_written(target, tmp_path):

@@ -14,7 +14,7 @@ from jakiro.training.growth import grow
 from jakiro.training.optim import Optimizer, factor
 from jakiro.training.packing import batches, by_width, load_rows, row_widths
 from jakiro.training.precision import in_bfloat16
-from jakiro.training.target import train
+from jakiro.training.target import _stages_of, train
 from jakiro.training.target_recipe import Stage
 
 pytestmark = NEEDS_MUON
@@ -75,6 +75,10 @@ def test_going_on_from_a_trained_target_is_going_on_with_its_run(trained, data, 
             train(
                 workers.start(), wrong, data, tmp_path / "no", tmp_path / "out", compiled=False, start=trained / "out"
             )
+    noted = replace(more, stages=[replace(stage, note="said later") for stage in more.stages])
+    assert _stages_of(trained / "out", noted) == told[0][:2]
+    with pytest.raises(ValueError, match="would be written over: name another --out"):
+        train(workers.start(), more, data, tmp_path / "no", trained / "out", compiled=False, start=trained / "out")
     with pytest.raises(ValueError, match=r"has no training\.json"):
         train(workers.start(), more, data, tmp_path / "no", tmp_path / "out", compiled=False, start=tmp_path)
 

@@ -73,13 +73,18 @@ def write(
                 next(coming, None)  # is another's
             everyones = gather_object(made) if accelerator.num_processes > 1 else made
             if not everyones:
-                raise ValueError(f"the mix has only {len(done)} prompts of at most {room} tokens: train on fewer rows")
+                raise ValueError(
+                    f"the mix has only {len(done)} prompts of at most {room} tokens, with {total} of {tokens} tokens: "
+                    "train on fewer rows, by more `epochs` or fewer `steps` in the recipe; these answers are kept"
+                )
             for records in everyones:
                 if total < tokens:
                     _append(file, records, accelerator.is_main_process)
-                    done += [_document(**record) for record in records]
-                    bar.update(sum(len(ids) for ids, _ in done) - total)
-                    total = sum(len(ids) for ids, _ in done)
+                    found = [_document(**record) for record in records]
+                    more = sum(len(ids) for ids, _ in found)
+                    done += found
+                    total += more
+                    bar.update(more)
     return done
 
 

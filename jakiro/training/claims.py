@@ -8,34 +8,42 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, uint8
+from torch import Tensor, nn, uint8
 
+from jakiro.drafting.weights import read_tensors
 from jakiro.files import write_text
+from jakiro.training import history
 from jakiro.training.sources import HUB, Source
 
 BLOCK = 1 << 20  # bytes that are read at once
 
 
-def claim(made: Path, **parts: Any) -> None:
-    """Write down what `made`, a file to be made, is made from; where that was done before, hold `parts` against it.
+def claim(made: Path, later: Collection[str] = (), **parts: Any) -> None:
+    """Write down what `made`, a file to be made, is made from; where it is there already, hold `parts` against that.
 
-    The parts are JSON-able, by what they are called. Raises ValueError naming the parts that differ.
+    The parts are JSON-able, by what they are called; `later` are the names of files beside `made` that are made from
+    it. Raises ValueError naming the parts that differ, and the files.
     """
     made.parent.mkdir(parents=True, exist_ok=True)
     note, own = made.with_name(f"{made.stem}-from.json"), json.loads(json.dumps(parts))
-    remedy = "choose another --run-folder"
-    if note.exists():
-        kept = json.loads(note.read_text(encoding="utf-8"))
-        if other := [name for name in own | kept if own.get(name) != kept.get(name)]:
-            raise ValueError(f"{made} was made from another {' and another '.join(other)} ({note.name}); {remedy}")
-    elif made.exists():
-        raise ValueError(f"{made} does not say what it was made from ({note.name} is missing); {remedy}")
-    else:
+    found = [str(one) for one in (made, *map(made.with_name, later)) if one.is_dir() or _holds(one)]
+    if not found:
         write_text(note, json.dumps(own, indent=1) + "\n")
+        return
+    remedy = f"choose another --run-folder, or begin anew here: delete {', '.join(found)}"
+    if not note.exists():
+        raise ValueError(f"{found[0]} does not say what it was made from ({note.name} is missing); {remedy}")
+    kept = json.loads(note.read_text(encoding="utf-8"))
+    if other := [name for name in own | kept if own.get(name) != kept.get(name)]:
+        raise ValueError(f"{found[0]} was made from another {' and another '.join(other)} ({note.name}); {remedy}")
+
+
+def _holds(file: Path) -> bool:
+    return file.is_file() and file.stat().st_size > 0
 
 
 def digest(weights: Mapping[str, Tensor]) -> str:
@@ -45,6 +53,19 @@ def digest(weights: Mapping[str, Tensor]) -> str:
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         found.update(tensor.detach().cpu().contiguous().flatten().view(uint8).numpy())
     return found.hexdigest()[:16]
+
+
+def lies_in(folder: Path, module: nn.Module) -> bool:
+    """Whether a run that was done before has written these very weights: a benchmark that goes on wants the same files.
+
+    Tied parameters count once, as they are saved.
+    """
+    if not (folder / history.FILE).exists():
+        return False
+    try:
+        return digest(read_tensors(folder)) == digest(dict(module.named_parameters()))
+    except (OSError, ValueError):
+        return False  # other files, or not whole
 
 
 def contents(sources: Iterable[Source], root: Path) -> dict[str, str]:

@@ -15,8 +15,7 @@ def grow(model: LlamaForCausalLM, layers: int) -> LlamaForCausalLM:
     before = model.config.num_hidden_layers
     if layers == before:
         return model
-    if layers % before:
-        raise ValueError(f"a model of {before} layers grows by whole copies; {layers} is not a multiple of {before}")
+    check_growth(before, layers)
     copies = layers // before
     config = LlamaConfig(**{**model.config.to_dict(), "num_hidden_layers": layers})
     grown = LlamaForCausalLM(config)
@@ -26,6 +25,12 @@ def grow(model: LlamaForCausalLM, layers: int) -> LlamaForCausalLM:
         if index % copies:
             silence(layer)
     return grown
+
+
+def check_growth(before: int, layers: int) -> None:
+    """Raise ValueError where a model of `before` layers cannot grow to `layers`."""
+    if layers % before:
+        raise ValueError(f"a model of {before} layers grows by whole copies; {layers} is not a multiple of {before}")
 
 
 def _source_name(name: str, copies: int) -> str:

@@ -41,7 +41,8 @@ class Unrolled(nn.Module):
         if self.recipe.own_features:
             with torch.no_grad():
                 read = torch.where(own[..., None], _next(features, self._head(embeddings, features)), features)
-        found = [self._head(embeddings, read + noise, passes := [])]
+        passes = [] if self.recipe.passes > 1 else None  # one pass needs no mask
+        found = [self._head(embeddings, read + noise, passes)]
         for _ in range(self.recipe.passes - 1):
             found.append(self._head(embeddings, _next(features, found[-1]), passes))
         return found
@@ -172,7 +173,8 @@ class HeadJob:
     def _loss(self, name: str, given: tuple[Tensor, ...], features: Tensor, at: Tensor, kept: Tensor | None) -> Tensor:
         """[3]: summed over the positions, the loss, and whether the argmax agrees in the first and in the last pass."""
         read, losses = self.model.get_output_embeddings(), self.recipe.heads[name].losses
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.in_bfloat16):
+        # no weights that are cast are kept: some versions of torch give a later pass those of one without gradients
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.in_bfloat16, cache_enabled=False):
             found = self.modules[name](*given)
             soon = Wanted.of(read, features[:, 1:-1].flatten(0, 1)[at], kept)
             ahead = found[0].contrast is not None

@@ -68,7 +68,13 @@ class HeadRecipe:
             data["answers"] = Answers(**{**how, "temperatures": tuple(how["temperatures"])})
         if how := data.pop("trial", None):
             data["trial"] = Trial(**how)
-        return cls(mix=mix, heads=heads, short=tuple(data.pop("short", ())), **data)
+        found = cls(mix=mix, heads=heads, short=tuple(data.pop("short", ())), **data)
+        recipe_file.check_positive(found, "steps", "row", "rows", "scored", "epochs", "passes")
+        if found.answers:
+            recipe_file.check_positive(found.answers, "new_tokens", "batch")
+        if found.trial:
+            recipe_file.check_positive(found.trial, *Trial.__slots__)
+        return found
 
 
 def _plan(name: str, one: dict, common: dict) -> Plan:

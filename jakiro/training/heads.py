@@ -12,20 +12,22 @@ import torch
 from accelerate import Accelerator
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from jakiro.drafting.head import Head, HeadConfig
-from jakiro.drafting.weights import load_weights, read_tensors, save_head
+from jakiro.drafting.head import HeadConfig
+from jakiro.drafting.weights import load_weights, save_head
 from jakiro.files import write_text
 from jakiro.generation import end_ids
 from jakiro.target import Target
 from jakiro.training import answers, history, loop, workers
-from jakiro.training.claims import claim, contents, digest
+from jakiro.training.claims import claim, contents, digest, lies_in
 from jakiro.training.data import Document, draw, take
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
-from jakiro.training.optim import check_schedule
+from jakiro.training.optim import check_muon, check_schedule
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
 from jakiro.training.precision import product_dtype
-from jakiro.training.trial import Trials, held_out_prompts
+from jakiro.training.trial import Trials, held_out_prompts, ways
+
+FREE = ("note", "trial", "remember")  # fields of a recipe on which neither rows nor weights depend
 
 
 def train_heads(
@@ -45,9 +47,12 @@ def train_heads(
 
     The recipe is written beside the weights. With `start`, a folder of heads by name, they are trained further, as
     after a target has changed. Raises ValueError where the recipe has no such head or cannot be trained so, where
-    `run` is one of another recipe, target, `start` or of other data, or where a head of `start` has another shape.
+    `run` is one of another recipe, target, `start` or of other data, or where a head of `start` has another shape or
+    would be written over.
     """
     _check(names, accelerator, recipe, shard)
+    if start and any(out[name].resolve() == (start / name).resolve() for name in names):
+        raise ValueError(f"the heads in {start}, where they start, would be written over: name another --out")
     recipe = replace(recipe, heads={name: recipe.heads[name] for name in names})
     heads, done = {}, {}
     for name, plan in recipe.heads.items():
@@ -58,7 +63,8 @@ def train_heads(
             load_weights(heads[name], start / name)
     with accelerator.main_process_first():
         begun = {name: digest(head.state_dict()) for name, head in heads.items()} if start else None
-        claim(run / "rows.npz", **_made_from(recipe, model, tokenizer, data), start=begun)
+        made = _made_from(recipe, model, tokenizer, data)
+        claim(run / "rows.npz", ("checkpoint.pt", "trials.csv"), **made, start=begun)
     write_text(run / "recipe.json", json.dumps(asdict(recipe), indent=1) + "\n")
     asked = held_out_prompts(model, tokenizer, recipe.trial, recipe.mix, data, recipe.seed) if recipe.trial else []
     rows = rows_of(accelerator, recipe, model, tokenizer, data, run)
@@ -69,17 +75,11 @@ def train_heads(
     job = HeadJob(accelerator, model, heads, recipe, rows, compiled, shard, trials)
     loop.run(job, run, accelerator.is_main_process)
     for name, head in job.heads().items():
-        if _lies_in(out[name], head):
+        if lies_in(out[name], head):
             continue
         save_head(out[name], head)
         shutil.copy(run / "recipe.json", out[name])
         history.write(out[name], [*done[name], _told(recipe, name, run, rows)])
-
-
-def _lies_in(folder: Path, head: Head) -> bool:
-    """Whether a run that was done before has written this very head: a benchmark that goes on wants the same files."""
-    whole = (folder / history.FILE).exists() and any(folder.glob("*.safetensors"))
-    return whole and digest(read_tensors(folder)) == digest(head.state_dict())
 
 
 def _told(recipe: HeadRecipe, name: str, run: Path, rows: list[Rows]) -> dict:
@@ -95,19 +95,26 @@ def _check(names: list[str], accelerator: Accelerator, recipe: HeadRecipe, shard
     """Raise ValueError before anything is done if the heads cannot be trained so."""
     if unknown := [name for name in names if name not in recipe.heads]:
         raise ValueError(f"the recipe has no head {unknown[0]!r}; it has {', '.join(recipe.heads)}")
+    check_muon()
     check_schedule(recipe.schedule)
     row_widths(recipe.row, recipe.short)
     workers.share(accelerator, recipe.rows)  # narrower rows are a multiple of them
     if recipe.average and workers.sharded(accelerator, shard):
         raise ValueError("a moving average of sharded heads is not kept: set `average` to 0, or do not shard")
+    workers.check_shard(accelerator, shard)
+    for name in names if recipe.trial else ():
+        try:
+            ways(recipe.heads[name].kind, recipe.trial)
+        except ValueError as error:
+            raise ValueError(f"head {name!r} cannot be tried as `trial` of the recipe says: {error}") from error
 
 
 def _made_from(recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path) -> dict[str, Any]:
     """What a run's files depend on. Raises ValueError where the recipe has no mix, OSError where a file is missing."""
     if not recipe.mix:
         raise ValueError("the recipe names no texts: give --data one JSONL file, or the name of a dataset")
-    asked, files = asdict(recipe), contents(recipe.mix, data)
-    del asked["note"]
+    files = contents(recipe.mix, data)
+    asked = {name: value for name, value in asdict(recipe).items() if name not in FREE}
     target = {"target": digest(model.state_dict()), "template": tokenizer.chat_template}
     return {"recipe": asked, **target, "data": files}
 

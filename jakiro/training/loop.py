@@ -80,8 +80,8 @@ def _kept_rows(metrics: Path, done: int) -> list[dict[str, str]]:
 
 
 def write_rows(metrics: Path, rows: list[dict]) -> None:
-    """A CSV file of rows with the same names, whole or not at all."""
+    """A CSV file of the rows, whole or not at all. A column that a row has not is empty there."""
     with replacing(metrics) as new, new.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer = csv.DictWriter(file, fieldnames=list(dict.fromkeys(name for row in rows for name in row)))
         writer.writeheader()
         writer.writerows(rows)

@@ -19,10 +19,7 @@ class Optimizer:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        if not hasattr(torch.optim, "Muon"):
-            raise ValueError(
-                f"training uses torch.optim.Muon, new in torch 2.9; this is {torch.__version__}: upgrade torch"
-            )
+        check_muon()
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         inner = [p for name, p in named if p.ndim == 2 and not name.startswith(("model.embed_tokens", "lm_head"))]
         chosen = {id(p) for p in inner}
@@ -59,6 +56,14 @@ def factor(step: int, steps: int, rate: tuple[float, float], schedule: str, warm
         done = (1 - math.cos(math.pi * done)) / 2
     start, end = rate
     return (start + (end - start) * done) * min(1.0, (step + 1) / max(1, warm))
+
+
+def check_muon() -> None:
+    """Raises ValueError where torch has no Muon."""
+    if not hasattr(torch.optim, "Muon"):
+        raise ValueError(
+            f"training uses torch.optim.Muon, new in torch 2.9; this is {torch.__version__}: upgrade torch"
+        )
 
 
 def check_schedule(name: str) -> None:

@@ -19,3 +19,11 @@ def read(path: Path, of: Callable[[dict[str, Any]], T], what: str) -> T:
         raise ValueError(f"{path} is not {what}: it has no {error}") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} is not {what}: {error}") from error
+
+
+def check_positive(made: object, *names: str) -> None:
+    """Raise ValueError at the first of the fields that is no whole number of at least 1."""
+    for name in names:
+        value = getattr(made, name)
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} is {value!r}: use a whole number of at least 1")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import asdict, replace
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import torch
@@ -17,12 +17,13 @@ from accelerate import Accelerator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from jakiro.files import replacing, write_text
+from jakiro.target import DTYPES
 from jakiro.training import history, loop, repeats, workers
 from jakiro.training.answers import prompts_of
-from jakiro.training.claims import claim, contents, digest
+from jakiro.training.claims import claim, contents, digest, lies_in
 from jakiro.training.data import draw, take
-from jakiro.training.growth import grow, silence
-from jakiro.training.optim import check_schedule
+from jakiro.training.growth import check_growth, grow, silence
+from jakiro.training.optim import check_muon, check_schedule
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
 from jakiro.training.sources import read_chats
 from jakiro.training.target_job import StageJob
@@ -46,12 +47,14 @@ def train(
     """Train all stages that `run` does not yet hold and write a Hugging Face folder to `out`, with the recipe.
 
     With the tokenizer of the model `like`, or one of the run's own. `start` is a model that went through the recipe's
-    first stages: the others are trained on top. Raises ValueError where `like` has another vocabulary than the recipe,
-    `start` went through other stages, a stage cannot be trained so, or `run` holds a stage of another recipe, other
-    data, another tokenizer or another `start`.
+    first stages: the others are trained on top. Raises ValueError where `like` has another vocabulary than the recipe
+    or a tokenizer of another kind, `start` went through other stages or would be written over, a stage cannot be
+    trained so, or `run` holds a stage of another recipe, other data, another tokenizer or another `start`.
     """
     done = _stages_of(start, recipe) if start else []
-    _check(accelerator, recipe.stages[len(done) :], shard)
+    _check(accelerator, recipe, len(done), shard)
+    if start and out.resolve() == start.resolve():
+        raise ValueError(f"{start}, where training starts, would be written over: name another --out")
     run.mkdir(parents=True, exist_ok=True)
     with accelerator.main_process_first():
         tokenizer = _tokenizer_of(start or like, recipe) if start or like else _tokenizer(recipe, data, run)
@@ -64,7 +67,8 @@ def train(
         model = grow(model, stage.layers) if model else build(recipe, tokenizer, stage.layers)
         weights = folder / "model.pt"
         with accelerator.main_process_first():
-            claim(folder / "rows.npz", **_made_from(recipe, number, files), **origin)
+            later = ("looping.json", "checkpoint.pt", "model.pt")
+            claim(folder / "rows.npz", later, **_made_from(recipe, number, files), **origin)
         missing = not weights.exists()
         accelerator.wait_for_everyone()  # all have looked before one writes
         if missing:
@@ -86,7 +90,8 @@ def train(
         return
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
-    model.to(getattr(torch, recipe.dtype)).save_pretrained(out, max_shard_size="9MB")
+    if not lies_in(out, model.to(DTYPES[recipe.dtype])):
+        model.save_pretrained(out, max_shard_size="9MB")
     tokenizer.save_pretrained(out)
     (out / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")
     history.write(out, done)
@@ -109,9 +114,14 @@ def build(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, layers: int) -> Ll
     return model
 
 
-def _check(accelerator: Accelerator, stages: list[Stage], shard: bool) -> None:
-    """Raise ValueError before anything is done if a stage cannot be trained so."""
-    for stage in stages:
+def _check(accelerator: Accelerator, recipe: Recipe, done: int, shard: bool) -> None:
+    """Raise ValueError before anything is done if a stage after the first `done` cannot be trained so."""
+    check_muon()
+    if recipe.dtype not in DTYPES:
+        raise ValueError(f"dtype of the recipe is {recipe.dtype!r}; use one of {', '.join(DTYPES)}")
+    for before, stage in pairwise(recipe.stages):
+        check_growth(before.layers, stage.layers)
+    for stage in recipe.stages[done:]:
         check_schedule(stage.schedule)
         row_widths(stage.row, stage.short)
         workers.share(accelerator, stage.rows)  # narrower rows are a multiple of them
@@ -119,14 +129,21 @@ def _check(accelerator: Accelerator, stages: list[Stage], shard: bool) -> None:
             raise ValueError("a stage with `looping` needs `answers`: the tokens of an answer")
         if stage.answers and workers.sharded(accelerator, shard):
             raise ValueError("a stage with own answers cannot be sharded: set its `answers` to 0, or do not shard")
+    workers.check_shard(accelerator, shard)
 
 
 def _made_from(recipe: Recipe, number: int, files: dict[str, str]) -> dict[str, dict]:
-    """What the weights after stage `number` depend on: no later stage, and no note."""
-    stages = [replace(stage, note="") for stage in recipe.stages[: number + 1]]
+    """What the weights after stage `number` depend on: no later stage, no note, and not how they are written."""
+    stages = _without_notes(recipe.stages[: number + 1])
     mixes = {stage.mix: recipe.mixes[stage.mix] for stage in stages}
     own = {source.file: files[source.file] for mix in mixes.values() for source in mix}
-    return {"recipe": asdict(replace(recipe, stages=stages, mixes=mixes)), "data": own}
+    asked = asdict(replace(recipe, stages=stages, mixes=mixes))
+    del asked["dtype"]
+    return {"recipe": asked, "data": own}
+
+
+def _without_notes(stages: list[Stage]) -> list[Stage]:
+    return [replace(stage, note="") for stage in stages]
 
 
 def _words(tokenizer: PreTrainedTokenizerFast) -> str:
@@ -138,7 +155,7 @@ def _stages_of(start: Path, recipe: Recipe) -> list[dict]:
     """What `start` went through, which must be the recipe's first stages, but not all of them."""
     done = history.read(start)
     stages = [Stage.of(entry["stage"]) for entry in done]
-    if stages != recipe.stages[: len(stages)]:
+    if _without_notes(stages) != _without_notes(recipe.stages[: len(stages)]):
         raise ValueError(f"{start} did not go through this recipe's first {len(stages)} stages ({history.FILE} tells)")
     if len(stages) == len(recipe.stages):
         raise ValueError(f"{start} went through all of the recipe's stages: add one to go on with")
@@ -147,6 +164,8 @@ def _stages_of(start: Path, recipe: Recipe) -> list[dict]:
 
 def _tokenizer_of(model: Path, recipe: Recipe) -> PreTrainedTokenizerFast:
     tokenizer = PreTrainedTokenizerFast.from_pretrained(model)
+    if tokenizer.pad_token_id != 0 or tokenizer.eos_token != END or not tokenizer.chat_template:
+        raise ValueError(f"{model} has a tokenizer of another kind: --like takes a model that `train target` wrote")
     if len(tokenizer) != recipe.vocab_size:
         raise ValueError(f"{model} has {len(tokenizer)} tokens, the recipe {recipe.vocab_size}; change its vocab_size")
     return tokenizer

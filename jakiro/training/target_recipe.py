@@ -29,8 +29,10 @@ class Stage:
 
     @classmethod
     def of(cls, data: dict) -> Stage:
-        """From JSON's types. Raises TypeError or KeyError naming the field that is unknown or missing."""
-        return cls(**{**data, "rate": tuple(data["rate"]), "short": tuple(data.get("short", ()))})
+        """From JSON's types. Raises TypeError, KeyError or ValueError naming the field that is wrong or missing."""
+        found = cls(**{**data, "rate": tuple(data["rate"]), "short": tuple(data.get("short", ()))})
+        recipe_file.check_positive(found, "layers", "row", "rows", "passes")
+        return found
 
 
 @dataclass(frozen=True, slots=True)

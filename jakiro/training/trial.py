@@ -13,6 +13,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -61,6 +62,17 @@ def held_out_prompts(
     return found
 
 
+def ways(method: str, how: Trial) -> dict[str, Any]:
+    """The method's settings for each way in which its candidates come, by the way's name, "" for the only one.
+
+    Raises ValueError where it cannot draft such a tree.
+    """
+    settings = METHODS[method].settings
+    tree = {name: getattr(how, name) for name in ("top_k", "depth", "total_tokens")}
+    choices = next((one.metadata["choices"] for one in fields(settings) if one.name == "candidates"), None)
+    return {way: settings(**tree, **({"candidates": way} if way else {})) for way in choices or [""]}
+
+
 class Trials:
     """Decodes the same prompts again and again, with heads as they are."""
 
@@ -89,11 +101,7 @@ class Trials:
             save_head(folder, head)
             self.target.heads[method] = Path(folder)
             make = METHODS[method].load(self.target)
-        tree = {name: getattr(self.how, name) for name in ("top_k", "depth", "total_tokens")}
-        settings = METHODS[method].settings
-        ways = next((one.metadata["choices"] for one in fields(settings) if one.name == "candidates"), None)
-        for way in ways or [""]:
-            own = settings(**tree, **({"candidates": way} if way else {}))
+        for way, own in ways(method, self.how).items():
             yield f"_{way}" if way else "", partial(make, own)
 
     def _lengths(self, make: Callable[[], Drafter]) -> list[int]:

@@ -10,16 +10,19 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedType
+from accelerate.utils import DistributedType, InitProcessGroupKwargs
 from torch import Tensor, nn
 from torch.distributed.checkpoint import state_dict as whole
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from jakiro.training.optim import Optimizer
 
+PATIENCE = timedelta(hours=12)  # with a process that others wait for: the main one makes rows alone
 WHOLE = whole.StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
@@ -29,7 +32,7 @@ def start(device: str = "cpu") -> Accelerator:
         asked = torch.device(device)
     except RuntimeError as error:
         raise ValueError(f"device is {device!r}; use cpu or cuda") from error
-    accelerator = Accelerator(cpu=asked.type == "cpu")
+    accelerator = Accelerator(cpu=asked.type == "cpu", kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])
     got = accelerator.device
     if got.type != asked.type:
         raise ValueError(f"device is {device!r}, but here is only {got.type}: change --device")
@@ -69,8 +72,15 @@ def prepare(accelerator: Accelerator, module: nn.Module, shard: bool = False) ->
     part of parameters, gradients and what the optimizer remembers (FSDP2)."""
     module = module.to(accelerator.device).train()
     if sharded(accelerator, shard):
-        return fully_shard(module)
+        mesh = init_device_mesh(accelerator.device.type, (accelerator.num_processes,))  # not of another device here
+        return fully_shard(module, mesh=mesh)
     return accelerator.prepare_model(module)
+
+
+def check_shard(accelerator: Accelerator, shard: bool) -> None:
+    """Raise ValueError where sharding is asked for and there is nobody to share with."""
+    if shard and accelerator.num_processes == 1:
+        raise ValueError("--shard shares among processes, and here is one: use accelerate launch, or leave it out")
 
 
 def sharded(accelerator: Accelerator, shard: bool) -> bool:

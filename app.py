@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if options.threads is not None and options.threads < 1:
         parser.error("--threads takes a whole number of at least 1")
-    if any("=" not in head for head in options.head):
+    if not all(all(head.partition("=")) for head in options.head):
         parser.error("--head takes METHOD=DIR, for example --head jakiro=heads/jakiro")
     return options
 
@@ -50,21 +51,37 @@ def gpu_decorator() -> Callable | None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Open the page on recorded races while the models load."""
+    """Open the page on recorded races while the models load. Bad input ends it with a line that says what to do."""
     options = arguments(argv)
+    try:
+        serve(options)
+    except (ValueError, OSError) as error:
+        sys.exit(f"app.py: {error}")
+
+
+def serve(options: argparse.Namespace) -> None:
+    """Launch the page and wait for its end. Raises ValueError or OSError where it cannot be opened."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     gpu = gpu_decorator() if options.device != "cpu" else None
 
     from jakiro.machine import use_threads
+    from jakiro.methods import check_heads
     from jakiro.target import Target
     from jakiro.ui import page
     from jakiro.ui.library import Library
     from jakiro.ui.models import Models
 
+    if not options.traces.is_dir():
+        raise FileNotFoundError(f"there is no folder {options.traces}: give --traces one that recorded races are in")
     use_threads(options.threads)
     heads = dict(head.split("=", 1) for head in options.head)
     given = {name: getattr(options, name) for name in ("device", "dtype", "attention", "chat_template")}
-    models = Models(lambda: Target.load(options.target, heads=heads, **given))
+
+    def load() -> Target:
+        check_heads(heads)
+        return Target.load(options.target, heads=heads, **given)
+
+    models = Models(load)
     library = Library(options.traces)
     demo = page.build(models, library, gpu)
     launched = page.options(models, library) | {"server_name": options.host, "server_port": options.port}

@@ -142,10 +142,12 @@ def _target(options: argparse.Namespace):
     from transformers.utils import logging
 
     from jakiro.machine import settle
+    from jakiro.methods import check_heads
     from jakiro.target import Target
 
     logging.disable_progress_bar()
     heads = _pairs(options.head, "--head")
+    check_heads(heads)
     given = {name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "chat_template")}
     target = Target.load(options.target, heads=heads, **given)
     settle()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from jakiro.graphs import replayable
@@ -62,8 +63,8 @@ def _short_factors(config: Any) -> list[int]:
 
 
 @torch.inference_mode()
-def check_trees(target: Any) -> tuple[int, int]:
-    """Score a small tree and its deepest path; they must agree. Returns the vocabulary and the feature width.
+def check_trees(target: Any) -> tuple[int, int, float]:
+    """Score a small tree and its deepest path; they must agree. Returns vocabulary, feature width and logit scale.
 
     Models that take their positions from a 2-D mask (ALiBi), or ignore masks, would decode wrongly without a word.
     """
@@ -86,7 +87,21 @@ def check_trees(target: Any) -> tuple[int, int]:
             f"{target.name} scores a tree differently from its paths (relative error {error:.2g}): it does not follow "
             "position ids and 4-D masks, so use another model"
         )
-    return logits.shape[-1], features.shape[-1]
+    return logits.shape[-1], features.shape[-1], _logit_scale(target, logits.float(), features)
+
+
+def _logit_scale(target: Any, logits: Tensor, features: Tensor) -> float:
+    """What the model multiplies the logits of its output embedding with; 1 where it does more to them, as a soft cap.
+
+    Granite and others divide them, Cohere multiplies, under names that mean either: so it is measured.
+    """
+    try:
+        bare = target.model.get_output_embeddings()(features)[..., : logits.shape[-1]].float()
+        scale = float((logits * bare).sum() / bare.square().sum())
+        scaled = (logits - scale * bare).norm() < 0.005 * logits.norm()  # half precision rounds by 0.002
+    except REFUSALS:  # it has no such layer, or one that does not read features
+        return 1.0
+    return scale if scaled and abs(scale - 1) > 0.005 else 1.0
 
 
 @torch.inference_mode()

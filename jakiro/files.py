@@ -9,9 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_text(path: str | Path, text: str) -> None:
-    """Replace a file in one step, so that a crash or a full disk leaves the old one or none."""
+def destination(path: str | Path) -> Path:
+    """The file that a path names, past links. Raises OSError where something is there that a file must not replace."""
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise OSError(f"cannot write {path}: it is no regular file; name another")
+    return Path(os.path.realpath(path))
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Replace a file in one step, so that a crash or a full disk leaves the old one or none. Raises OSError."""
+    path = destination(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -11,7 +11,7 @@ from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationE
 
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 _NEEDED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
-_ORIGINAL = ["original/*", "onnx/*", "gguf/*"]  # the same weights again, for other programs
+_ORIGINAL = ["original/*", "consolidated*", "onnx/*", "gguf/*"]  # the same weights again, for other programs
 
 
 def local(name: str | Path) -> Path:

@@ -71,15 +71,14 @@ def _read(one: Field, value: Any) -> Any:
         return AUTO
     if isinstance(value, str) and kind is bool:
         return _WORDS.get(value.strip().lower(), value)
-    if isinstance(value, str) and kind in (int, float):
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if (isinstance(value, str) and kind in (int, float)) or (whole and kind is float):
         try:
             return kind(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             return value
     if kind is int and isinstance(value, float) and value.is_integer():
         return int(value)  # sliders deliver floats
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
     return value
 
 
@@ -91,7 +90,8 @@ def _fits(one: Field, value: Any) -> bool:
         return False
     if isinstance(value, (bool, str)):
         return choices is None or value in choices
-    return math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high)
+    finite = isinstance(value, int) or math.isfinite(value)
+    return finite and (low is None or value >= low) and (high is None or value <= high)
 
 
 def _message(one: Field, value: Any) -> str:

@@ -12,9 +12,12 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
 
 import torch
 from jinja2 import TemplateError
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import Cache
@@ -62,7 +65,7 @@ class Target:
         model.get_decoder().register_forward_hook(self._see)
         self.context, self._shapes = measure(self)
         self.graphs = False
-        self.vocab_size, self.hidden_size = check_trees(self)
+        self.vocab_size, self.hidden_size, self.logit_scale = check_trees(self)
         self.no_graphs = why_no_graphs(self, graphs)  # why passes are not recorded; empty if they are
         self.graphs = not self.no_graphs
 
@@ -105,7 +108,7 @@ class Target:
             LOG.warning(
                 "%s has no chat template: prompts are sent bare; give it one with --chat-template FILE", hub.title(path)
             )
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype], attn_implementation=attention)
+        model = load_model(folder, dtype=DTYPES[dtype], attn_implementation=attention)
         lay_out(model.to(device))
         os.environ[GROUPED] = ASKED or str(int(model.device.type == "cpu"))
         return cls(model, tokenizer, found, hub.title(path), folder, graphs)
@@ -160,11 +163,12 @@ class Target:
         return self.model.get_input_embeddings()(tokens)
 
     def logits(self, features: Tensor) -> Tensor:
-        """Output embedding of features: [..., hidden] -> [..., vocab].
+        """Output embedding of features, with the model's own scale: [..., hidden] -> [..., vocab].
 
-        A model's own scaling or soft cap of logits, which does not change their order, is left out.
+        A soft cap of logits, which does not change their order, is left out.
         """
-        return self.model.get_output_embeddings()(features)
+        logits = self.model.get_output_embeddings()(features)
+        return logits if self.logit_scale == 1 else logits * self.logit_scale
 
     def mask(self, seen: Tensor) -> Tensor:
         """[1, 1, n, rows] from seen [n, rows], as the model's attention takes it.
@@ -205,18 +209,42 @@ def _tree(parents: Sequence[int]) -> tuple[list[int], Tensor]:
     return levels, seen.view(len(parents), len(parents))
 
 
+def load_model(folder: Path, **how: Any) -> PreTrainedModel:
+    """The folder's model; `how` is what `from_pretrained` takes.
+
+    Raises ValueError where weights cannot be read, are missing or of another shape: transformers would draw those at
+    random and only log it.
+    """
+    how |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    try:
+        model, info = AutoModelForCausalLM.from_pretrained(folder, **how)
+    except (SafetensorError, UnpicklingError, EOFError, RuntimeError) as error:
+        raise ValueError(f"the weights in {folder} cannot be read ({error}): download them again") from error
+    wrong = dict.fromkeys(info["missing_keys"], "is missing")
+    wrong |= {key: f"has shape {list(one)}, expected {list(other)}" for key, one, other in info["mismatched_keys"]}
+    if wrong:
+        key, more = min(wrong), f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise ValueError(
+            f"the weights in {folder} do not fit its config.json ({key} {wrong[key]}{more}): download both again"
+        )
+    return model
+
+
 def load_tokenizer(folder: Path, template: str | Path | None) -> PreTrainedTokenizerBase:
     """The folder's tokenizer, with the chat template in a file where one is given.
 
-    Raises OSError for a file that cannot be read, ValueError for one that is no template.
+    Raises OSError for a file that cannot be read, ValueError for a template that cannot be used.
     """
     tokenizer = AutoTokenizer.from_pretrained(folder)
     if template is not None:
         tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
-        try:
-            tokenizer.apply_chat_template([{"role": "user", "content": "a"}], tokenize=False)
-        except TemplateError as error:
-            raise ValueError(f"{template} is no chat template ({error}): give a Jinja file as models have") from error
+    try:
+        if tokenizer.chat_template:
+            turns = [{"role": "user", "content": "a"}]
+            tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+    except TemplateError as error:
+        where = f"{template or folder} has no chat template that takes a user's turn alone ({error})"
+        raise ValueError(f"{where}: give a Jinja file as models have, with --chat-template FILE") from error
     return tokenizer
 
 

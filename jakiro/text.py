@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 
+from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # byte fallback of SentencePiece vocabularies
@@ -14,14 +15,19 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # byte fallback of SentencePiece vocab
 def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool = True) -> list[int]:
     """The prompt's ids: as a user's turn where the tokenizer has a chat template, else plain after its bos token.
 
-    Raises ValueError for a prompt with nothing in it.
+    Raises ValueError for a prompt with nothing in it, and where the chat template refuses it.
     """
     if not isinstance(prompt, str) or not prompt.strip():
         raise ValueError("the prompt is empty; write a question or choose an example")
     prompt = prompt.encode("utf-8", errors="replace").decode("utf-8")  # lone surrogates, which tokenizers refuse
     if chat and tokenizer.chat_template:
         turns = [{"role": "user", "content": prompt}]
-        text = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+        try:
+            text = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+        except TemplateError as error:
+            raise ValueError(
+                f"the chat template refuses a user's turn alone ({error}); give another with --chat-template FILE"
+            ) from error
         return tokenizer(text, add_special_tokens=False).input_ids
     ids = tokenizer(prompt, add_special_tokens=False).input_ids
     return ids if tokenizer.bos_token_id is None else [tokenizer.bos_token_id, *ids]

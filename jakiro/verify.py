@@ -23,6 +23,7 @@ from jakiro.tree import DraftTree
 
 NUCLEUS_GUESSES = (256, 2048)  # tokens sorted before all are: that would cost a CPU more than the target's pass
 DOUBLES = ("cpu", "cuda")  # devices on which float64 can be counted on
+MAX_SEED = 2**53  # beyond it readers of JSON do not agree on whole numbers
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, the increment of splitmix64
 _STAGES = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))  # splitmix64's xor shifts and multipliers
 
@@ -40,8 +41,8 @@ class Sampling:
             raise ValueError(f"temperature is {self.temperature}; use 0 for greedy, or a number from 0.001 to 100")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p}; use a number above 0 and up to 1, where 1 keeps every token")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed is {self.seed!r}; use a whole number from 0 to 2**63 - 1")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed <= MAX_SEED:
+            raise ValueError(f"seed is {self.seed!r}; use a whole number from 0 to {MAX_SEED} (2**53)")
 
 
 def pick(logits: Tensor, positions: Sequence[int], sampling: Sampling) -> Tensor:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
+import gradio as gr
 import httpx
 import pytest
 import synthetic
 from gradio_client import Client
 from gradio_client.exceptions import AppError
+from tiny import save_heads, tiny_model, tiny_tokenizer
 
 from jakiro.assets import ASSETS
 from jakiro.trace import from_dict, to_json
@@ -21,6 +25,7 @@ from jakiro.ui import page, recorded, site
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models
 from jakiro.ui.modules import Modules
+from jakiro.ui.race import Race
 
 ROOT = Path(__file__).parent.parent
 GOOD = {
@@ -38,6 +43,8 @@ def address(target, tmp_path_factory):
     folder = tmp_path_factory.mktemp("traces")
     run = synthetic.tree_trace(5, nodes=12)
     recorded.save(folder, "sample", "Sample", "asked", [synthetic.vanilla_trace(run.tokens), run])
+    recorded.save(folder, "damaged", "Damaged", "asked", [run])
+    (folder / "damaged-jakiro.json").write_text("{")
     models, library = Models(lambda: target), Library(folder)
     demo = page.build(models, library)
     demo.launch(**page.options(models, library), server_name="127.0.0.1", prevent_thread_lock=True)
@@ -56,11 +63,89 @@ def test_importing_the_app_starts_and_loads_nothing():
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)
 
 
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def test_the_app_opens_the_page_and_loads_the_models(tmp_path):
+    """In a process of its own, as a user starts it."""
+    tiny_model().save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    save_heads(tmp_path)
+    port = free_port()
+    address = f"http://127.0.0.1:{port}/"
+    words = ["--target", tmp_path, "--traces", tmp_path, "--port", port, "--threads", 1]
+    command = [sys.executable, "app.py", *map(str, words)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == f"Jakiro Debugger: {address}\n"
+        while (status := httpx.get(f"{address}models.json", timeout=60).json())["state"] == "loading":
+            time.sleep(0.1)
+        assert status["state"] == "ready" and status["heads"] == ["eagle2", "jakiro"]
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def index(folder, text):
+    (folder / "index.json").write_text(text)
+
+
+def lose_a_trace(folder):
+    recorded.save(folder, "sample", "Sample", "asked", [synthetic.tree_trace(3, nodes=8)])
+    (folder / "sample-jakiro.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: index(folder, "{"), "not an index of recorded races"),
+        (lose_a_trace, "sample-jakiro.json"),
+        (lambda folder: folder.rmdir(), "there is no folder"),
+    ],
+)
+def test_what_the_page_cannot_open_with_is_said_in_a_line(tmp_path, change, message):
+    import app
+
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    change(folder)
+    with pytest.raises(SystemExit) as ended:
+        app.main(["--traces", str(folder), "--threads", "1"])
+    said = ended.value.code
+    assert said.startswith("app.py: ") and message in said and len(said.splitlines()) == 1
+
+
+def test_a_port_that_is_taken_is_said_in_a_line(tmp_path):
+    import app
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(SystemExit, match=f"app.py: .*port.*{port}"):
+            app.main(["--traces", str(tmp_path), "--threads", "1", "--port", str(port)])
+
+
+def test_a_head_of_no_method_is_said_on_the_page(tmp_path, monkeypatch):
+    import app
+
+    made = []
+    monkeypatch.setattr(gr.Blocks, "launch", lambda *_, **__: None)
+    monkeypatch.setattr(gr.Blocks, "block_thread", lambda _: None)
+    monkeypatch.setattr(Models, "start", lambda models: made.append(models) or models._work())
+    app.main(["--traces", str(tmp_path), "--threads", "1", "--head", f"jakrio={tmp_path}"])
+    assert "no method is called 'jakrio'; known: vanilla," in made[0].status()["text"]
+
+
 def test_the_command_line_says_what_is_wrong_with_a_head():
     import app
 
-    with pytest.raises(SystemExit):
-        app.arguments(["--head", "jakiro"])
+    for wrong in ("jakiro", "=heads/jakiro", "jakiro="):
+        with pytest.raises(SystemExit):
+            app.arguments(["--head", wrong])
     with pytest.raises(SystemExit):
         app.arguments(["--threads", "0"])
     assert app.arguments(["--chat-template", "chat.jinja"]).chat_template == Path("chat.jinja")
@@ -91,11 +176,21 @@ def test_a_client_gets_traces_in_the_order_asked_for(client):
         ({"temperature": None}, "temperature must be a finite number"),
         ({"top_p": 2}, "top_p is 2"),
         ({"seed": "x"}, "seed must be a finite number"),
+        ({"temperature": 10**400}, "temperature must be a finite number"),
     ],
 )
 def test_a_client_is_told_what_to_change(client, changes, message):
     with pytest.raises(AppError, match=message):
         client.predict(**(GOOD | changes), api_name="/race")
+
+
+def test_a_client_is_told_why_a_race_failed(client, monkeypatch):
+    def rounds(race):
+        raise RuntimeError("no memory left")
+
+    monkeypatch.setattr(Race, "rounds", rounds)
+    with pytest.raises(AppError, match="the race failed: no memory left"):
+        client.predict(**GOOD, api_name="/race")
 
 
 def test_what_the_browser_fetches_is_served_from_here(address):
@@ -107,9 +202,16 @@ def test_what_the_browser_fetches_is_served_from_here(address):
     assert shown["about"]["title"] == "Sample" and len(shown["replay"]["traces"]) == 2
     assert get("races/sample/nodes.csv").headers["content-disposition"] == 'attachment; filename="sample-nodes.csv"'
     assert len(get("races/sample/traces.json").json()) == 2
-    for missing in ("races/other.json", "races/other/nodes.csv", "races/sample/secrets"):
+    assert get("races/sample/cut/1.json").status_code == 200
+    for missing in ("races/other.json", "races/other/nodes.csv", "races/sample/secrets", "races/sample/cut/2.json"):
         assert get(missing).status_code == 404
     assert get("models.json").json()["state"] in ("loading", "ready")
+
+
+@pytest.mark.parametrize("place", ["damaged.json", "damaged/nodes.csv", "damaged/cut/0.json"])
+def test_a_damaged_race_says_where_it_is_damaged(address, place):
+    answer = httpx.get(f"{address}races/{place}", timeout=60)
+    assert answer.status_code == 404 and "damaged-jakiro.json: not a trace" in answer.text
 
 
 def test_modules_have_another_address_when_one_has_changed(address, tmp_path):

@@ -1,6 +1,7 @@
 """The command line from end to end on a saved tiny target, and what it says of bad input."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from tiny import CHAT, save_heads, tiny_model, tiny_tokenizer
 
 from jakiro import limits, trace
 from jakiro.__main__ import main
+from jakiro.files import write_text
 
 ROOT = Path(__file__).parent.parent
 
@@ -121,6 +123,8 @@ BAD = {
     "temperature": (["--temperature", "nan"], "temperature"),
     "top_p": (["--top-p", "1.5"], "top_p"),
     "budget": (["--max-new-tokens", "0"], "max_new_tokens"),
+    "head of no method": (["--head", "jakrio=heads/jakiro"], "no method is called 'jakrio'; known: vanilla,"),
+    "seed": (["--seed", str(2**53 + 1)], "use a whole number from 0 to 9007199254740992"),
     "dtype": (["--dtype", "int8"], "use one of float32"),
     "device": (["--device", "cuda"], "no CUDA device"),
     "device name": (["--device", "gpu7"], "gpu7"),
@@ -128,12 +132,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line_and_writes_nothing(folder, tmp_path, capsys, case):
+def test_bad_input_is_one_line_and_writes_nothing(folder, tmp_path, capsys, monkeypatch, case):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     more, message = BAD[case]
     out = tmp_path / "t.json"
     code = run("trace", folder, "--method", "jakiro", "--prompt", "the", "--max-new-tokens", 8, *more, "--out", out)
     error = capsys.readouterr().err
-    assert code == 2 and message in error and "Traceback" not in error
+    assert code == 2 and message in error and len(error.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 
 
@@ -141,6 +146,20 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, tmp_path, capsys, case
 def test_an_output_that_cannot_be_written_is_refused_before_any_work(tmp_path, capsys, out):
     code = run("trace", tmp_path / "no model here", "--method", "vanilla", "--prompt", "the", "--out", tmp_path / out)
     assert code == 2 and "cannot write" in capsys.readouterr().err
+
+
+def test_only_files_are_replaced_and_links_are_followed(tmp_path, capsys):
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link.json", tmp_path / "t.json"
+    os.mkfifo(pipe)
+    assert run("trace", tmp_path / "no model here", "--method", "vanilla", "--prompt", "the", "--out", pipe) == 2
+    assert f"cannot write {pipe}: it is no regular file" in capsys.readouterr().err
+    with pytest.raises(OSError, match="no regular file"):
+        write_text(pipe, "new")
+    assert pipe.is_fifo()
+    link.symlink_to(file)
+    for text in ("old", "new"):
+        write_text(link, text)
+        assert link.is_symlink() and file.read_text() == text
 
 
 def test_missing_parts_of_a_target_are_named(folder, tmp_path, capsys):

@@ -23,6 +23,7 @@ MODELS = {  # id -> its files
         "pytorch_model.bin",
         "tokenizer.json",
         "original/consolidated.pth",
+        "consolidated.safetensors",
     ],
     "some/old": ["config.json", "pytorch_model.bin", "tokenizer.model", "README.md"],
 }

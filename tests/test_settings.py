@@ -60,6 +60,8 @@ def test_base_gives_what_is_not_changed() -> None:
         ({"wide": 1}, "wide must be on or off, not 1"),
         ({"size": 0}, "size must be a whole number from 1 to 64, or auto, not 0"),
         ({"size": "automatic"}, "size must be a whole number from 1 to 64, or auto, not 'automatic'"),
+        ({"count": -(10**400)}, "count must be a whole number of at least 1, not -1000"),
+        ({"share": 10**400}, "share must be a finite number from 0.0 to 1.0, not 1000"),
         ({"depth": "auto"}, "depth must be a whole number from 1 to 16, not 'auto'"),
         ({"mode": "three"}, "mode must be one of one, two, not 'three'"),
     ],

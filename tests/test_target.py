@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tiny import CHAT, CONTEXT, path_tokens, random_tree, tiny_model, tiny_tokenizer
 
@@ -23,12 +25,15 @@ FAMILIES = [
     ("gemma2", "eager"),  # soft-capped logits, sliding window
     ("mistral", "sdpa"),  # sliding window
     ("qwen3_moe", "sdpa"),
+    ("granite", "sdpa"),  # scaled logits
+    ("cohere", "sdpa"),  # the other way round
 ]
+SCALES = {"granite": {"logits_scaling": 6.0}, "cohere": {"logit_scale": 0.3}}
 
 
 @pytest.fixture(scope="module", params=FAMILIES, ids="-".join)
 def any_target(request) -> Target:
-    return Target.wrap(tiny_model(*request.param))
+    return Target.wrap(tiny_model(*request.param, **SCALES.get(request.param[0], {})))
 
 
 def plain(target: Target, ids: list[int]):
@@ -87,6 +92,22 @@ def test_embed_and_logits_are_the_models_ends(target):
     _, last, features = prefilled(target, ids.tolist())
     torch.testing.assert_close(target.logits(features[-1]), last)
     assert torch.equal(target.embed(ids), target.model.get_input_embeddings().weight[ids])
+
+
+def test_features_have_the_models_own_law(any_target):
+    """All but a soft cap, which leaves the order of tokens."""
+    _, last, features = prefilled(any_target, [3, 4, 5])
+    found, capped = any_target.logits(features[-1]), any_target.model.config.model_type == "gemma2"
+    if capped:
+        assert torch.equal(found.argsort(), last.argsort()) and any_target.logit_scale == 1
+    else:
+        torch.testing.assert_close(found.log_softmax(-1), last.log_softmax(-1), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("family", "scale"), [("llama", 1.0), ("granite", 1 / 6), ("cohere", 0.3)])
+def test_the_scale_of_logits_is_found_in_half_precision(family, scale):
+    target = Target.wrap(tiny_model(family, **SCALES.get(family, {})).bfloat16())
+    assert target.logit_scale == pytest.approx(scale, rel=1e-3)
 
 
 def test_facts_are_read_off_the_model(target):
@@ -245,10 +266,60 @@ def test_a_chat_template_may_come_from_a_file(folder, tmp_path, caplog):
 
 def test_a_chat_template_that_cannot_be_used_is_refused(folder, tmp_path):
     (tmp_path / "chat.jinja").write_text("{% for m in messages %}{{ m.content }}")
-    with pytest.raises(ValueError, match=r"chat\.jinja is no chat template .*: give a Jinja file"):
+    with pytest.raises(ValueError, match=r"chat\.jinja has no chat template .*: give a Jinja file"):
         Target.load(folder, chat_template=tmp_path / "chat.jinja")
     with pytest.raises(FileNotFoundError, match=r"none\.jinja"):
         Target.load(folder, chat_template=tmp_path / "none.jinja")
+
+
+def test_a_template_of_its_own_that_refuses_a_users_turn_is_refused(tmp_path):
+    own = tiny_tokenizer()
+    own.chat_template = "{% if messages[0].role != 'system' %}{{ raise_exception('no system') }}{% endif %}" + CHAT
+    tiny_model(num_hidden_layers=1).save_pretrained(tmp_path)
+    own.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"a user's turn alone \(no system\).*--chat-template FILE"):
+        Target.load(tmp_path)
+    (tmp_path / "chat.jinja").write_text(CHAT)
+    assert Target.load(tmp_path, chat_template=tmp_path / "chat.jinja").tokenizer.chat_template == CHAT
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensors: tensors.pop("lm_head.weight"), "lm_head.weight is missing"),
+        (lambda tensors: tensors.pop("model.layers.0.mlp.up_proj.weight"), "mlp.up_proj.weight is missing"),
+        (
+            lambda tensors: tensors.update({"model.norm.weight": torch.ones(8), "lm_head.weight": torch.ones(9, 32)}),
+            r"lm_head.weight has shape \[9, 32\], expected \[300, 32\], and 1 more",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit_are_named(folder, tmp_path, change, message):
+    """Transformers would draw them at random, and decode."""
+    damaged = shutil.copytree(folder, tmp_path / "damaged")
+    tensors = load_file(damaged / "model.safetensors")
+    change(tensors)
+    save_file(tensors, damaged / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=rf"do not fit its config\.json \(.*{message}.*\): download"):
+        Target.load(damaged)
+
+
+def test_weights_that_cannot_be_read_are_refused(folder, tmp_path):
+    damaged = shutil.copytree(folder, tmp_path / "damaged")
+    file = damaged / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"the weights in .*damaged cannot be read .*: download them again"):
+        Target.load(damaged)
+
+
+def test_tied_weights_are_there_once_and_load(tmp_path):
+    """As small models come: without a tensor of their own for the output embedding."""
+    model = tiny_model(num_hidden_layers=1, tie_word_embeddings=True)
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    assert "lm_head.weight" not in load_file(tmp_path / "model.safetensors")
+    loaded = Target.load(tmp_path)
+    torch.testing.assert_close(plain(loaded, [1, 2])[0], plain(Target.wrap(model), [1, 2])[0])
 
 
 def test_a_target_with_a_sentencepiece_vocabulary_alone_is_read(tmp_path):

@@ -42,8 +42,16 @@ def test_plain_on_request(tokenizer):
     assert tokenizer.convert_ids_to_tokens(encode(tokenizer, "the", chat=False)) == ["<s>", "the"]
 
 
+def test_a_template_that_refuses_the_prompt_is_said_with_the_remedy():
+    picky = tiny_tokenizer()
+    picky.chat_template = "{% if 'a' not in messages[0].content %}{{ raise_exception('say a') }}{% endif %}a"
+    assert encode(picky, "a")
+    with pytest.raises(ValueError, match=r"refuses a user's turn alone \(say a\); give another with --chat-template"):
+        encode(picky, "b")
+
+
 def test_no_bos_where_there_is_none(sentencepiece):
-    assert sentencepiece.convert_ids_to_tokens(encode(sentencepiece, "the")) != []
+    assert sentencepiece.convert_ids_to_tokens(encode(sentencepiece, "an")) == ["▁", "a", "n"]
     assert sentencepiece.bos_token_id is None
 
 

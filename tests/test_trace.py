@@ -12,6 +12,7 @@ import pytest
 from jakiro import trace
 from jakiro.trace import StepTrace, Trace, TraceError
 from jakiro.tree import DraftTree
+from jakiro.verify import MAX_SEED, Sampling
 
 TREE = DraftTree(
     tokens=[1, 2, 3, 4, 5],
@@ -71,6 +72,15 @@ def test_json_keeps_everything(run, tmp_path):
     trace.save(run, tmp_path / "run.json")
     assert trace.load(tmp_path / "run.json") == run
     assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["schema"] == "jakiro-trace/1"
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("temperature", (0, 0.001, 100)), ("top_p", (5e-324, 1)), ("seed", (0, MAX_SEED))]
+)
+def test_whatever_a_run_may_be_sampled_with_is_read_back(run, name, values):
+    for value in values:
+        Sampling(**{name: value})
+        assert getattr(trace.from_json(trace.to_json(dataclasses.replace(run, **{name: value}))), name) == value
 
 
 def test_floats_keep_seven_digits(run):

@@ -30,7 +30,7 @@ def never(token: int, count: int) -> bool:
         {"top_p": 1.01},
         {"top_p": math.nan},
         {"seed": -1},
-        {"seed": 2**63},
+        {"seed": 2**53 + 1},
         {"seed": 1.5},
         {"seed": True},
     ],

@@ -15,6 +15,7 @@ from jakiro.drafting.head import EagleHead, Head, HeadConfig, JakiroHead
 from jakiro.drafting.weights import load_head, save_head
 from jakiro.methods.eagle2 import Eagle2
 from jakiro.methods.jakiro import Jakiro
+from jakiro.ui.models import load
 
 GATE = "layers.0.mlp_moe.gate.weight"
 EXPERT = "layers.0.mlp_moe.experts.0"
@@ -149,6 +150,39 @@ def test_files_that_are_absent_or_damaged_are_named(tmp_path, target) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(b"not a pickle")
     with pytest.raises(ValueError, match=r"pytorch_model\.bin cannot be read"):
         load_head(tmp_path, target)
+    for other in ([1, 2], {"fc.weight": [1.0]}):
+        torch.save(other, tmp_path / "pytorch_model.bin")
+        with pytest.raises(ValueError, match=r"pytorch_model\.bin does not hold tensors by name"):
+            load_head(tmp_path, target)
+    for text in ("{", "[]", "{}", '{"weight_map": []}', '{"weight_map": {"fc.weight": 1}}'):
+        (tmp_path / "model.safetensors.index.json").write_text(text)
+        with pytest.raises(ValueError, match=r"index\.json does not say which file a tensor is in"):
+            load_head(tmp_path, target)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ([], "no object"),
+        ({"rope_scaling": "linear"}, "rope scaling is 'linear'"),
+        ({"num_attention_heads": 0}, "num_attention_heads must be a whole number of at least 1, not 0"),
+        ({"hidden_size": 32.0}, "hidden_size must be a whole number of at least 1, not 32.0"),
+        ({"rms_norm_eps": []}, "float"),
+    ],
+)
+def test_a_config_that_is_none_of_a_head_is_named(tmp_path, target, change, message: str) -> None:
+    saved(tmp_path, EagleHead)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change if change else change))
+    with pytest.raises(ValueError, match=r"config\.json: ") as error:
+        load_head(tmp_path, target)
+    assert message in str(error.value)
+
+
+def test_a_head_that_fails_in_its_own_way_leaves_the_other_methods(target, monkeypatch) -> None:
+    monkeypatch.setattr(Jakiro, "load", lambda *_: {}["odd"])
+    loaded = load(target)
+    assert "eagle2" in loaded.makers and loaded.missing == {"jakiro": "KeyError: 'odd'"}
 
 
 def test_a_missing_head_is_said_with_the_remedy(target, monkeypatch) -> None:

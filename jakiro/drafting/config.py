@@ -40,8 +40,8 @@ class HeadConfig:
         if not self.expert_intermediate_size:
             object.__setattr__(self, "expert_intermediate_size", self.hidden_size)
         for name in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}")
         if self.hidden_size % self.num_attention_heads or self.head_dim % 2:
             raise ValueError(f"hidden_size {self.hidden_size} is not {self.num_attention_heads} heads of even width")
         if self.num_attention_heads % self.num_key_value_heads:
@@ -60,9 +60,8 @@ class HeadConfig:
     @classmethod
     def from_json(cls, path: str | Path) -> HeadConfig:
         """Read config.json. Raises FileNotFoundError or ValueError, naming the file and the field."""
-        text = Path(path).read_text(encoding="utf-8")
         try:
-            return cls._from_dict(json.loads(text))
+            return cls._from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
         except KeyError as error:
             raise ValueError(f"{path} has no {error}: this is not the config.json of a draft head") from error
         except (TypeError, ValueError) as error:
@@ -70,20 +69,21 @@ class HeadConfig:
 
     @classmethod
     def _from_dict(cls, raw: dict[str, Any]) -> HeadConfig:
+        if not isinstance(raw, dict):
+            raise ValueError("it holds no object: this is not the config.json of a draft head")
         rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+        if not isinstance(rope, dict):
+            raise ValueError(f"rope scaling is {rope!r}; heads have null, or an object with type and factor")
         for name, only in (("num_hidden_layers", 1), ("hidden_act", "silu")):
             if raw.get(name, only) != only:
                 raise ValueError(f"{name} is {raw[name]!r}; draft heads of this layout have {only!r}")
-        heads = raw["num_attention_heads"]
-        if raw.get("head_dim") not in (None, raw["hidden_size"] // heads):
-            raise ValueError(f"head_dim {raw['head_dim']} is not hidden_size / num_attention_heads")
-        return cls(
+        config = cls(
             hidden_size=raw["hidden_size"],
             intermediate_size=raw["intermediate_size"],
-            num_attention_heads=heads,
+            num_attention_heads=raw["num_attention_heads"],
             vocab_size=raw["vocab_size"],
-            num_key_value_heads=raw.get("num_key_value_heads") or heads,
-            rms_norm_eps=raw.get("rms_norm_eps", 1e-6),
+            num_key_value_heads=raw.get("num_key_value_heads") or 0,
+            rms_norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
             rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
             rope_type=rope.get("rope_type") or rope.get("type") or "default",
             rope_factor=float(rope.get("factor") or 1.0),
@@ -94,6 +94,9 @@ class HeadConfig:
             expert_intermediate_size=raw.get("expert_intermediate_size") or 0,
             draft_temperature=raw.get("draft_temperature", 1.0),
         )
+        if raw.get("head_dim") not in (None, config.head_dim):
+            raise ValueError(f"head_dim {raw['head_dim']} is not hidden_size / num_attention_heads")
+        return config
 
     def to_json(self) -> str:
         """The config as published heads write it, a one-layer Llama config, and fields of our own where needed."""

@@ -88,11 +88,18 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     if (folder / "model.safetensors").is_file():
         return _read_file(folder / "model.safetensors")
     if index.is_file():
-        shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        return {key: tensor for shard in shards for key, tensor in _read_file(folder / Path(shard).name).items()}
+        return {key: tensor for shard in _shards(index) for key, tensor in _read_file(folder / shard).items()}
     if (folder / "pytorch_model.bin").is_file():
         return _read_file(folder / "pytorch_model.bin")
     raise FileNotFoundError(f"{folder} has neither model.safetensors nor pytorch_model.bin")
+
+
+def _shards(index: Path) -> list[str]:
+    try:
+        names = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        return sorted({Path(name).name for name in names})
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{index} does not say which file a tensor is in ({error!r}); download it again") from error
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:
@@ -101,9 +108,12 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
-        return dict(torch.load(path, map_location="cpu", weights_only=True))
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, LookupError) as error:
         raise ValueError(f"{path} cannot be read ({error}); download it again") from error
+    if not isinstance(tensors, dict) or not all(isinstance(one, Tensor) for one in tensors.values()):
+        raise ValueError(f"{path} does not hold tensors by name; save the head's state_dict() in it")
+    return dict(tensors)
 
 
 def _check_target(config: HeadConfig, target: Target, folder: Path) -> None:

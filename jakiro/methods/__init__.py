@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from jakiro.engine import Drafter
@@ -33,3 +33,12 @@ class Method(Protocol):
 
 
 METHODS: dict[str, Method] = {method.name: method for method in (Vanilla(), PromptLookup(), Eagle2(), Jakiro())}
+ASSISTANT = "assistant"  # named as a head is: a small model that `bench --peers` assists the target with
+
+
+def check_heads(names: Iterable[str]) -> None:
+    """Raise ValueError for a head of no method: it would be left aside without a word."""
+    known = (*METHODS, ASSISTANT)
+    for name in names:
+        if name not in known:
+            raise ValueError(f"--head {name}: no method is called {name!r}; known: {', '.join(known)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jakiro.engine import Drafter, record
@@ -32,6 +32,7 @@ class Loaded:
     defaults: dict[str, Any]  # method -> settings that suit the target's device and the head
     missing: dict[str, str]  # method -> why it cannot run here, with the remedy
     tuner: Tuner  # measures what is auto in their settings
+    busy: threading.Lock = field(default_factory=threading.Lock)  # held by what runs on them: the queue lets go sooner
 
 
 def load(target: Target) -> Loaded:
@@ -48,6 +49,9 @@ def load(target: Target) -> Loaded:
             except (ValueError, OSError) as error:  # a damaged or foreign head: the other methods still race
                 why = str(error)
                 LOG.warning("%s cannot run: %s", name, error)
+            except Exception as error:
+                why = f"{type(error).__name__}: {error}"
+                LOG.exception("%s cannot run", name)
         makers.pop(name, None)
         missing[name] = why
     return Loaded(target, makers, defaults, missing, Tuner(target))

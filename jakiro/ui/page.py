@@ -215,8 +215,11 @@ def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:
         try:
             for _ in live(id, prompt, methods, max_new_tokens, temperature, top_p, seed):
                 pass
+            return traces_json(library.traces(id))
         except RequestError as error:
             raise gr.Error(str(error)) from error
-        return traces_json(library.traces(id))
+        except Exception as error:
+            LOG.exception("a race failed")
+            raise gr.Error(f"the race failed: {error}") from error
 
     gr.api(race, api_name="race", concurrency_id="model", concurrency_limit=1)

@@ -6,7 +6,7 @@ lanes advance on one virtual clock, none disturbs another's timing, and the page
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +22,7 @@ from jakiro.ui.models import Loaded, RequestError
 from jakiro.verify import Sampling
 
 MAX_PROMPT = 100_000  # characters; a longer one is refused before the tokenizer sees it
+LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ def _ids(models: Loaded, prompt: Any) -> list[int]:
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
         raise RequestError(f"{name} must be a finite number, not {str(value)[:40]!r}")
     return float(value)
 

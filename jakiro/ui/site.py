@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -48,12 +49,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         return _script(modules.compressed[name])
 
     def race(request: Request) -> Response:
-        try:
-            text = library.text(request.path_params["id"])
-        except StillRunning as error:
-            return PlainTextResponse(str(error), status_code=409)
-        except RequestError as error:
-            return PlainTextResponse(str(error), status_code=404)
+        text = library.text(request.path_params["id"])
         return Response(text, media_type="application/json", headers={"Cache-Control": "no-cache"})
 
     def export(request: Request) -> Response:
@@ -61,24 +57,17 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         if name not in EXPORTS:
             return PlainTextResponse(f"no export {name!r}; there are {', '.join(EXPORTS)}", status_code=404)
         media, make = EXPORTS[name]
-        try:
-            text = make(library.traces(id), library.about(id))
-        except RequestError as error:
-            return PlainTextResponse(str(error), status_code=404)
+        text = make(library.traces(id), library.about(id))
         return Response(text, media_type=media, headers={"Content-Disposition": f'attachment; filename="{id}-{name}"'})
 
     def cut(request: Request) -> Response:
-        try:
-            trace = library.traces(request.path_params["id"])[request.path_params["lane"]]
-        except (RequestError, IndexError) as error:
-            return PlainTextResponse(str(error), status_code=404)
-        return Response(cut_figure(trace), media_type="application/json", headers={"Cache-Control": "no-cache"})
+        traces, lane = library.traces(request.path_params["id"]), request.path_params["lane"]
+        if lane >= len(traces):
+            raise RequestError(f"there is no lane {lane + 1}: this race has {len(traces)}")
+        return Response(cut_figure(traces[lane]), media_type="application/json", headers={"Cache-Control": "no-cache"})
 
     def compared(request: Request) -> Response:
-        try:
-            text = library.comparison(*(request.path_params[name] for name in ("id", "lane", "other")))
-        except RequestError as error:
-            return PlainTextResponse(str(error), status_code=404)
+        text = library.comparison(*(request.path_params[name] for name in ("id", "lane", "other")))
         return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})
 
     reading = asyncio.Lock()  # one file at a time: reading a large one takes seconds
@@ -101,14 +90,28 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     return [
         Route(f"/{modules.path}/{{name}}", module),
         Route(f"/{PLOTLY}", plotly_js),
-        Route("/races/{id}.json", race),
-        Route("/races/{id}/cut/{lane:int}.json", cut),
-        Route("/races/{id}/compare/{lane:int}/{other:int}.json", compared),
-        Route("/races/{id}/{name}", export),
+        Route("/races/{id}.json", _worded(race)),
+        Route("/races/{id}/cut/{lane:int}.json", _worded(cut)),
+        Route("/races/{id}/compare/{lane:int}/{other:int}.json", _worded(compared)),
+        Route("/races/{id}/{name}", _worded(export)),
         Route("/races", opened, methods=["POST"]),
         Route("/models.json", status),
         Route("/benchmarks.json", measured),
     ]
+
+
+def _worded(answer: Callable[[Request], Response]) -> Callable[[Request], Response]:
+    """`answer`, which says why where it cannot: a race that is not over (409), not there or not to be read (404)."""
+
+    def worded(request: Request) -> Response:
+        try:
+            return answer(request)
+        except StillRunning as error:
+            return PlainTextResponse(str(error), status_code=409)
+        except (RequestError, TraceError, OSError) as error:
+            return PlainTextResponse(str(error), status_code=404)
+
+    return worded
 
 
 async def _text(request: Request) -> str:

@@ -55,7 +55,8 @@ def test_a_live_race_streams_and_can_be_opened(show):
     expect(part(tab, "prompt")).to_have_text("the an the")
 
 
-def test_a_stopped_race_is_shown_as_far_as_it_went(show):
+def test_a_stopped_race_is_shown_as_far_as_it_went(show, monkeypatch):
+    monkeypatch.setattr(Race, "rounds", slowly)
     tab = show("?motion=0")
     run(tab, "an the an")
     tab.wait_for_selector(".lane .text span")

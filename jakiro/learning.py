@@ -136,11 +136,9 @@ def _huge_pages() -> None:
 
 def _model(options: argparse.Namespace):
     """The target's model and tokenizer, from a folder or hub id."""
-    from transformers import AutoModelForCausalLM
-
     from jakiro import hub
-    from jakiro.target import load_tokenizer
+    from jakiro.target import load_model, load_tokenizer
 
     folder = hub.local(options.target)
     hub.check(folder)
-    return AutoModelForCausalLM.from_pretrained(folder), load_tokenizer(folder, options.chat_template)
+    return load_model(folder), load_tokenizer(folder, options.chat_template)

@@ -133,3 +133,11 @@ def test_traces_can_be_dropped_and_what_is_damaged_is_refused(show):
     tab.evaluate(DROP, cycle)
     expect(part(tab, "notice")).to_contain_text("a parent must come before its child")
     assert tab.locator(".lane").count() == 2
+
+
+def test_no_speed_is_held_against_a_vanilla_of_another_prompt(show):
+    tab, vanilla = show("?race=question&round=3"), synthetic.vanilla_trace(RUN.tokens)
+    wait_for_tree(tab)
+    for traces, told in (([vanilla, RUN], True), ([replace(vanilla, prompt=[*vanilla.prompt, 7]), RUN], False)):
+        tab.evaluate(DROP, traces_json(traces))
+        tab.wait_for_function("told => document.querySelectorAll('.lane')[1].innerText.includes('×') === told", arg=told)

@@ -21,6 +21,7 @@ from benchmarks import common
 from jakiro import bench
 from jakiro.assets import TARGET
 from jakiro.drafting.tree import TreeSettings, pool
+from jakiro.prompts import read_prompts
 from jakiro.report import means
 from jakiro.settings import AUTO
 from jakiro.target import Target
@@ -33,7 +34,7 @@ SIZES = ("top_k", "depth", "total_tokens")
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
     """Tune, then race auto against the grid."""
-    prompts = bench.read_prompts(options.prompts, options.limit) if options.prompts else bench.examples(options.limit)
+    prompts = read_prompts(options.prompts, options.limit)
     target = Target.load(options.target, options.device, options.dtype)
     tuner = Tuner(target)
     loaded = bench.load_methods(target, ["vanilla", options.method], dict.fromkeys(SIZES, AUTO), tuner)

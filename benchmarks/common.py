@@ -19,8 +19,9 @@ import torch
 from jakiro.arguments import check_writable
 from jakiro.engine import Drafter, decode
 from jakiro.files import write_text
+from jakiro.loading import DTYPES
 from jakiro.machine import machine, versions
-from jakiro.target import DTYPES, Target
+from jakiro.target import Target
 from jakiro.trace import StepTrace
 from jakiro.verify import Sampling
 

@@ -41,8 +41,8 @@ from benchmarks.largest import largest
 from benchmarks.ways import GREEDY, Run, Watched, Ways
 from jakiro import metrics
 from jakiro.assets import TARGET, TRACES
-from jakiro.bench import examples
 from jakiro.machine import use_threads
+from jakiro.prompts import examples
 from jakiro.target import Target
 from jakiro.trace import Trace
 from jakiro.ui.models import Models

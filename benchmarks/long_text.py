@@ -31,9 +31,10 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from benchmarks import common
 from jakiro.assets import TARGET
-from jakiro.bench import examples, load_methods
+from jakiro.bench import load_methods
 from jakiro.engine import Drafter, Prefill, decode
 from jakiro.limits import timed
+from jakiro.prompts import examples
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import StepTrace

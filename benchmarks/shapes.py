@@ -30,11 +30,12 @@ from jakiro.drafting.fused import FusedEagle, FusedJakiro
 from jakiro.drafting.head import EagleHead, HeadConfig, JakiroHead
 from jakiro.drafting.tree import TreeSettings
 from jakiro.limits import read_bandwidth
+from jakiro.loading import DTYPES, check_request
 from jakiro.machine import peak_bytes, reset_peak
 from jakiro.methods.eagle2 import Eagle2Drafter
 from jakiro.methods.jakiro import JakiroDrafter, JakiroSettings
 from jakiro.methods.vanilla import Settings, VanillaDrafter
-from jakiro.target import DTYPES, Target, check_request
+from jakiro.target import Target
 from jakiro.trace import StepTrace
 
 SCHEMA = "jakiro-shapes/1"

@@ -50,11 +50,10 @@ def bench(options: argparse.Namespace) -> int:
     from jakiro import report as tables
     from jakiro.files import write_text
     from jakiro.limits import limits
+    from jakiro.prompts import read_prompts
 
     check_writable(options.out)
-    texts = (
-        benchmark.read_prompts(options.prompts, options.limit) if options.prompts else benchmark.examples(options.limit)
-    )
+    texts = read_prompts(options.prompts, options.limit)
     target, samplings = _target(options), _samplings(options)
     asked = benchmark.asked_for(target, options.methods.split(","), _pairs(options.set, "--set"))
     how = (options.max_new_tokens, samplings, _peers(options, target), options.repeats)
@@ -109,16 +108,14 @@ def doctor(options: argparse.Namespace) -> int:
     """Examine a head; 1 where something about it is wrong."""
     import json
 
-    from jakiro import bench as benchmark
     from jakiro.doctor.visit import as_json, as_text, visit
     from jakiro.files import write_text
     from jakiro.machine import machine, versions
+    from jakiro.prompts import read_prompts
 
     if options.out:
         check_writable(options.out)
-    texts = (
-        benchmark.read_prompts(options.prompts, options.limit) if options.prompts else benchmark.examples(options.limit)
-    )
+    texts = read_prompts(options.prompts, options.limit)
     target = _target(options)
     findings = visit(target, options.method, [one.text for one in texts])
     if options.out:

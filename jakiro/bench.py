@@ -7,7 +7,6 @@ columns of the rows mean is in report.py. A head's first pass over the prompt is
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -16,11 +15,11 @@ from typing import Any
 from tqdm import tqdm
 
 from jakiro import graphs, hub, metrics, report
-from jakiro.assets import PROMPTS
 from jakiro.engine import Drafter, record
 from jakiro.journal import Journal
 from jakiro.machine import machine, peak_bytes, reset_peak, versions
 from jakiro.methods import METHODS
+from jakiro.prompts import Prompt
 from jakiro.report import Sample
 from jakiro.settings import build
 from jakiro.target import Target
@@ -36,15 +35,6 @@ Methods = dict[str, tuple[Callable[[Any], Drafter], Any]]  # name -> what makes 
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
-    """One question of a task; only the first turn of a conversation is asked."""
-
-    task: str
-    id: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Generated:
     """What another decoder made of a prompt."""
 
@@ -52,45 +42,6 @@ class Generated:
     first: int  # how many of them its first step gave, which prefill_s is the time of
     prefill_s: float
     decode_s: float
-
-
-def _question(turns: Any) -> str:
-    if not isinstance(turns, list) or not isinstance(turns[0], str) or not turns[0].strip():
-        raise ValueError("turns begin with no question")
-    return turns[0]
-
-
-def read_prompts(paths: Sequence[Path], limit: int | None = None) -> list[Prompt]:
-    """The first `limit` prompts of each JSONL file, whose lines have `turns`; the file's name is the task.
-
-    Blank lines are passed over; a line without an `id` has its number. Raises OSError or ValueError, naming the file
-    and the line, also for a second prompt of the same task and id.
-    """
-    prompts, places = [], {}
-    for path in paths:
-        lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
-        for number, line in [(number, line) for number, line in lines if line.strip()][:limit]:
-            place = f"{path}, line {number}"
-            try:
-                record_ = json.loads(line)
-                one = Prompt(path.stem, str(record_.get("id", number)), _question(record_["turns"]))
-            except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-                raise ValueError(f'{place}: expected {{"turns": ["question"]}} ({error!r})') from error
-            if other := places.get((one.task, one.id)):
-                raise ValueError(
-                    f"{place}: task {one.task!r} has a prompt {one.id!r} already ({other}); rename the file or the id"
-                )
-            places[one.task, one.id] = place
-            prompts.append(one)
-    if not prompts:
-        raise ValueError("the prompt files hold no prompts")
-    return prompts
-
-
-def examples(limit: int | None = None) -> list[Prompt]:
-    """The page's examples, as one task."""
-    found = json.loads(PROMPTS.read_text(encoding="utf-8"))[:limit]
-    return [Prompt("examples", example["label"], example["prompt"]) for example in found]
 
 
 def load_methods(target: Target, names: Sequence[str], changes: dict[str, str], tuner: Tuner | None = None) -> Methods:

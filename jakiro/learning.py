@@ -89,11 +89,12 @@ def experiment(options: argparse.Namespace) -> int:
     _huge_pages()
     import json
 
-    from jakiro import bench as benchmark
     from jakiro import experiment as experiments
     from jakiro.files import write_text
     from jakiro.findings import as_page
-    from jakiro.target import DTYPES, Target
+    from jakiro.loading import DTYPES
+    from jakiro.prompts import read_prompts
+    from jakiro.target import Target
     from jakiro.training import workers
     from jakiro.training.heads import train_heads
     from jakiro.training.sources import only_source
@@ -104,9 +105,7 @@ def experiment(options: argparse.Namespace) -> int:
     asked = experiments.Experiment.read(named if named.exists() else Path(options.what))
     if options.dtype not in DTYPES:
         raise ValueError(f"dtype is {options.dtype!r}; use one of {', '.join(DTYPES)}")
-    texts = (
-        benchmark.read_prompts(options.prompts, options.limit) if options.prompts else benchmark.examples(options.limit)
-    )
+    texts = read_prompts(options.prompts, options.limit)
     data, only = only_source(options.data)
     recipe = replace(asked.training, mix=only) if only else asked.training
     accelerator = workers.start(options.device)
@@ -137,7 +136,7 @@ def _huge_pages() -> None:
 def _model(options: argparse.Namespace):
     """The target's model and tokenizer, from a folder or hub id."""
     from jakiro import hub
-    from jakiro.target import load_model, load_tokenizer
+    from jakiro.loading import load_model, load_tokenizer
 
     folder = hub.local(options.target)
     hub.check(folder)

@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks import common
 from jakiro import bench
 from jakiro.assets import TARGET
+from jakiro.prompts import Prompt, read_prompts
 from jakiro.rehearsal import verify_cost
 from jakiro.report import means
 from jakiro.target import Target
@@ -29,7 +30,7 @@ TREE = ("top_k", "depth", "total_tokens", "draft_temperature")
 
 
 def grid(
-    target: Target, prompts: list[bench.Prompt], trees: list[dict[str, float]], budget: int, sampling: Sampling
+    target: Target, prompts: list[Prompt], trees: list[dict[str, float]], budget: int, sampling: Sampling
 ) -> list[dict]:
     """Mean speed-up and tau of both trained methods with each tree."""
     methods = bench.load_methods(target, ["vanilla"], {})
@@ -46,7 +47,7 @@ def grid(
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
     """Measure both."""
-    prompts = bench.read_prompts(options.prompts, options.limit)
+    prompts = read_prompts(options.prompts, options.limit)
     target = Target.load(options.target, options.device, options.dtype)
     cost = verify_cost(target, NODES, REPEATS)
     sizes = product(options.top_k, options.depth, options.total_tokens, options.draft_temperature)

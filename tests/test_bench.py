@@ -14,6 +14,7 @@ from jakiro import bench, peers
 from jakiro import report as tables
 from jakiro.engine import record
 from jakiro.peers import generate_peers
+from jakiro.prompts import read_prompts
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.verify import Sampling
@@ -34,7 +35,7 @@ def prompts(tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(target, prompts):
     methods = bench.load_methods(target, ["vanilla", "prompt_lookup", "eagle2", "jakiro"], {"depth": "3"})
-    return bench.run(target, bench.read_prompts(prompts), methods, 12, [GREEDY], partial(generate_peers, target))
+    return bench.run(target, read_prompts(prompts), methods, 12, [GREEDY], partial(generate_peers, target))
 
 
 def test_rows_cover_every_task_and_method(report):
@@ -87,7 +88,7 @@ def test_markdown_has_a_line_a_task_and_the_means(report):
 
 def test_an_interrupted_run_goes_on_and_gives_the_same_counts(target, prompts, tmp_path, monkeypatch):
     methods = bench.load_methods(target, ["vanilla", "eagle2"], {})
-    work = (target, bench.read_prompts(prompts), methods, 8, [GREEDY, Sampling(1.0)], None, 2)
+    work = (target, read_prompts(prompts), methods, 8, [GREEDY, Sampling(1.0)], None, 2)
     whole = bench.run(*work)
     journal = bench.open_journal(tmp_path / "bench.json", *work)
     add, calls = journal.add, []
@@ -129,7 +130,7 @@ def test_an_assistant_of_another_vocabulary_is_refused(target, tmp_path):
 
 def test_without_vanilla_there_is_no_speedup(target, prompts):
     methods = bench.load_methods(target, ["prompt_lookup"], {})
-    report = bench.run(target, bench.read_prompts(prompts, limit=1), methods, 6, [GREEDY])
+    report = bench.run(target, read_prompts(prompts, limit=1), methods, 6, [GREEDY])
     assert {row["speedup"] for row in report["rows"]} == {row["identical"] for row in report["rows"]} == {None}
 
 
@@ -141,7 +142,7 @@ def test_a_bad_prompt_line_is_named(tmp_path, line):
     path = tmp_path / "bad.jsonl"
     path.write_text('{"turns": ["fine"]}\n' + line + "\n")
     with pytest.raises(ValueError, match=r"bad\.jsonl, line 2"):
-        bench.read_prompts([path])
+        read_prompts([path])
 
 
 def test_settings_must_belong_to_a_method(target):
@@ -160,13 +161,13 @@ def test_prompts_that_could_not_be_told_apart_are_refused(tmp_path, ids):
         asked = {"turns": ["fine"]} | ({"id": id} if id else {})
         path.write_text(json.dumps({"turns": ["other"], "id": path.parent.name}) + "\n" + json.dumps(asked) + "\n")
     with pytest.raises(ValueError) as error:
-        bench.read_prompts(paths)
+        read_prompts(paths)
     first, second = (f"{path}, line 2" for path in paths)
     assert str(error.value).startswith(f"{second}: task 'chat' has a prompt")
     assert str(error.value).endswith(f"already ({first}); rename the file or the id")
     with pytest.raises(ValueError, match="has a prompt 'a' already"):
-        bench.read_prompts([paths[0], paths[0]])
-    assert len(bench.read_prompts([paths[0], paths[1].rename(tmp_path / "other.jsonl")])) == 4
+        read_prompts([paths[0], paths[0]])
+    assert len(read_prompts([paths[0], paths[1].rename(tmp_path / "other.jsonl")])) == 4
 
 
 def test_decoders_take_turns_after_vanilla(target, prompts, monkeypatch):
@@ -182,7 +183,7 @@ def test_decoders_take_turns_after_vanilla(target, prompts, monkeypatch):
     peer = lambda sampling: {"peer": lambda ids, budget: noted("peer", bench.Generated(ids, 1, 1.0, 1.0))}  # noqa: E731
     monkeypatch.setattr(bench, "WARM_UP", 0)
     methods = bench.load_methods(target, ["prompt_lookup", "eagle2", "vanilla"], {})
-    report = bench.run(target, bench.read_prompts(prompts[:1]), methods, 3, [GREEDY], peer, repeats=2)
+    report = bench.run(target, read_prompts(prompts[:1]), methods, 3, [GREEDY], peer, repeats=2)
     turns = [order[at : at + 4] for at in range(0, len(order), 4)]
     assert turns == [
         ["vanilla", "prompt_lookup", "eagle2", "peer"],
@@ -196,7 +197,7 @@ def test_decoders_take_turns_after_vanilla(target, prompts, monkeypatch):
 
 def test_a_run_is_held_against_vanilla_wherever_that_is_named(target, prompts):
     methods = bench.load_methods(target, ["eagle2", "vanilla"], {})
-    report = bench.run(target, bench.read_prompts(prompts, limit=1), methods, 6, [GREEDY])
+    report = bench.run(target, read_prompts(prompts, limit=1), methods, 6, [GREEDY])
     assert {row["identical"] for row in report["rows"]} == {1.0}
     assert list(report["settings"]) == ["eagle2", "vanilla"]
 
@@ -290,7 +291,7 @@ def test_an_interrupted_run_of_other_weights_is_not_gone_on_with(tokenizer, prom
     def opened(folder):
         loaded = Target.load(folder / "small", heads={"eagle2": folder / "eagle2"}, graphs=False)
         methods = bench.load_methods(loaded, ["vanilla", "eagle2"], {})
-        work = (loaded, bench.read_prompts(prompts), methods, 8, [GREEDY], None, 1)
+        work = (loaded, read_prompts(prompts), methods, 8, [GREEDY], None, 1)
         return bench.open_journal(tmp_path / "bench.json", *work)
 
     for name in ("here", "there"):
@@ -310,7 +311,7 @@ def test_an_interrupted_run_with_other_attention_template_or_versions_is_not_gon
     tokenizer, prompts, tmp_path, monkeypatch
 ):
     loaded = Target.wrap(tiny_model(), copy.deepcopy(tokenizer), graphs=False)
-    work = (loaded, bench.read_prompts(prompts), bench.load_methods(loaded, ["vanilla"], {}), 8, [GREEDY], None, 1)
+    work = (loaded, read_prompts(prompts), bench.load_methods(loaded, ["vanilla"], {}), 8, [GREEDY], None, 1)
     bench.open_journal(tmp_path / "bench.json", *work)
     attention, template = (loaded.model.config, "_attn_implementation"), (loaded.tokenizer, "chat_template")
     for place, value in ((attention, "eager"), (template, "{{ 1 }}"), ((bench, "versions"), dict)):
@@ -322,7 +323,7 @@ def test_an_interrupted_run_with_other_attention_template_or_versions_is_not_gon
 def test_heads_that_the_target_does_not_name_are_part_of_the_plan(target, prompts, tmp_path):
     """An experiment has several of one kind."""
     methods = bench.load_methods(target, ["vanilla", "eagle2"], {})
-    work = (tmp_path / "bench.json", target, bench.read_prompts(prompts), methods, 8, [GREEDY], None, 1)
+    work = (tmp_path / "bench.json", target, read_prompts(prompts), methods, 8, [GREEDY], None, 1)
     heads = {name: save_heads(tmp_path / name)["eagle2"] for name in ("one", "two")}
     for _ in range(2):
         bench.open_journal(*work, heads)
@@ -335,8 +336,8 @@ def test_prompt_lines_end_where_json_lines_do(tmp_path):
     """U+2028, U+2029 and U+0085 may stand in a JSON string as they are; blank lines count for messages alone."""
     path = tmp_path / "odd.jsonl"
     path.write_text('{"turns": ["a\u2028b\u2029c\x85d"]}\n\n{"turns": ["e"]}\n', encoding="utf-8")
-    assert [prompt.text for prompt in bench.read_prompts([path], limit=2)] == ["a\u2028b\u2029c\x85d", "e"]
+    assert [prompt.text for prompt in read_prompts([path], limit=2)] == ["a\u2028b\u2029c\x85d", "e"]
     with path.open("a", encoding="utf-8") as file:
         file.write("{}\n")
     with pytest.raises(ValueError, match=r"odd\.jsonl, line 4"):
-        bench.read_prompts([path])
+        read_prompts([path])

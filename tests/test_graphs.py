@@ -12,11 +12,12 @@ from test_engine import GREEDY, SAMPLED, Noise, Oracle
 from tiny import CONTEXT, random_tree, tiny_model
 
 from jakiro import engine, fixed, graphs
-from jakiro.bench import Prompt, load_methods, run
+from jakiro.bench import load_methods, run
 from jakiro.cache import KVCache
 from jakiro.engine import Context, record
 from jakiro.fixed import padded
 from jakiro.methods.vanilla import VanillaDrafter
+from jakiro.prompts import Prompt
 from jakiro.target import Target
 
 

@@ -12,7 +12,8 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "jakiro").rglob("*.py"))
 
 VIEWS = {"metrics", "routing", "diversity", "graph", "tables", "endings", "classes", "pairs"}  # functions of traces
-LOOP = {"trace", "verify", "cache", "target", "text", "settings", "machine", "graphs", "fixed", "checks", "engine"}
+LOOP = {"trace", "verify", "cache", "target", "loading", "text", "settings"}
+LOOP |= {"machine", "graphs", "fixed", "checks", "engine"}
 ALLOWED = {  # part -> the parts of ours that it may import; more than one name deep where a folder needs it
     "reading": set(),
     "files": set(),
@@ -32,11 +33,12 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "cache": {"trace", "graphs"},
     "fixed": {"cache", "graphs"},
     "checks": {"graphs"},
-    "target": {"trace", "cache", "checks", "fixed", "generation", "hub", "products"},
+    "loading": {"checks"},
+    "target": {"trace", "cache", "checks", "fixed", "generation", "hub", "products", "loading"},
     "engine": {"trace", "verify", "cache", "target", "text", "machine", "graphs"},
     "drafting": {"trace", "engine", "target", "cache", "settings", "graphs", "products"},
     "methods": LOOP | {"drafting"},
-    "training": LOOP | {"generation", "drafting", "methods", "bench", "peers", "report"},
+    "training": LOOP | {"generation", "drafting", "methods", "bench", "prompts", "peers", "report"},
     "traces": {"trace"},
     "branch": LOOP | {"metrics"},
     "compare": LOOP | {"pairs"},
@@ -45,22 +47,23 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "ui": LOOP
     | VIEWS
     | {"traces", "branch", "compare", "doctor", "methods", "assets", "report", "findings", "tuning", "ui.figures"},
+    "prompts": {"assets"},
     "report": set(),
     "journal": {"report"},
     "peers": LOOP | {"bench", "generation", "products"},
     "limits": LOOP | {"drafting", "methods"},
     "rehearsal": LOOP | {"assets"},
     "tuning": LOOP | {"drafting", "rehearsal"},
-    "bench": LOOP | VIEWS | {"methods", "assets", "hub", "report", "journal", "tuning"},
+    "bench": LOOP | VIEWS | {"methods", "prompts", "hub", "report", "journal", "tuning"},
     "bootstrap": {"report"},
-    "experiment": LOOP | VIEWS | {"methods", "training", "bench", "bootstrap", "drafting"},
+    "experiment": LOOP | VIEWS | {"methods", "training", "bench", "prompts", "bootstrap", "drafting"},
     "findings": {"report"},
-    "learning": LOOP | {"arguments", "hub", "bench", "training", "experiment", "findings"},
+    "learning": LOOP | {"arguments", "hub", "bench", "prompts", "training", "experiment", "findings"},
     "arguments": {"assets"},
     "__main__": LOOP
     | VIEWS
     | {"methods", "training", "arguments", "bench", "report", "limits", "peers", "tuning", "hub"}
-    | {"learning", "sharing", "doctor"},
+    | {"learning", "sharing", "doctor", "prompts"},
 }
 TENSORS = {"torch", "transformers", "safetensors", "tokenizers"}
 

@@ -11,11 +11,12 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
-from jakiro.bench import Prompt, load_methods, read_prompts
+from jakiro.bench import load_methods
 from jakiro.drafting.weights import load_head
 from jakiro.engine import record
 from jakiro.methods import METHODS
 from jakiro.peers import ASSISTANT
+from jakiro.prompts import Prompt, read_prompts
 from jakiro.report import as_markdown, prompts_a_task
 from jakiro.target import Target
 from jakiro.text import decode, encode

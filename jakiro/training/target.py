@@ -17,7 +17,7 @@ from accelerate import Accelerator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from jakiro.files import replacing, write_text
-from jakiro.target import DTYPES
+from jakiro.loading import DTYPES
 from jakiro.training import history, loop, repeats, workers
 from jakiro.training.answers import prompts_of
 from jakiro.training.claims import claim, contents, digest, lies_in

@@ -1,0 +1,70 @@
+"""Reading a Hugging Face folder's model and tokenizer, with what is wrong with them in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from jinja2 import TemplateError
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from jakiro.checks import ATTENTIONS
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+DEVICES = ("cpu", "cuda", "mps", "xpu")
+
+
+def load_model(folder: Path, **how: Any) -> PreTrainedModel:
+    """The folder's model; `how` is what `from_pretrained` takes.
+
+    Raises ValueError where weights cannot be read, are missing or of another shape: transformers would draw those at
+    random and only log it.
+    """
+    how |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    try:
+        model, info = AutoModelForCausalLM.from_pretrained(folder, **how)
+    except (SafetensorError, UnpicklingError, EOFError, RuntimeError) as error:
+        raise ValueError(f"the weights in {folder} cannot be read ({error}): download them again") from error
+    wrong = dict.fromkeys(info["missing_keys"], "is missing")
+    wrong |= {key: f"has shape {list(one)}, expected {list(other)}" for key, one, other in info["mismatched_keys"]}
+    if wrong:
+        key, more = min(wrong), f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise ValueError(
+            f"the weights in {folder} do not fit its config.json ({key} {wrong[key]}{more}): download both again"
+        )
+    return model
+
+
+def load_tokenizer(folder: Path, template: str | Path | None) -> PreTrainedTokenizerBase:
+    """The folder's tokenizer, with the chat template in a file where one is given.
+
+    Raises OSError for a file that cannot be read, ValueError for a template that cannot be used.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if template is not None:
+        tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
+    try:
+        if tokenizer.chat_template:
+            turns = [{"role": "user", "content": "a"}]
+            tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+    except TemplateError as error:
+        where = f"{template or folder} has no chat template that takes a user's turn alone ({error})"
+        raise ValueError(f"{where}: give a Jinja file as models have, with --chat-template FILE") from error
+    return tokenizer
+
+
+def check_request(device: str, dtype: str, attention: str | None = None) -> None:
+    """Raise ValueError with what would go wrong, before anything is fetched or loaded."""
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype is {dtype!r}; use one of {', '.join(DTYPES)}")
+    if attention not in (None, *ATTENTIONS):
+        raise ValueError(f"attention is {attention!r}; use one of {', '.join(ATTENTIONS)}, which take tree masks")
+    kind, _, number = device.partition(":")
+    if kind not in DEVICES or not (number or "0").isdigit():
+        raise ValueError(f"device is {device!r}; use one of {', '.join(DEVICES)}, or cuda:1 for the second GPU")
+    count = 1 if kind == "cpu" else getattr(torch, kind).device_count()
+    if int(number or 0) >= count:
+        raise ValueError(f"device is {device!r}, but torch sees {count or 'no'} {kind.upper()} device here; use cpu")

@@ -1,0 +1,62 @@
+"""What a benchmark asks: prompts of files, or the page's examples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jakiro.assets import PROMPTS
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One question of a task; only the first turn of a conversation is asked."""
+
+    task: str
+    id: str
+    text: str
+
+
+def _question(turns: Any) -> str:
+    if not isinstance(turns, list) or not isinstance(turns[0], str) or not turns[0].strip():
+        raise ValueError("turns begin with no question")
+    return turns[0]
+
+
+def read_prompts(paths: Sequence[Path] | None, limit: int | None = None) -> list[Prompt]:
+    """The first `limit` prompts of each JSONL file, whose lines have `turns`; the file's name is the task. Without
+    files the page's examples.
+
+    Blank lines are passed over; a line without an `id` has its number. Raises OSError or ValueError, naming the file
+    and the line, also for a second prompt of the same task and id.
+    """
+    if not paths:
+        return examples(limit)
+    prompts, places = [], {}
+    for path in paths:
+        lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
+        for number, line in [(number, line) for number, line in lines if line.strip()][:limit]:
+            place = f"{path}, line {number}"
+            try:
+                record_ = json.loads(line)
+                one = Prompt(path.stem, str(record_.get("id", number)), _question(record_["turns"]))
+            except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+                raise ValueError(f'{place}: expected {{"turns": ["question"]}} ({error!r})') from error
+            if other := places.get((one.task, one.id)):
+                raise ValueError(
+                    f"{place}: task {one.task!r} has a prompt {one.id!r} already ({other}); rename the file or the id"
+                )
+            places[one.task, one.id] = place
+            prompts.append(one)
+    if not prompts:
+        raise ValueError("the prompt files hold no prompts")
+    return prompts
+
+
+def examples(limit: int | None = None) -> list[Prompt]:
+    """The page's examples, as one task."""
+    found = json.loads(PROMPTS.read_text(encoding="utf-8"))[:limit]
+    return [Prompt("examples", example["label"], example["prompt"]) for example in found]

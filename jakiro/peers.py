@@ -16,12 +16,12 @@ from transformers import (
 from jakiro.bench import Generated
 from jakiro.engine import stopwatch
 from jakiro.generation import plain
+from jakiro.methods import ASSISTANT
 from jakiro.products import lay_out
 from jakiro.target import Target
 from jakiro.verify import Sampling
 
 LOOKUP = 10  # tokens that transformers' prompt lookup copies: its own default
-ASSISTANT = "assistant"  # folder beside a target's heads with a small model of the same tokenizer
 COMPILED = ("cuda", "xpu")  # types of device on which `generate` compiles the steps of a static cache
 
 

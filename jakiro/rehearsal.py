@@ -9,7 +9,6 @@ texts greedily would accept, up to the last bits of features, which come from on
 
 from __future__ import annotations
 
-import json
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jakiro.assets import PROMPTS
 from jakiro.engine import Context, Drafter, decode, stopwatch
+from jakiro.prompts import examples
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.tree import DraftTree
@@ -68,8 +67,8 @@ def write(target: Target, make: Callable[[], Drafter]) -> tuple[list[Text], floa
     """
     texts: list[Text] = []
     overheads: list[float] = []
-    for prompt in json.loads(PROMPTS.read_text(encoding="utf-8")):
-        ids = encode(target.tokenizer, prompt["prompt"])
+    for prompt in examples():
+        ids = encode(target.tokenizer, prompt.text)
         if len(ids) + LENGTH + TAIL <= target.context:
             prefill, *steps = decode(target, make(), ids, LENGTH + TAIL, Sampling(), inspect=False)
             whole = [*ids, prefill.first, *(token for step in steps for token in step.emitted)]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import fmean
 
 from jakiro.trace import StepTrace, Trace
 
@@ -69,20 +70,15 @@ def run_routing(trace: Trace) -> RunRouting | None:
     by_depth: dict[int, list[Gate]] = defaultdict(list)
     for gate in gates:
         by_depth[gate.depth].append(gate)
-    share1 = mean([gate.dominant for gate in gates])
+    share1 = fmean([gate.dominant for gate in gates])
     return RunRouting(
         root=[next((gate.weights for gate in found if gate.parent == 0), None) for found in rounds],
-        entropy=[mean([gate.entropy for gate in found]) if found else None for found in rounds],
+        entropy=[fmean([gate.entropy for gate in found]) if found else None for found in rounds],
         by_depth={depth: _mean_weights(found) for depth, found in sorted(by_depth.items())},
         dominant_share=(1 - share1, share1),
-        mean_entropy=mean([gate.entropy for gate in gates]),
+        mean_entropy=fmean([gate.entropy for gate in gates]),
         acceptance=_acceptance([gate for gate in gates if gate.walked]),
     )
-
-
-def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean of at least one value."""
-    return sum(values) / len(values)
 
 
 def _gates(step: StepTrace, gate0: list, gate1: list) -> Iterator[Gate]:
@@ -100,11 +96,11 @@ def _gates(step: StepTrace, gate0: list, gate1: list) -> Iterator[Gate]:
 
 
 def _mean_weights(gates: list[Gate]) -> tuple[float, float]:
-    return mean([gate.weights[0] for gate in gates]), mean([gate.weights[1] for gate in gates])
+    return fmean([gate.weights[0] for gate in gates]), fmean([gate.weights[1] for gate in gates])
 
 
 def _acceptance(walked: list[Gate]) -> list[tuple[float, float | None, int]]:
     bins: list[list[bool]] = [[] for _ in range(BINS)]
     for gate in walked:
         bins[min(int(gate.weights[0] * BINS), BINS - 1)].append(gate.stepped)
-    return [((i + 0.5) / BINS, mean(found) if found else None, len(found)) for i, found in enumerate(bins)]
+    return [((i + 0.5) / BINS, fmean(found) if found else None, len(found)) for i, found in enumerate(bins)]

@@ -1,12 +1,11 @@
-"""A trace as pandas tables: one row a node, one row a round."""
+"""A trace's nodes as a pandas table."""
 
 from __future__ import annotations
 
 import pandas as pd
 
 from jakiro.graph import draft_logprobs, piece, probability, states
-from jakiro.metrics import clock, running_tau
-from jakiro.trace import Trace, walk_positions
+from jakiro.trace import Trace
 
 
 def nodes_table(trace: Trace) -> pd.DataFrame:
@@ -30,23 +29,3 @@ def nodes_table(trace: Trace) -> pd.DataFrame:
             pd.DataFrame(tree.columns | facts)[[*facts, *(name for name in tree.columns if name not in facts)]]
         )
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["round", "node"])
-
-
-def rounds_table(trace: Trace) -> pd.DataFrame:
-    """Every round: where its tokens stand in the text, what it accepted, its seconds, clock and running tau."""
-    rows = [
-        {
-            "round": index,
-            "from": start,
-            "to": start + len(step.emitted),
-            "nodes": len(step.tree),
-            "accepted": len(step.accepted),
-            "bonus": step.bonus,
-            "bonus_piece": piece(trace, step.bonus),
-            "draft_s": step.draft_s,
-            "verify_s": step.verify_s,
-            "overhead_s": step.overhead_s,
-        }
-        for index, (start, step) in enumerate(walk_positions(trace))
-    ]
-    return pd.DataFrame(rows).assign(at_s=clock(trace), tau=running_tau(trace))

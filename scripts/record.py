@@ -8,15 +8,15 @@ the same races decoded again.
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
-from jakiro.assets import ASSETS, TARGET, TRACES
+from jakiro.assets import TARGET, TRACES
 from jakiro.bench import load_methods
 from jakiro.engine import record
 from jakiro.methods import METHODS
+from jakiro.prompts import examples
 from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.text import encode
@@ -45,8 +45,8 @@ def main() -> None:
             print(race.id, sum(len(step.tree.cut) for one in traces for step in one.steps), "cut nodes")
         return
     methods = load_methods(target, LANES, {})
-    for example in json.loads((ASSETS / "prompts.json").read_text(encoding="utf-8")):
-        ids = encode(target.tokenizer, example["prompt"])
+    for example in examples():
+        ids = encode(target.tokenizer, example.text)
         runs = [  # the first of a method pays for what torch sets up
             [
                 record(target, make(settings), ids, options.max_new_tokens, Sampling(), name, settings)
@@ -55,7 +55,7 @@ def main() -> None:
             for _ in range(1 + RUNS)
         ]
         traces = [sorted(own, key=decode_seconds)[RUNS // 2] for own in zip(*runs[1:], strict=True)]
-        race = recorded.save(options.out, example["label"].lower(), example["label"], example["prompt"], traces)
+        race = recorded.save(options.out, example.id.lower(), example.id, example.text, traces)
         print(race.id, len(traces[0].tokens), "tokens")
 
 

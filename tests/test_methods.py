@@ -36,10 +36,6 @@ def trees(trace: Trace) -> list[tuple]:
     return [(step.tree.tokens, step.tree.parents, step.tree.scores) for step in trace.steps]
 
 
-def test_order():
-    assert list(METHODS) == ["vanilla", "prompt_lookup", "eagle2", "jakiro"]
-
-
 def test_describes_itself(method, target):
     assert METHODS[method.name] is method
     assert method.title and method.summary.endswith(".")

@@ -28,16 +28,19 @@ def parser() -> argparse.ArgumentParser:
     model.add_argument("--attention", metavar="NAME", help="sdpa or eager (default: what the model has, sdpa first)")
     model.add_argument("--chat-template", type=Path, metavar="FILE", help="Jinja file in place of the tokenizer's own")
     model.add_argument("--no-graphs", dest="graphs", action="store_false", help="on CUDA, without CUDA graphs")
-    model.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the methods")
 
-    decoding = argparse.ArgumentParser(add_help=False, parents=[model])
+    chosen = argparse.ArgumentParser(add_help=False)
+    help_ = "a setting, as depth=6, for every method that has it; repeatable; README lists them"
+    chosen.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=help_)
+
+    decoding = argparse.ArgumentParser(add_help=False, parents=[model, chosen])
     decoding.add_argument("--max-new-tokens", type=int, default=128)
-    decoding.add_argument("--top-p", type=float, default=1.0)
-    decoding.add_argument("--seed", type=int, default=0)
+    decoding.add_argument("--top-p", type=float, default=1.0, help="above 0 and up to 1, where 1 keeps every token")
+    decoding.add_argument("--seed", type=int, default=0, help="the same seed gives the same text by every method")
     decoding.add_argument("--out", type=Path, required=True, help="file to write")
 
     one = commands.add_parser("trace", parents=[decoding], help="decode one prompt and write its trace")
-    one.add_argument("--method", required=True)
+    one.add_argument("--method", required=True, help="vanilla, prompt_lookup, eagle2 or jakiro")
     one.add_argument("--prompt", required=True)
     one.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
 
@@ -57,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument("--peers", action="store_true", help="measure transformers' own generation beside them")
     many.add_argument("--limits", action="store_true", help="measure what the device and the bare networks allow")
 
-    fit = commands.add_parser("tune", parents=[model], help="measure which draft tree suits this machine")
+    fit = commands.add_parser("tune", parents=[model, chosen], help="measure which draft tree suits this machine")
     fit.add_argument("--method", required=True)
     fit.add_argument("--out", type=Path, help="file to write; without it the result is only printed")
 
@@ -79,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
     template = {"type": Path, "metavar": "FILE", "help": "Jinja file in place of the one of the target's tokenizer"}
     learn.add_argument("--chat-template", **template)
     learn.add_argument("--start", type=Path, help="go on from a trained target, or from a folder of trained heads")
-    written = "model folder to write, for answers a file; default: heads in the target's folder, answers in the run's"
+    written = "folder to write, for answers a file; default: heads in your target's, answers in the run's"
     learn.add_argument("--out", type=Path, default=None, help=written)
     learn.add_argument("--device", default="cpu", help="cpu or cuda; which GPU a process takes is accelerate's choice")
     learn.add_argument("--threads", type=_positive, help="CPU threads; default: torch's choice")

@@ -68,8 +68,11 @@ def _train_heads(options: argparse.Namespace, accelerator) -> None:
     from jakiro.training.heads import answer, train_heads
     from jakiro.training.sources import only_source
 
-    if options.out is None and options.what != ["answers"] and not options.target.is_dir():
-        raise ValueError("--out is missing: name the folder for the heads of a target that is not a folder here")
+    if options.out is None and options.what != ["answers"]:
+        if not options.target.is_dir():
+            raise ValueError("--out is missing: name the folder for the heads of a target that is not a folder here")
+        if options.target.resolve() == TARGET.resolve():
+            raise ValueError("--out is missing: the heads that ship with the embedded target would be written over")
     recipe = HeadRecipe.read(options.recipe or RECIPES / "heads-cpu.json")
     data, only = only_source(options.data)
     if only:

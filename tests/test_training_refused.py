@@ -62,6 +62,7 @@ def test_a_recipe_that_is_wrong_is_refused_with_its_name(tmp_path, capsys, case)
         (["answers", "--start", "a"], "--start is for training"),
         (["answers", "--shard"], "--shard is for training"),
         (["answers", "--no-compile"], "--no-compile is for training"),
+        (["eagle2"], "the heads that ship with the embedded target would be written over"),
         (["eagle2", "--device", "gpu7"], "device is 'gpu7'"),
         (["eagle2", "--device", "cpu:1"], "training takes number 0 of what it sees: use 'cpu'"),
     ],

@@ -57,6 +57,8 @@ def branch(
 
     def run(which: str, prompt: list[int], first: int, settings: Any, sampling: Sampling) -> Trace:
         length = _enough(settings, change.rounds)
+        if trace.stop != "eos":  # the run did not go on, so neither do its rounds
+            length = min(length, max(2, len(trace.prompt) + len(trace.tokens) - len(prompt)))
         events = decode(target, make(settings), prompt, length, sampling, first=first)
         steps = list(islice((event for event in events if not isinstance(event, Prefill)), change.rounds))
         start = Prefill(first, 0.0)  # both clocks start at the round
@@ -91,7 +93,7 @@ def _changes(as_was: Trace, would: Trace) -> list[str]:
 
 def _text(as_was: Trace, would: Trace) -> str:
     shift = len(would.prompt) - len(as_was.prompt)
-    ours, theirs = as_was.tokens[shift:], would.tokens
+    ours, theirs = as_was.tokens[1:], would.tokens[1 - shift :]  # without the round's root, which neither decoded
     shared = min(len(ours), len(theirs))
     at = first_difference(ours[:shared], theirs[:shared])
     return f"the same text for {shared} tokens" if at is None else f"another text from token {at + 1} on"

@@ -131,6 +131,20 @@ def test_one_expert_alone_proposes_its_own_candidates(loaded, expert):
         assert all(rank is None or rank < 4 for rank in step.tree.columns[f"expert{expert}_rank"])
 
 
+@pytest.mark.parametrize("token", [None, 7])
+def test_rounds_go_no_further_than_the_run_that_a_cap_ended(loaded, token):
+    trace = run(loaded, "jakiro")
+    assert trace.stop == "length"
+    as_was, would = again(loaded, trace, len(trace.steps) - 2, token=token, rounds=12)
+    assert [step.emitted for step in as_was.steps] == [step.emitted for step in trace.steps[-2:]]
+    assert {len(one.prompt) + len(one.tokens) for one in (as_was, would)} == {len(trace.prompt) + 30}
+
+
+def test_what_neither_decoded_is_not_counted_as_the_same(loaded):
+    as_was, would = again(loaded, run(loaded, "vanilla"), 3, rounds=5)
+    assert "the same text for 5 tokens" in told(as_was, would, 3, "Vanilla")
+
+
 def test_a_forced_token_stands_after_the_root(loaded):
     trace = run(loaded, "jakiro")
     start = 1 + sum(len(step.emitted) for step in trace.steps[:2])

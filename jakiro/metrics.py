@@ -49,6 +49,14 @@ def reached(trace: Trace) -> list[int]:
     return [sum(len(step.accepted) >= depth for step in trace.steps) for depth in range(max_depth(trace) + 1)]
 
 
+def tried(trace: Trace) -> list[int]:
+    """Rounds that accepted d - 1 tokens and had a candidate after them, for d = 1, 2, ..., [max depth]."""
+    stood = [
+        (depth, node in step.tree.parents) for step in trace.steps for depth, node in enumerate((0, *step.accepted))
+    ]
+    return [sum(had for at, had in stood if at == depth) for depth in range(max_depth(trace))]
+
+
 def acceptance_by_depth(trace: Trace) -> list[float]:
     """Share of all rounds that accepted at least d tokens, for d = 1, 2, ..."""
     found = reached(trace)

@@ -50,7 +50,9 @@ def test_the_headline_counts_what_a_run_drafted_and_where_it_ends():
     text = headline(run(*[FIRST, SECOND] * 4), "Hand", None)
     assert "drafted 3.0 tokens a round, 1.00 of them were accepted, which makes 2.00 tokens a pass" in text
     assert "In 4 of 8 rounds one expert alone had accepted tokens: 4 from expert 0, 4 from expert 1." in text
-    assert text.endswith("The weakest level is depth 1: of the 8 rounds that got there, 4 had a token accepted.")
+    assert text.endswith(
+        "The weakest level is depth 1: of the 8 rounds that got there, 8 had candidates and 4 a token accepted."
+    )
     assert "vanilla" not in text
 
 

@@ -12,7 +12,7 @@ from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 from jakiro import metrics
 from jakiro.diversity import coverage, round_diversity, run_diversity
 from jakiro.routing import round_routing, run_routing
-from jakiro.tables import nodes_table, rounds_table
+from jakiro.tables import nodes_table
 
 
 def test_tau_counts_the_bonus_and_every_round():
@@ -47,7 +47,7 @@ def test_a_run_without_rounds_has_no_rates():
     empty = run()
     assert metrics.tau(empty) is None and metrics.tokens_per_second(empty) is None
     assert metrics.acceptance_by_depth(empty) == [] and metrics.time_shares(empty) == {}
-    assert nodes_table(empty).empty and rounds_table(empty).empty
+    assert nodes_table(empty).empty
 
 
 def test_first_difference_sees_a_longer_list():
@@ -134,13 +134,16 @@ def test_traces_without_experts_have_no_routing_and_no_rescues(trace):
     assert found is None or (found.rescued_rounds is None and found.overlap == {})
 
 
-def test_tables_have_a_row_for_every_node_and_round():
-    nodes, rounds = nodes_table(HAND), rounds_table(HAND)
-    assert len(nodes) == 5 + 3 + 1 and list(rounds["from"]) == [1, 4, 5] and list(rounds["to"]) == [4, 5, 6]
+def test_a_level_is_tried_where_the_walk_came_to_a_node_with_children():
+    assert metrics.reached(HAND) == [3, 1, 1] and metrics.tried(HAND) == [2, 1]
+
+
+def test_the_table_has_a_row_for_every_node():
+    nodes = nodes_table(HAND)
+    assert len(nodes) == 5 + 3 + 1
     row = nodes[(nodes["round"] == 0) & (nodes["node"] == 4)].iloc[0]
     assert (row["state"], row["piece"], row["depth"]) == ("unreached", "<14>", 2)
     assert row["q"] == pytest.approx(0.25) and row["p"] == pytest.approx(0.5) and row["gate1"] == 0.9
-    assert list(rounds["tau"]) == metrics.running_tau(HAND)
 
 
 def test_numbers_of_a_long_run_agree_with_each_other():

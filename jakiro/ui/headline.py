@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from jakiro.diversity import run_diversity
-from jakiro.metrics import reached, tau, tokens_per_second
+from jakiro.metrics import reached, tau, tokens_per_second, tried
 from jakiro.trace import Trace
 
 FEW = 5  # rounds that a level has to be reached in before it can be called the weakest
@@ -45,9 +45,12 @@ def _rescues(trace: Trace) -> list[str]:
 
 
 def _weakest(trace: Trace) -> list[str]:
-    levels = enumerate(pairwise(reached(trace)), 1)
-    rates = [(here / there, depth, here, there) for depth, (there, here) in levels if there >= FEW]
+    levels = enumerate(zip(pairwise(reached(trace)), tried(trace), strict=True), 1)
+    rates = [(here / there, depth, here, had, there) for depth, ((there, here), had) in levels if there >= FEW]
     if not rates:
         return []
-    _, depth, here, there = min(rates)
-    return [f"The weakest level is depth {depth}: of the {there} rounds that got there, {here} had a token accepted."]
+    _, depth, here, had, there = min(rates)
+    return [
+        f"The weakest level is depth {depth}: of the {there} rounds that got there, {had} had candidates and {here} a "
+        "token accepted."
+    ]

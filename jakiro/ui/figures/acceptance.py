@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from jakiro.metrics import acceptance_by_depth, acceptance_histogram, conditional_acceptance_by_depth, time_shares
-from jakiro.trace import Trace
+from jakiro.metrics import (
+    acceptance_by_depth,
+    acceptance_histogram,
+    conditional_acceptance_by_depth,
+    reached,
+    running_tau,
+    time_shares,
+    tried,
+)
+from jakiro.trace import Trace, walk_positions
 from jakiro.ui.figures.bars import bars, curve, on
 from jakiro.ui.figures.layout import axis, caption, layout
 from jakiro.ui.figures.patch import rounded, rounded_list
@@ -12,36 +20,50 @@ PHASES = (("draft", "@both"), ("verify", "@other"), ("overhead", "@edge"))
 
 
 def acceptance_figure(trace: Trace) -> dict:
-    """Histogram of accepted tokens, acceptance by depth (of all rounds, and of those that got there), time shares."""
+    """Histogram of accepted tokens; acceptance by depth, of all rounds, of those that got there and of those that had
+    candidates there; tau so far along the text; time shares."""
     histogram, rates = acceptance_histogram(trace), acceptance_by_depth(trace)
     accepted, depths = list(range(len(histogram))), list(range(1, len(rates) + 1))
     axes = {
-        "xaxis": axis((0, 0.3), "y", "accepted in a round", showgrid=False, dtick=1),
+        "xaxis": axis((0, 0.19), "y", "accepted in a round", showgrid=False, dtick=1),
         "yaxis": axis((0, 0.9), "x", "rounds", nticks=4),
-        "xaxis2": axis((0.38, 0.7), "y2", "depth", showgrid=False, dtick=1, range=[0.4, max(len(rates), 1) + 0.6]),
+        "xaxis2": axis((0.25, 0.56), "y2", "depth", showgrid=False, dtick=1, range=[0.4, max(len(rates), 1) + 0.6]),
         "yaxis2": axis((0, 0.9), "x2", range=[0, 1.05], tickformat=".0%", nticks=4),
-        "xaxis3": axis((0.8, 0.95), "y3", showgrid=False, showticklabels=False),
-        "yaxis3": axis((0, 0.9), "x3", range=[0, 1], showticklabels=False, showgrid=False),
+        "xaxis3": axis((0.62, 0.86), "y3", "tokens so far", showgrid=False, nticks=4),
+        "yaxis3": axis((0, 0.9), "x3", rangemode="tozero", nticks=4),
+        "xaxis4": axis((0.91, 1), "y4", showgrid=False, showticklabels=False),
+        "yaxis4": axis((0, 0.9), "x4", range=[0, 1], showticklabels=False, showgrid=False),
     }
     captions = [
         caption(0, 0.94, "accepted tokens"),
         caption(
-            0.38,
+            0.25,
             0.94,
-            "by depth: of all rounds (bars), of those that got there (line)" if rates else "nothing was drafted",
+            "by depth: of all rounds (bars), of those that got there (line), with candidates there (dots)"
+            if rates
+            else "nothing was drafted",
         ),
-        caption(0.8, 0.94, "time of the rounds"),
+        caption(0.62, 0.94, "tau so far"),
+        caption(0.91, 0.94, "time of the rounds"),
     ]
     hover = "%{x} accepted in %{y} rounds<extra></extra>"
     data = [on(1, bars(accepted, histogram, "@accepted", "rounds", hovertemplate=hover))]
-    hover = "depth %{x}: %{y:.1%}<extra></extra>"
+    hover = "depth %{x}: %{y:.1%} %{fullData.name}<extra></extra>"
     conditional = rounded_list(conditional_acceptance_by_depth(trace))
     data.append(on(2, bars(depths, rounded_list(rates), "@accepted", "of all rounds", hovertemplate=hover)))
     data.append(on(2, curve(depths, conditional, "@bonus", "of those that got there", hovertemplate=hover)))
+    counts = zip(reached(trace)[1:], tried(trace), strict=True)
+    chances = rounded_list([here / had if had else None for here, had in counts])
+    hover = "depth %{x}: %{y:.1%} of those with candidates there<extra></extra>"
+    data.append(on(2, curve(depths, chances, "@text", "with candidates there", mode="markers", hovertemplate=hover)))
+    ends = [start + len(step.emitted) for start, step in walk_positions(trace)]
+    hover = "%{y:.2f} tokens a pass after %{x} tokens<extra></extra>"
+    tau = curve(ends, rounded_list(running_tau(trace)), "@accepted", "tau so far", mode="lines", hovertemplate=hover)
+    data.append(on(3, tau))
     data += _time(trace)
     margin = {"l": 46, "r": 12, "t": 30, "b": 44}
     look = layout(300, axes, margin=margin, barmode="stack", bargap=0.2, annotations=captions)
-    return {"data": data, "layout": look, "min_width": 760}
+    return {"data": data, "layout": look, "min_width": 1000}
 
 
 def _time(trace: Trace) -> list[dict]:
@@ -50,7 +72,7 @@ def _time(trace: Trace) -> list[dict]:
     for phase, color in PHASES:
         share = shares.get(phase)
         text = "" if share is None or share < 0.04 else f"{phase} {share:.0%}"
-        found.append(on(3, bars([0], [rounded(share)], color, phase, text=[text], textposition="inside", textangle=0,
+        found.append(on(4, bars([0], [rounded(share)], color, phase, text=[text], textposition="inside", textangle=0,
                                 insidetextanchor="middle", textfont={"color": "@surface", "size": 11},
                                 hovertemplate=f"{phase} %{{y:.1%}}<extra></extra>")))  # fmt: skip
     return found

@@ -3,7 +3,7 @@
 What is compared stands in a JSON file, so that the command is short and the file is the record of what was done:
 
     {"question": text, "reference": label that the others are compared with,
-     "training": {a head recipe, training/heads.py},
+     "training": {a head recipe, training/head_recipe.py},
      "variants": [{"label", "head": name in the recipe, "set": {setting: value}}],
      "parts": [{"what": in a few words, "variant": label with it, "against": label without it}],
      "tree": {"top_k", "depth", "total_tokens"}, "temperatures": [..], "max_new_tokens": n}

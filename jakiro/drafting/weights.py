@@ -125,7 +125,7 @@ def _check_target(config: HeadConfig, target: Target, folder: Path) -> None:
 
 
 def _class_of(tensors: dict[str, Tensor], folder: Path) -> type[Head]:
-    """Which head the keys describe (reference: released Jakiro and Jakiro* checkpoints differ only here)."""
+    """Which head the keys describe (released Jakiro and Jakiro* checkpoints differ only here)."""
     if any(key.startswith("midlayer.") for key in tensors):
         raise ValueError(f"{folder} holds an EAGLE-3 head, which is not supported; use an EAGLE-1 or -2 head")
     if _ROUTER not in tensors:

@@ -24,7 +24,7 @@ class Losses:
     decoupled: float = (
         0.5  # Jakiro: cross-entropy of w0 p0 + w1 p1, the experts' own distributions as the gate mixes them
     )
-    contrast: float = 0.5  # Jakiro: feature and cross-entropy of R, half as in the released code, jakiro/train/main.py
+    contrast: float = 0.5  # Jakiro: feature and cross-entropy of R, half as in haiduo/Jakiro, jakiro/train/main.py
     diversity: float = 0.0  # Jakiro: minus the Jensen-Shannon divergence of the experts' distributions
     top_k: float = 0.0  # cross-entropy over the target's TOP likeliest tokens alone (HASS, section 3.1)
 

@@ -13,7 +13,7 @@ from jakiro.training.data import take
 from jakiro.training.growth import grow
 from jakiro.training.optim import Optimizer, factor
 from jakiro.training.packing import batches, by_width, load_rows, row_widths
-from jakiro.training.precision import in_bfloat16
+from jakiro.training.precision import ATTENTION, in_bfloat16, quicken
 from jakiro.training.target import _stages_of, train
 from jakiro.training.target_recipe import Stage
 
@@ -118,3 +118,22 @@ def test_products_are_in_bfloat16_where_the_processor_does_that_itself(monkeypat
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: native)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     assert in_bfloat16(torch.device(device)) is expected
+
+
+def test_attention_in_float32_trains_alike_where_products_are_in_bfloat16(monkeypatch, trained):
+    """The same loss and gradients within bfloat16's precision, also of padded rows."""
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    ids, seen = torch.arange(4, 44).view(2, 20), torch.ones(2, 20, dtype=torch.long)
+    seen[0, :6] = 0
+    for mask in (None, seen):
+        found = []
+        for change in (lambda model: None, quicken):
+            model = AutoModelForCausalLM.from_pretrained(trained / "out")
+            change(model)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
+            logits[:, 8:].float().square().mean().backward()
+            found.append((logits[:, 8:], model.model.layers[0].self_attn.k_proj.weight.grad))
+        for usual, quick in zip(*found, strict=True):
+            torch.testing.assert_close(quick, usual, atol=0.03 * usual.abs().max().item(), rtol=0)
+    assert model.config._attn_implementation == ATTENTION

@@ -6,6 +6,12 @@ A processor without instructions for bfloat16 emulates them, several times slowe
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+ATTENTION = "sdpa_float32"  # its name among transformers' attentions
 
 
 def in_bfloat16(device: torch.device) -> bool:
@@ -16,3 +22,22 @@ def in_bfloat16(device: torch.device) -> bool:
 def product_dtype(device: torch.device) -> torch.dtype:
     """Of weights that are not trained."""
     return torch.bfloat16 if in_bfloat16(device) else torch.float32
+
+
+def quicken(model: PreTrainedModel) -> None:
+    """Let `model` take attention in float32 where autocast would take it in bfloat16 on a CPU.
+
+    Torch's kernel is slower there in bfloat16 than in float32, most in the backward pass of short rows.
+    """
+    if model.device.type == "cpu" and in_bfloat16(model.device):
+        AttentionInterface.register(ATTENTION, _attention)
+        AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+        model.set_attn_implementation(ATTENTION)
+
+
+def _attention(
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **given: object
+) -> tuple[Tensor, None]:
+    with torch.autocast("cpu", enabled=False):
+        out, _ = sdpa_attention_forward(module, query.float(), key.float(), value.float(), mask, **given)
+    return out.to(query.dtype), None

@@ -13,7 +13,7 @@ from jakiro.training import repeats, workers
 from jakiro.training.compiling import compile_loss
 from jakiro.training.optim import Optimizer, factor
 from jakiro.training.packing import Rows, batches
-from jakiro.training.precision import in_bfloat16
+from jakiro.training.precision import in_bfloat16, quicken
 from jakiro.training.target_recipe import Recipe, Stage
 
 ANSWERED = 24  # prompts of a step that the model answers itself, where a stage asks for answers
@@ -51,6 +51,7 @@ class StageJob:
         self.accelerator, self.stage, self.prompt_weight = accelerator, stage, recipe.prompt_weight
         self.looping = looping
         self.in_bfloat16 = in_bfloat16(accelerator.device)
+        quicken(model.to(accelerator.device))
         self.trained = workers.prepare(accelerator, model, shard)
         self.passes = batches(rows, stage.rows * stage.row)
         self.optimizer = Optimizer(workers.bare(self.trained))

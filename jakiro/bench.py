@@ -124,7 +124,15 @@ def run(
 
 
 def open_journal(
-    out: Path, target, prompts, methods, max_new_tokens, samplings, peers, repeats, heads: dict[str, Path] | None = None
+    out: Path,
+    target: Target,
+    prompts: Sequence[Prompt],
+    methods: Methods,
+    max_new_tokens: int,
+    samplings: Sequence[Sampling],
+    peers: Callable[[Sampling], dict[str, Callable]] | None,
+    repeats: int,
+    heads: dict[str, Path] | None = None,
 ) -> Journal:
     """The journal beside the report `out` of a benchmark with these arguments. Raises ValueError for another's.
 

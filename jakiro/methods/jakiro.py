@@ -65,6 +65,10 @@ class JakiroDrafter(HeadDrafter):
     settings: JakiroSettings
 
     def propose(self, residual: Tensor, level: int) -> Step:
+        """Candidates from the mixed feature, from each expert's own, or from one expert's alone.
+
+        On the last level but one also what the contrastive feature says of their children (`ahead`).
+        """
         active, gates = self.head.activate(residual)
         count = self.head.count
         weights = gates[:, :count].softmax(-1)
@@ -90,6 +94,7 @@ class JakiroDrafter(HeadDrafter):
         return Step(Children(tokens[0], values[0]), mixed, residual, ahead)
 
     def follow(self, level: int, tokens: Tensor, rows: Tensor, before: Step) -> Step:
+        """What the level above already said of this one, row by parent or, unaligned, as the released code has it."""
         if before.ahead is None:
             return super().follow(level, tokens, rows, before)
         return before.ahead.take(rows) if self.settings.aligned else before.ahead

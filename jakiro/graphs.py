@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -75,13 +76,14 @@ def _cuda_graph(work: Callable[[], T], device: torch.device) -> Callable[[], T]:
     with torch.cuda.device(device):
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UPS):
+        with torch.cuda.stream(side):  # a recording that fails leaves its stream set
+            for _ in range(WARM_UPS - 1):
                 work()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
-            result = work()
+            with _refused_waits():
+                work()
+            graph = torch.cuda.CUDAGraph()
+            with _own_workspaces(), torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+                result = work()
         torch.cuda.synchronize()
 
     def replay() -> T:
@@ -89,6 +91,27 @@ def _cuda_graph(work: Callable[[], T], device: torch.device) -> Callable[[], T]:
         return result
 
     return replay
+
+
+@contextmanager
+def _refused_waits() -> Iterator[None]:
+    """What waits for the device raises RuntimeError: within a recording it would leave the allocator in disorder."""
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+
+
+@contextmanager
+def _own_workspaces() -> Iterator[None]:
+    """A recording's products get scratch memory of their own: streams recur, and two graphs would share theirs."""
+    torch._C._cuda_clearCublasWorkspaces()
+    try:
+        yield
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()
 
 
 _RECORDERS: dict[str, Callable] = {"cuda": _cuda_graph}  # by type of device

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -15,6 +16,8 @@ from jakiro.checks import ATTENTIONS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
+GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"  # 1: attention under a mask repeats no shared keys, which a CPU's kernel can do
+ASKED = os.environ.get(GROUPED, "")  # what the user wants, if anything
 
 
 def load_model(folder: Path, **how: Any) -> PreTrainedModel:
@@ -54,6 +57,16 @@ def load_tokenizer(folder: Path, template: str | Path | None) -> PreTrainedToken
         where = f"{template or folder} has no chat template that takes a user's turn alone ({error})"
         raise ValueError(f"{where}: give a Jinja file as models have, with --chat-template FILE") from error
     return tokenizer
+
+
+def choose_kernels(device: torch.device) -> None:
+    """Which kernels this process takes attention with from here on.
+
+    On CUDA not cuDNN's: it plans for every shape anew, and a text has another length in every round.
+    """
+    os.environ[GROUPED] = ASKED or str(int(device.type == "cpu"))
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def check_request(device: str, dtype: str, attention: str | None = None) -> None:

@@ -8,7 +8,6 @@ forward hook: what the output embedding reads, and what trained heads are fed wi
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,14 +20,12 @@ from transformers.cache_utils import Cache
 from jakiro import hub
 from jakiro.cache import KVCache
 from jakiro.checks import check_trees, measure, why_no_graphs
-from jakiro.fixed import fixed_pass, padded
+from jakiro.fixed import ROWS, fixed_pass, padded
 from jakiro.generation import end_ids
-from jakiro.loading import DTYPES, check_request, load_model, load_tokenizer
+from jakiro.loading import DTYPES, check_request, choose_kernels, load_model, load_tokenizer
 from jakiro.products import lay_out
 
 LOG = logging.getLogger(__name__)
-GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"  # 1: attention under a mask repeats no shared keys, which a CPU's kernel can do
-ASKED = os.environ.get(GROUPED, "")  # what the user wants, if anything
 Pass = Callable[[], tuple[Tensor, Tensor]]  # to logits and features
 
 
@@ -56,6 +53,7 @@ class Target:
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
         self.ends = end_ids(model, tokenizer)
+        choose_kernels(self.device)
         self._seen = threading.local()  # features of this thread's last pass: two threads may share a model
         model.get_decoder().register_forward_hook(self._see)
         self.context, self._shapes = measure(self)
@@ -105,11 +103,12 @@ class Target:
             )
         model = load_model(folder, dtype=DTYPES[dtype], attn_implementation=attention)
         lay_out(model.to(device))
-        os.environ[GROUPED] = ASKED or str(int(model.device.type == "cpu"))
         return cls(model, tokenizer, found, hub.title(path), folder, graphs)
 
     def new_cache(self, capacity: int) -> KVCache:
-        """An empty cache with room for `capacity` rows."""
+        """An empty cache with room for `capacity` rows; where passes are recorded, for a multiple of what one sees."""
+        if self.graphs:
+            capacity = -(-capacity // ROWS) * ROWS
         return KVCache(self._shapes, capacity, self.dtype, self.device)
 
     def prefill(self, ids: Tensor, cache: KVCache) -> tuple[Tensor, Tensor]:
@@ -166,12 +165,7 @@ class Target:
         return logits if self.logit_scale == 1 else logits * self.logit_scale
 
     def mask(self, seen: Tensor) -> Tensor:
-        """[1, 1, n, rows] from seen [n, rows], as the model's attention takes it.
-
-        Boolean for sdpa, except on a CPU, where every layer would make scores of it anew; eager adds it to the scores.
-        """
-        if self.model.config._attn_implementation == "sdpa" and self.device.type != "cpu":
-            return seen[None, None]
+        """[1, 1, n, rows] to add to scores, from seen [n, rows]: sdpa would make it of a boolean one in every layer."""
         blank = torch.zeros(seen.shape, dtype=self.dtype, device=self.device)
         return blank.masked_fill(~seen, torch.finfo(self.dtype).min)[None, None]
 

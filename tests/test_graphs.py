@@ -52,6 +52,10 @@ def test_a_tape_refuses_what_a_graph_cannot_hold(work):
         graphs.record(work, torch.device("cpu"))
 
 
+def test_a_pass_sees_whole_blocks_of_rows_to_the_end_of_its_cache(recorded):
+    assert [recorded.new_cache(rows).capacity for rows in (1, fixed.ROWS, fixed.ROWS + 1)] == [256, 256, 512]
+
+
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 @pytest.mark.parametrize("method", ["vanilla", "prompt_lookup", "eagle2", "jakiro"])
 def test_traces_are_those_without_programs(target, recorded, method, sampling):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 
@@ -11,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tiny import CHAT, CONTEXT, path_tokens, random_tree, tiny_model, tiny_tokenizer
 
-from jakiro import checks
+from jakiro import checks, loading
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.tree import DraftTree
@@ -108,6 +109,16 @@ def test_features_have_the_models_own_law(any_target):
 def test_the_scale_of_logits_is_found_in_half_precision(family, scale):
     target = Target.wrap(tiny_model(family, **SCALES.get(family, {})).bfloat16())
     assert target.logit_scale == pytest.approx(scale, rel=1e-3)
+
+
+@pytest.mark.parametrize(("device", "grouped", "calls"), [("cpu", "1", []), ("cuda", "0", [False])])
+def test_kernels_of_attention_are_those_of_the_device(monkeypatch, device, grouped, calls):
+    """Each target's own, whichever was loaded before."""
+    asked = []
+    monkeypatch.setenv(loading.GROUPED, "unset")
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", asked.append)
+    loading.choose_kernels(torch.device(device))
+    assert os.environ[loading.GROUPED] == grouped and asked == calls
 
 
 def test_facts_are_read_off_the_model(target):

@@ -20,6 +20,7 @@ from torch.distributed.checkpoint import state_dict as whole
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
+from jakiro.loading import choose_kernels
 from jakiro.training.optim import Optimizer
 
 PATIENCE = timedelta(hours=12)  # with a process that others wait for: the main one makes rows alone
@@ -34,6 +35,7 @@ def start(device: str = "cpu") -> Accelerator:
         raise ValueError(f"device is {device!r}; use cpu or cuda") from error
     accelerator = Accelerator(cpu=asked.type == "cpu", kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])
     got = accelerator.device
+    choose_kernels(got)
     if got.type != asked.type:
         raise ValueError(f"device is {device!r}, but here is only {got.type}: change --device")
     if asked.index not in (None, got.index or 0):

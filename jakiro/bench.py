@@ -14,7 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from jakiro import graphs, hub, metrics, report
+from jakiro import hub, metrics, programs, report
 from jakiro.engine import Drafter, record
 from jakiro.journal import Journal
 from jakiro.machine import machine, peak_bytes, reset_peak, versions
@@ -193,9 +193,9 @@ class _Bench:
     def _method(self, name: str, ids: list[int], sampling: Sampling) -> tuple[list[int], dict[str, Any]]:
         """The text of one of ours, and what is counted of it."""
         make, settings = self.methods[name]
-        before = graphs.recording_seconds()
+        before = programs.recording_seconds()
         trace = record(self.target, make(settings), ids, self.budget, sampling, name, settings, inspect=False)
-        return trace.tokens, _counted(trace) | {"recording_s": graphs.recording_seconds() - before}
+        return trace.tokens, _counted(trace) | {"recording_s": programs.recording_seconds() - before}
 
     def _peer(self, name: str, ids: list[int], sampling: Sampling) -> tuple[list[int], dict[str, Any]]:
         """The text of another library's, and what is counted of it."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
-from jakiro.graphs import upload
+from jakiro.programs import upload
 
 Shape = tuple[int, int]  # heads, width of a head
 ROOM = 256  # rows that a storage gets beyond what is asked for when it has to move

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from jakiro.graphs import now, upload
 from jakiro.machine import device_name, versions
+from jakiro.programs import now, upload
 from jakiro.target import Target
 from jakiro.text import pieces
 from jakiro.trace import StepTrace, Trace

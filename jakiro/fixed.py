@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from jakiro.cache import FixedRows, KVCache
-from jakiro.graphs import record
+from jakiro.programs import record
 
 NODES = 4  # trees of more than one node are padded to a multiple of this
 ROWS = 256  # and the rows that a pass sees, to one of this

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from jakiro.graphs import upload
+from jakiro.programs import upload
 from jakiro.tree import DraftTree
 
 NUCLEUS_GUESSES = (256, 2048)  # tokens sorted before all are: that would cost a CPU more than the target's pass

@@ -56,7 +56,7 @@ def address(one: torch.Tensor) -> int:
 
 
 def record(work: Callable[[], T], device: torch.device) -> Callable[[], T]:
-    """For `graphs._RECORDERS`."""
+    """For `programs._RECORDERS`."""
     for _ in range(2):
         work()
     tape = Tape()

@@ -280,7 +280,7 @@ def test_pruning_keeps_columns_with_their_nodes(target, text):
 
 def test_seconds_are_the_rounds_wall_time(target, monkeypatch):
     """On a clock that only the phases move: draft 100, target 10, walk 1 a call."""
-    from jakiro import engine, graphs
+    from jakiro import engine, programs
 
     now = [0.0]
 
@@ -291,7 +291,7 @@ def test_seconds_are_the_rounds_wall_time(target, monkeypatch):
 
         return spent
 
-    monkeypatch.setattr(graphs.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(programs.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(engine, "walk", spend(1, engine.walk))
     monkeypatch.setattr(target, "score", spend(10, target.score), raising=False)
     drafter = Noise(1, 4)

@@ -13,7 +13,7 @@ FILES = sorted((ROOT / "jakiro").rglob("*.py"))
 
 VIEWS = {"metrics", "routing", "diversity", "graph", "tables", "endings", "classes", "pairs"}  # functions of traces
 LOOP = {"trace", "verify", "cache", "target", "loading", "text", "settings"}
-LOOP |= {"machine", "graphs", "fixed", "checks", "engine"}
+LOOP |= {"machine", "programs", "fixed", "checks", "engine"}
 ALLOWED = {  # part -> the parts of ours that it may import; more than one name deep where a folder needs it
     "reading": set(),
     "files": set(),
@@ -23,20 +23,20 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "settings": set(),
     "text": set(),
     "machine": set(),
-    "graphs": set(),
+    "programs": set(),
     "hub": set(),
     "products": {"machine"},
     "assets": set(),
     **{view: {"trace"} | VIEWS for view in VIEWS},
     "ui.figures": {"trace", "report"} | VIEWS,
-    "verify": {"trace", "graphs"},
-    "cache": {"trace", "graphs"},
-    "fixed": {"cache", "graphs"},
-    "checks": {"graphs"},
+    "verify": {"trace", "programs"},
+    "cache": {"trace", "programs"},
+    "fixed": {"cache", "programs"},
+    "checks": {"programs"},
     "loading": {"checks"},
     "target": {"trace", "cache", "checks", "fixed", "generation", "hub", "products", "loading"},
-    "engine": {"trace", "verify", "cache", "target", "text", "machine", "graphs"},
-    "drafting": {"trace", "engine", "target", "cache", "settings", "graphs", "products"},
+    "engine": {"trace", "verify", "cache", "target", "text", "machine", "programs"},
+    "drafting": {"trace", "engine", "target", "cache", "settings", "programs", "products"},
     "methods": LOOP | {"drafting"},
     "training": LOOP | {"generation", "drafting", "methods", "bench", "prompts", "peers", "report"},
     "traces": {"trace"},

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from jakiro.graphs import record, upload
+from jakiro.programs import record, upload
 
 from .fused import FusedHead
 from .head import rope_tables

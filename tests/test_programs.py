@@ -11,7 +11,7 @@ from test_drafting import MODES, PROMPT, drafter_for, rounds
 from test_engine import GREEDY, SAMPLED, Noise, Oracle
 from tiny import CONTEXT, random_tree, tiny_model
 
-from jakiro import engine, fixed, graphs
+from jakiro import engine, fixed, programs
 from jakiro.bench import load_methods, run
 from jakiro.cache import KVCache
 from jakiro.engine import Context, record
@@ -24,7 +24,7 @@ from jakiro.target import Target
 @pytest.fixture(autouse=True)
 def taped(monkeypatch):
     """Programs on the CPU."""
-    monkeypatch.setitem(graphs._RECORDERS, "cpu", tape.record)
+    monkeypatch.setitem(programs._RECORDERS, "cpu", tape.record)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def recorded(tokenizer, heads) -> Target:
 
 def test_a_tape_freezes_what_python_decides_and_reads_tensors_anew():
     given, factor = torch.tensor([1.0, 2.0]), [10.0]
-    program = graphs.record(lambda: (given * factor[0])[1:] + given[:1], torch.device("cpu"))
+    program = programs.record(lambda: (given * factor[0])[1:] + given[:1], torch.device("cpu"))
     assert program().tolist() == [21.0]
     first = program()
     given.copy_(torch.tensor([3.0, 4.0]))
@@ -49,7 +49,7 @@ def test_a_tape_freezes_what_python_decides_and_reads_tensors_anew():
 @pytest.mark.parametrize("work", [lambda: torch.ones(1).item(), lambda: torch.tensor([1, 2]) + 1])
 def test_a_tape_refuses_what_a_graph_cannot_hold(work):
     with pytest.raises(RuntimeError, match="cannot be recorded"):
-        graphs.record(work, torch.device("cpu"))
+        programs.record(work, torch.device("cpu"))
 
 
 def test_a_pass_sees_whole_blocks_of_rows_to_the_end_of_its_cache(recorded):
@@ -128,7 +128,7 @@ def test_a_program_of_a_cache_that_moved_is_recorded_anew(target, recorded):
 
 def test_a_shape_is_recorded_once(recorded, monkeypatch):
     made = []
-    monkeypatch.setitem(graphs._RECORDERS, "cpu", lambda *work: made.append(work) or tape.record(*work))
+    monkeypatch.setitem(programs._RECORDERS, "cpu", lambda *work: made.append(work) or tape.record(*work))
     forward, passes = recorded.model.forward, []
     monkeypatch.setattr(recorded.model, "forward", lambda *a, **k: passes.append(a) or forward(*a, **k))
     [(make, settings)] = load_methods(recorded, ["jakiro"], {"total_tokens": "9"}).values()
@@ -140,14 +140,14 @@ def test_a_shape_is_recorded_once(recorded, monkeypatch):
 
 def test_the_clock_stands_still_while_a_program_is_recorded(recorded, monkeypatch):
     time = [0.0]
-    monkeypatch.setattr(graphs.time, "perf_counter", lambda: time[0])
+    monkeypatch.setattr(programs.time, "perf_counter", lambda: time[0])
 
     def slow(work, device):
         program = tape.record(work, device)
         time[0] += 100
         return lambda: time.__setitem__(0, time[0] + 1) or program()
 
-    monkeypatch.setitem(graphs._RECORDERS, "cpu", slow)
+    monkeypatch.setitem(programs._RECORDERS, "cpu", slow)
     [(make, settings)] = load_methods(recorded, ["eagle2"], {}).values()
     for step in record(recorded, make(settings), PROMPT, 20, GREEDY).steps[:5]:
         assert (step.draft_s, step.verify_s, step.overhead_s) == (1, 1, 0)
@@ -229,14 +229,14 @@ def test_programs_that_see_too_few_rows_are_freed(recorded, monkeypatch):
 def test_a_benchmark_says_what_recording_took(recorded, monkeypatch):
     """Every run records its own programs; the seconds are in no phase."""
     time, made = [0.0], []
-    monkeypatch.setattr(graphs.time, "perf_counter", lambda: time[0])
+    monkeypatch.setattr(programs.time, "perf_counter", lambda: time[0])
 
     def slow(work, device):
         made.append(work)
         time[0] += 100
         return tape.record(work, device)
 
-    monkeypatch.setitem(graphs._RECORDERS, "cpu", slow)
+    monkeypatch.setitem(programs._RECORDERS, "cpu", slow)
     methods = load_methods(recorded, ["vanilla", "eagle2"], {})
     report = run(recorded, [Prompt("chat", "1", "the ant"), Prompt("chat", "2", "a man")], methods, 8, [GREEDY])
     vanilla, eagle = ({**row} for row in report["rows"])

@@ -35,16 +35,18 @@ class Context:
 
 
 class Drafter(Protocol):
-    """Proposes trees for one run."""
+    """Proposes trees for one run. A subclass need not know more than `draft`."""
 
     def draft(self, context: Context) -> DraftTree:
         """The next tree, whose root is the context's last token. Timed. Levels beyond the room are cut off."""
 
     def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
         """More columns [n] for the tree just verified, given the target's pick after every node. Not timed."""
+        return {}
 
     def cut(self, tree: DraftTree) -> CutNodes:
         """What was drafted beside the tree just verified but did not fit into its budget. Not timed."""
+        return CutNodes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +208,7 @@ def stopwatch(device: torch.device) -> Callable[[], float]:
 def within(tree: DraftTree, context: Context) -> DraftTree:
     """The tree without the levels that cannot count any more. A drafter that minds the room gets its own tree back."""
     assert tree.tokens[0] == context.tokens[-1], "the root of a tree is the last token of its context"
-    assert len(tree.tokens) == len(tree.parents) == len(tree.scores), (
-        "a tree needs a token, a parent and a score a node"
-    )
+    assert len(tree.tokens) == len(tree.parents) == len(tree.scores), "a node has a token, a parent and a score"
     depths = tree.depths()
     if max(depths) <= context.room:
         return tree

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from jakiro.branch import MOST_ROUNDS, Change, branch, told
-from jakiro.engine import Context, record
+from jakiro.engine import Context, Drafter, record
 from jakiro.methods import METHODS
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import from_json, to_json
-from jakiro.tree import CutNodes, DraftTree
+from jakiro.tree import DraftTree
 from jakiro.ui import models
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches
@@ -95,7 +95,7 @@ def test_rounds_that_fill_the_context_end_by_it_as_before(loaded, monkeypatch):
         assert made.stop == "context" and len(made.prompt) + len(made.tokens) == loaded.target.context
 
 
-class Right:
+class Right(Drafter):
     """Every draft is the text to come, to the full depth: no run emits more tokens in as many rounds."""
 
     def __init__(self, text: list[int], depth: int) -> None:
@@ -105,12 +105,6 @@ class Right:
         to_come = self.text[len(context.tokens) :][: min(self.depth, context.room)]
         tokens = [context.tokens[-1], *to_come]
         return DraftTree(tokens, list(range(-1, len(to_come))), [0.0] * len(tokens))
-
-    def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
-        return {}
-
-    def cut(self, tree: DraftTree) -> CutNodes:
-        return CutNodes()
 
 
 def test_rounds_whose_drafts_are_all_accepted_are_not_shortened(loaded):

@@ -9,11 +9,11 @@ from tiny import tiny_model
 
 from jakiro.drafting.fused import FusedEagle, FusedJakiro
 from jakiro.drafting.tree import TreeSettings
-from jakiro.engine import Context, StepTrace, decode
+from jakiro.engine import Context, Drafter, StepTrace, decode
 from jakiro.methods.eagle2 import Eagle2Drafter
 from jakiro.methods.jakiro import JakiroDrafter, JakiroSettings
 from jakiro.target import Target
-from jakiro.tree import CutNodes, DraftTree
+from jakiro.tree import DraftTree
 from jakiro.verify import Sampling
 
 PROMPT = [5, 17, 3, 250, 99]
@@ -34,7 +34,7 @@ MODES = {
 }
 
 
-class Helped:
+class Helped(Drafter):
     """The drafter under test; its trees get the target's own next tokens as extra nodes, so that rounds accept some."""
 
     def __init__(self, drafter, truth: list[int]) -> None:
@@ -48,12 +48,6 @@ class Helped:
         for token in self.truth[done : done + len(self.seen) % 3]:
             tokens, parents, at = [*tokens, token], [*parents, at], len(tokens)
         return DraftTree(tokens, parents, [0.0] * len(tokens))
-
-    def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
-        return {}
-
-    def cut(self, tree: DraftTree) -> CutNodes:
-        return CutNodes()
 
 
 def drafter_for(target, mode: str, shape: str = "plain"):

@@ -10,10 +10,10 @@ import torch
 from tiny import CONTEXT, VOCAB, random_tree, tiny_model
 
 from jakiro import trace as traces
-from jakiro.engine import Context, Prefill, decode, record, stop_reason, stopwatch
+from jakiro.engine import Context, Drafter, Prefill, decode, record, stop_reason, stopwatch
 from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.target import Target
-from jakiro.tree import CutNodes, DraftTree
+from jakiro.tree import DraftTree
 from jakiro.verify import Sampling, pick
 
 PROMPT = [5, 17, 230, 41, 5, 99]
@@ -21,7 +21,7 @@ GREEDY = Sampling()
 SAMPLED = Sampling(temperature=1.1, top_p=0.9, seed=4)
 
 
-class Base:
+class Base(Drafter):
     """A drafter that keeps what it was shown."""
 
     def __init__(self) -> None:
@@ -30,12 +30,6 @@ class Base:
     def draft(self, context: Context) -> DraftTree:
         self.contexts.append(Context(list(context.tokens), context.features.clone(), context.room))
         return self.tree(context)
-
-    def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
-        return {}
-
-    def cut(self, tree: DraftTree) -> CutNodes:
-        return CutNodes()
 
 
 class Oracle(Base):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jakiro.engine import Context
+from jakiro.engine import Context, Drafter
 from jakiro.settings import check, setting
 from jakiro.target import Target
-from jakiro.tree import CutNodes, DraftTree
+from jakiro.tree import DraftTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Settings:
         check(self)
 
 
-class PromptLookupDrafter:
+class PromptLookupDrafter(Drafter):
     """A chain copied from the context, or only the root where nothing matches.
 
     There is no draft distribution, so every score is 0.0: the copy is proposed without a doubt.
@@ -50,12 +50,6 @@ class PromptLookupDrafter:
             [0.0] * (depth + 1),
             {"copied_from": [None, *copied]},
         )
-
-    def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
-        return {}
-
-    def cut(self, tree: DraftTree) -> CutNodes:
-        return CutNodes()
 
     def _index(self, tokens: list[int]) -> None:
         """Note the follower of every n-gram but the last, which nothing follows yet."""

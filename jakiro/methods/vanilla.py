@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jakiro.engine import Context
+from jakiro.engine import Context, Drafter
 from jakiro.target import Target
-from jakiro.tree import CutNodes, DraftTree
+from jakiro.tree import DraftTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,17 +15,11 @@ class Settings:
     """Vanilla decoding has nothing to set."""
 
 
-class VanillaDrafter:
+class VanillaDrafter(Drafter):
     """Proposes nothing: a tree that is only its root."""
 
     def draft(self, context: Context) -> DraftTree:
         return DraftTree(context.tokens[-1:], [-1], [0.0])
-
-    def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
-        return {}
-
-    def cut(self, tree: DraftTree) -> CutNodes:
-        return CutNodes()
 
 
 class Vanilla:

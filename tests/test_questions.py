@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from jakiro.ui.models import RequestError
+from jakiro.ui import page
+from jakiro.ui.library import Library
+from jakiro.ui.models import Models, RequestError
 from jakiro.ui.questions import answered
 
 
@@ -27,3 +29,14 @@ def test_an_answer_is_a_line_that_is_never_the_one_before():
 def test_what_goes_wrong_is_an_answer_too(error, message):
     found = json.loads(answered(lambda: fail(error)))
     assert (found["event"], found["message"]) == ("error", message)
+
+
+def test_the_viewer_hears_of_the_end_of_whatever_it_asks_refused_or_not(tmp_path):
+    """In Gradio `then` does not come after an error, and `failure` comes of nothing else but a stop."""
+    found = page.build(Models(lambda: None), Library(tmp_path)).config["dependencies"]
+    asked = [one for one in found if one["backend_fn"] and one["api_visibility"] == "private"]
+    events = {event: one["id"] for one in asked for _, event in one["targets"]}
+    for event in ("run", "branch", "compare", "doctor", "ready"):
+        after = [one for one in found if one["trigger_after"] == events[event]]
+        assert sorted(one["trigger_only_on_failure"] for one in after) == [False, True]
+        assert len({one["js"] for one in after}) == 1

@@ -17,12 +17,13 @@ from jakiro.trace import TraceError, from_json, to_json
 from jakiro.traces import MAX_CUT, weight
 from jakiro.tree import CutNodes
 from jakiro.ui import library as library_module
-from jakiro.ui import recorded
+from jakiro.ui import recorded, stream
 from jakiro.ui.library import Library, StillRunning
 from jakiro.ui.live import live_races
 from jakiro.ui.models import Loaded, Models, RequestError, load
 from jakiro.ui.race import Race, check
 from jakiro.ui.stream import events, flushed
+from jakiro.ui.whatif import what_if
 
 METHODS = ["vanilla", "prompt_lookup", "eagle2", "jakiro"]
 GOOD = {"prompt": "the an the", "methods": METHODS, "max_new_tokens": 12, "temperature": 0, "top_p": 1, "seed": 0}
@@ -208,14 +209,29 @@ def test_leaving_the_stream_ends_the_source_without_waiting_for_it():
         finally:
             ended.append(threading.current_thread().name)
 
-    stream = flushed(source(), period=0.0)
-    next(stream)
-    stream.close()
+    texts = flushed(source(), period=0.0)
+    next(texts)
+    texts.close()
     assert not ended
     told.set()
     [worker] = [thread for thread in threading.enumerate() if thread.name == "race"]
     worker.join(10)
     assert ended == ["race"]
+
+
+def test_a_stream_without_news_can_be_left(monkeypatch):
+    """Whoever iterates in a thread cannot close it while it waits."""
+    monkeypatch.setattr(stream, "IDLE", 0.01)
+    told = threading.Event()
+
+    def source():
+        assert told.wait(10)
+        yield {"event": "one"}
+
+    texts = flushed(source(), period=0.0)
+    assert [next(texts), next(texts)] == ["", ""]
+    told.set()
+    assert list(texts)[-1] == '{"event": "one"}\n'
 
 
 def test_a_race_begins_when_the_one_before_has_let_go_of_the_models(models, tmp_path, monkeypatch):
@@ -295,6 +311,24 @@ def test_the_library_knows_recorded_and_live_races(tmp_path, traces):
         shelf.text("live-2")
 
 
+def test_lanes_of_a_file_that_differ_say_so_each(tmp_path, traces):
+    shelf, one = Library(tmp_path), traces[0]
+    assert "lanes" not in shelf.about(shelf.add(traces))
+    other = replace(traces[1], device="gpu", target="large", recorded="2026-02-02", prompt=[*one.prompt, one.prompt[0]])
+    found = shelf.about(shelf.add([one, other]))
+    assert [lane["device"] for lane in found["lanes"]] == ["cpu", "gpu"] and found["device"] == "cpu"
+    assert found["lanes"][1]["model"] == "large" and found["lanes"][1]["date"] == "2026-02-02"
+    assert found["lanes"][1]["prompt"] == library_module.prompt_of(other) != found["lanes"][0]["prompt"]
+
+
+def test_a_what_if_of_a_file_has_the_prompt_of_its_lane(models, tmp_path):
+    runs = [raced(models, prompt=prompt, methods=["vanilla"]).traces()[0] for prompt in ("the an", "an the an")]
+    shelf = Library(tmp_path)
+    asked = {"race": shelf.add(runs), "lane": 1, "round": 0, "rounds": 2}
+    _, facts = what_if(models, shelf, asked)
+    assert facts["prompt"] == library_module.prompt_of(runs[1]) != library_module.prompt_of(runs[0])
+
+
 def test_the_library_is_bounded_and_drops_the_least_recently_used(tmp_path, traces, monkeypatch):
     monkeypatch.setattr(library_module, "KEPT", 2)
     shelf = Library(tmp_path)
@@ -305,6 +339,14 @@ def test_the_library_is_bounded_and_drops_the_least_recently_used(tmp_path, trac
     assert shelf.traces("a") and shelf.traces("c")
     with pytest.raises(RequestError):
         shelf.traces("b")
+
+
+def test_small_races_do_not_push_one_another_out(tmp_path, traces, monkeypatch):
+    monkeypatch.setattr(library_module, "settle", lambda: None)  # takes its time
+    shelf = Library(tmp_path)
+    for id in ("a", *map(str, range(100))):
+        shelf.keep(id, traces)
+    assert shelf.traces("a")
 
 
 def test_what_was_made_of_a_race_goes_with_it(tmp_path, traces, monkeypatch):

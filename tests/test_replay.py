@@ -106,6 +106,29 @@ def test_the_badge_names_the_first_divergence_and_its_margin():
     )
 
 
+def test_the_badge_claims_no_more_than_was_compared():
+    trace = tree_trace(5)
+    vanilla, others = vanilla_trace(trace.tokens), [lookup_trace(trace.tokens), trace]
+    assert lossless([vanilla, trace], ["V", "J"])["text"] == "lossless: 2/2 outputs identical"
+    assert lossless(others, ["P", "J"]) | {"against_first": 0} == {
+        "identical": True, "text": "identical: 2/2 outputs", "against_first": 0,
+    }  # fmt: skip
+    assert lossless([vanilla], ["V"]) == {
+        "identical": None, "text": "one run, nothing to compare", "against_first": [None],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("stop", ["length", "context", "stopped"])
+def test_a_run_that_was_cut_short_is_compared_as_far_as_it_went(stop):
+    trace = tree_trace(5)
+    short = vanilla_trace(trace.tokens[:6], stop=stop)
+    for runs in ([short, trace], [trace, short]):
+        found = lossless(runs, ["A", "B"])
+        assert found["identical"] and found["text"] == "lossless as far as they went: 2/2 outputs identical"
+    ended = lossless([trace, replace(short, stop="eos")], ["A", "B"])
+    assert not ended["identical"] and "B parts from A at token 7: the end against" in ended["text"]
+
+
 @pytest.mark.parametrize("change", [{"prompt": [9, 9]}, {"device": "another"}, {"dtype": "bfloat16"}, {"seed": 1}])
 def test_speed_is_held_against_a_vanilla_that_did_the_same_alone(change):
     """In a file of traces from elsewhere there may be others."""
@@ -132,7 +155,7 @@ def test_a_hostile_title_is_escaped_in_figures_only():
 @pytest.mark.parametrize("traces", [[], [run()], [vanilla_trace([1, 2])]])
 def test_nothing_to_show_is_still_a_replay(traces):
     data = read(*traces)
-    assert data["lossless"]["identical"] and len(data["traces"]) == len(traces)
+    assert data["lossless"]["identical"] is None and len(data["traces"]) == len(traces)
 
 
 def test_sixty_nodes_a_round_stay_below_twenty_kilobytes():

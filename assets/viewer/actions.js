@@ -22,13 +22,16 @@ function stored() {
 }
 
 /** Copy the page's address; where the browser refuses, show it to be copied by hand. */
-export async function share(path, say) {
+export async function share(race, path, say) {
+  if (race?.running) return say('This race can be shared when it is over.');
   const url = new URL(path, location.href).href;
+  const lasts = !race || race.kind === 'recorded' || document.querySelector('#viewer.offline');
+  const until = lasts ? '' : ' It holds as long as this server keeps the race; Export keeps it for good.';
   try {
     await navigator.clipboard.writeText(url);
-    say('The address of this view is in the clipboard.');
+    say(`The address of this view is in the clipboard.${until}`);
   } catch {
-    say(`Copy the address of this view: ${url}`);
+    say(`Copy the address of this view: ${url}${until}`);
   }
 }
 

@@ -6,7 +6,7 @@ import {draw, whole} from './figures.js';
 /** The view of reports. `go({bench})` names the one that is open, '' when none is. */
 export function benchmarksView(part, go, say) {
   const box = part('benchmarks'), choice = part('report');
-  let asked = null, shown = null;
+  let asked = null, shown = null, failed = false;
 
   box.addEventListener('toggle', () => { if (box.open !== (box.dataset.shows !== undefined)) go({bench: box.open ? 'first' : ''}); });
   choice.addEventListener('change', () => go({bench: choice.value}));
@@ -16,12 +16,22 @@ export function benchmarksView(part, go, say) {
   function at(name, theme, Plotly) {
     if (name) box.dataset.shows = name; else delete box.dataset.shows;
     box.open = Boolean(name);
-    if (!name || !Plotly) return;
-    all().then((found) => fill(found, name, theme, Plotly), (error) => say(`the benchmarks could not be read: ${error.message}`));
+    if (!name) failed = false; // opened again, they are asked for again
+    if (!name || !Plotly || failed) return;
+    all().then((found) => fill(found, name, theme, Plotly), (error) => {
+      if (!failed) say(`The benchmarks could not be read: ${error.message}`);
+      failed = true;
+    });
   }
 
   function all() {
-    return asked ??= fetch('benchmarks.json').then((answer) => answer.json());
+    return asked ??= read().catch((error) => { asked = null; throw error; });
+  }
+
+  async function read() {
+    const answer = await fetch('benchmarks.json');
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    return answer.json();
   }
 
   /** What experiments found: an element for each, with a button that opens its report. For a dialog, which it closes. */

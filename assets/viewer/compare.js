@@ -92,7 +92,7 @@ export function compareView(box, ask, choose) {
   /** Every place where one lane gets further than the other. */
   function table({tokens, pieces, names, reach, nodes, shared}) {
     const [first, second] = names, further = (place) => (reach[0][place] > reach[1][place] ? first : second);
-    const head = ['after token', '', 'further', `${first}: along the text`, `${second}: along the text`, `${first}: nodes`, `${second}: nodes`, 'nodes in both'];
+    const head = ['after token', '', 'further', `${first}: along the text`, `${second}: along the text`, `${first}: drafted`, `${second}: drafted`, 'drafted by both'];
     const places = tokens.map((_, place) => place).filter((place) => reach[0][place] !== reach[1][place]);
     const rows = places.map((place) => h('tr', {'data-place': place},
       h('th', {scope: 'row'}, h('button', {type: 'button'}, String(place + 1))), h('td', {}, token({pieces}, tokens[place])), h('td', {}, further(place)),

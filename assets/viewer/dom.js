@@ -36,10 +36,12 @@ export function eachFrame(callback) {
   };
 }
 
-/** True where the visitor asked for little motion, in the system or by ?motion=0. */
+/** True where the address asks for no motion, by ?motion=0: for pictures, and to show the same thing twice. */
+export const posed = () => new URLSearchParams(location.search).get('motion') === '0';
+
+/** True where the visitor asked for little motion, in the system or by the address. */
 export function stillness() {
-  return new URLSearchParams(location.search).get('motion') === '0'
-    || matchMedia('(prefers-reduced-motion: reduce)').matches;
+  return posed() || matchMedia('(prefers-reduced-motion: reduce)').matches;
 }
 
 /** Definitions: one floating box that shows data-help of whatever is hovered or focused. */

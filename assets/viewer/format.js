@@ -1,7 +1,7 @@
 // Numbers as the page writes them.
 
 export const WORDS = {
-  tps: 'Tokens a second after the first token, by this lane’s own wall clock on the device named above. Prefill is not counted.',
+  tps: 'Tokens a second after the first token, by this lane’s own wall clock on its device, which is named above when the lane is chosen. Prefill is not counted.',
   speedup: 'Tokens a second of this lane over those of vanilla in the same race.',
   tau: 'τ: mean tokens that one verify pass of the target adds to the text; the bonus token counts. Vanilla is 1.',
   seconds: 'Seconds of wall clock that this lane needed for its text, prefill included.',
@@ -33,8 +33,10 @@ const ordinal = (value) => `${value}${ENDINGS[ORDINALS.select(value)]}`;
 
 const GLYPHS = {' ': '␣', '\n': '⏎', '\r': '␍', '\t': '⇥'};
 
-/** A token's text on one line, white space visible. */
+/** A token's text on one line: glyphs for white space, code points for what has no shape or reorders its neighbours. */
 export function token(lane, id) {
   const text = lane.pieces?.[id] ?? `<${id}>`;
-  return [...text].map((char) => GLYPHS[char] ?? char).join('') || '∅';
+  return [...text].map((char) => GLYPHS[char] ?? shaped(char)).join('') || '∅';
 }
+
+const shaped = (char) => (/[\p{C}\p{Z}]/u.test(char) ? `·${char.codePointAt(0).toString(16).toUpperCase()}` : char);

@@ -16,10 +16,7 @@ export function headerView(part, {races, exports, files}) {
   function race(shown) {
     OF_A_RACE.forEach((name) => reveal(part(name), true));
     part('kind').textContent = shown.running ? 'running' : shown.kind;
-    const source = [shown.model, shown.device, shown.date].filter(Boolean).join(' · ');
-    part('source').textContent = source.replace(/\((R|TM)\)|( Processor| CPU)\b/g, ''); // which processors' names are full of
-    part('source').dataset.help = `${SOURCES[shown.kind]}: target, device, date. ${source}`;
-    part('prompt').textContent = shown.prompt;
+    sourced(shown.kind, shown);
     reveal(part('settings'), !shown.running);
     reveal(part('back'), Boolean(shown.back));
     reveal(part('export'), !shown.running);
@@ -35,8 +32,17 @@ export function headerView(part, {races, exports, files}) {
     choices(shown);
   }
 
+  /** Where what is shown is from, and what was asked: in a file each lane may differ. */
+  function sourced(kind, {model, device, date, prompt}) {
+    const source = [model, device, date].filter(Boolean).join(' · ');
+    part('source').textContent = source.replace(/\((R|TM)\)|( Processor| CPU)\b/g, ''); // which processors' names are full of
+    part('source').dataset.help = `${SOURCES[kind]}: target, device, date. ${source}`;
+    part('prompt').textContent = prompt;
+  }
+
   /** A lane is chosen. */
-  function lane(chosen) {
+  function lane({kind}, chosen) {
+    sourced(kind, chosen.about);
     const facts = new Map(chosen.header);
     const text = [facts.get('Sampling'), facts.get('Settings')].filter(Boolean).join(' · ');
     part('settings').textContent = text;
@@ -46,9 +52,11 @@ export function headerView(part, {races, exports, files}) {
   function badge(lossless) {
     const chip = part('lossless');
     if (!reveal(chip, Boolean(lossless))) return;
-    chip.textContent = `${lossless.identical ? '✓' : '⚠'} ${lossless.text}`;
-    chip.classList.toggle('good', lossless.identical);
-    chip.dataset.help = `${lossless.text}. The token ids of every lane are compared with the first one’s; where two part, `
+    const {identical, text} = lossless;
+    chip.textContent = identical === null ? text : `${identical ? '✓' : '⚠'} ${text}`;
+    chip.classList.toggle('good', identical === true);
+    chip.classList.toggle('badge', identical !== null);
+    chip.dataset.help = `${text}. The token ids of every lane are compared with the first one’s; where two part, `
       + 'the place and the target’s margin between the two tokens are named.';
   }
 

@@ -2,20 +2,20 @@
 
 import {h} from './dom.js';
 import {WORDS, fixed, seconds} from './format.js';
-import {doneAt, length, tokensAt} from './race.js';
+import {doneAt, length, roundAt, tokensAt} from './race.js';
 
 const KINDS = ['t0', 't1', 't2'];
 
-/** The view of all lanes in `box`. `choose({method, round})` is called for clicks. */
-export function lanesView(box, choose) {
+/** The view of all lanes in `box`. For clicks: `choose({method, round})` on a token, `cross(index)` elsewhere on a lane. */
+export function lanesView(box, choose, cross) {
   let race = null, cards = [];
 
   box.addEventListener('click', (event) => {
     const card = event.target.closest('.lane');
     if (!card || race?.running) return;
     const round = event.target.closest('[data-round]')?.dataset.round;
-    choose(round === undefined || round < 0 ? {method: card.dataset.method, node: null}
-      : {method: card.dataset.method, round: Number(round), node: null});
+    if (round === undefined || round < 0) cross(cards.findIndex(({root}) => root === card));
+    else choose({method: card.dataset.method, round: Number(round), node: null});
   });
 
   return {show, grow, mark, at};
@@ -82,7 +82,7 @@ export function lanesView(box, choose) {
       tps: h('strong', {'data-help': WORDS.tps, tabindex: 0}), speedup: h('span', {'data-help': WORDS.speedup, tabindex: 0}),
       tau: h('span', {class: 'chip', 'data-help': WORDS.tau, tabindex: 0}),
       time: h('span', {'data-help': `${WORDS.seconds} ${WORDS.passes}`, tabindex: 0}),
-      bar: h('i'), text: h('p', {class: 'text', tabindex: 0, 'aria-label': `Text of ${lane.title}`}),
+      bar: h('i'), text: h('p', {class: 'text', dir: 'auto', tabindex: 0, 'aria-label': `Text of ${lane.title}`}),
       button: h('button', {type: 'button', 'aria-pressed': 'false'}, lane.title),
       spans: [], marked: [], shown: 0,
     };
@@ -104,7 +104,7 @@ export function lanesView(box, choose) {
 }
 
 /** The round of every lane at the moment when one lane's round was done. */
-export function sameTime(race, lane, round, clock, roundAt) {
+export function sameTime(race, lane, round, clock) {
   const time = doneAt(lane, round, clock);
   return race.lanes.map((other) => (other === lane ? round : roundAt(other, time, clock)));
 }

@@ -9,7 +9,7 @@ import {lanesView, sameTime} from './lanes.js';
 import {move} from './moves.js';
 import {nodeView, stopNode} from './node.js';
 import {openFiles} from './opening.js';
-import {fetched, roundAt, withCut} from './race.js';
+import {fetched, withCut} from './race.js';
 import {roundView} from './round.js';
 import {liveRuns} from './runs.js';
 import {address, addressKeeper, fromAddress, sound} from './state.js';
@@ -27,10 +27,10 @@ export function mount({element: root, props, watch, send}) {
   let turn = 0, noted = false, passing = false; // what was last asked for; whether the notice is about the race, or goes with a move
 
   const header = headerView(part, props);
-  const lanes = lanesView(part('lanes'), go);
+  const lanes = lanesView(part('lanes'), go, (index) => act('lane', index));
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
   const transport = transportView(part, go);
-  const branching = {methods: props.methods, unable: (shown) => live.unable(shown), again: (request) => live.again(request), compare: (request) => live.compare(request), examine: (method) => live.examine(method), heads: () => live.heads()};
+  const branching = {methods: props.methods, unable: (run) => live.unable(run), again: (request) => live.again(request), compare: (request) => live.compare(request), examine: (method) => live.examine(method), heads: () => live.heads()};
   const round = roundView(part, go, branching);
   const inspect = nodeView(part('node'));
   const benchmarks = benchmarksView(part, go, say);
@@ -163,7 +163,7 @@ export function mount({element: root, props, watch, send}) {
     if (next !== lane) changeLane(next, against);
     else if (part('against').value !== against) showTimeline(against);
     const node = state.node ?? stopNode(race, lane, state.round);
-    lanes.mark(state.method, sameTime(race, lane, state.round, state.clock, roundAt));
+    lanes.mark(state.method, sameTime(race, lane, state.round, state.clock));
     if (!timeline.playing()) lanes.at(null, state.clock);
     timeline.at(state.round);
     const other = race.lanes.findIndex((one) => one.method === against);
@@ -185,7 +185,7 @@ export function mount({element: root, props, watch, send}) {
 
   function changeLane(next, against) {
     lane = next;
-    header.lane(lane);
+    header.lane(race, lane);
     round.show(race, lane, theme());
     showTimeline(against);
   }
@@ -210,11 +210,10 @@ export function mount({element: root, props, watch, send}) {
 
   function act(name, argument) {
     const always = {
-      run: live.start, stop: live.stop, theme: toggleTheme,
-      help,
+      run: live.start, stop: live.stop, theme: toggleTheme, help,
       whole: () => open(race.back.race, {...race.back, node: null, against: '', tab: 'whatif'}),
       file: () => part('file').click(),
-      share: () => (race?.running ? say('This race can be shared when it is over.') : share(address(state), mention)),
+      share: () => share(race, address(state), mention),
       tour: () => { part('help').close(); guide(); },
       png: () => save('png'), svg: () => save('svg'),
       export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },

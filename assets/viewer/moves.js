@@ -1,5 +1,6 @@
 // Where buttons and keys take the playhead of a race at rest.
 
+import {sameTime} from './lanes.js';
 import {stopNode} from './node.js';
 import {nextNotable} from './race.js';
 import {neighbour} from './round.js';
@@ -17,7 +18,10 @@ export function move(name, argument, {race, lane, state}, go, say) {
     before: () => notable(-1), after: () => notable(1),
     outline: () => go({tab: state.tab === 'outline' ? 'tree' : 'outline'}),
     present: () => go({present: state.present ? '' : '1'}),
-    lane: () => race.lanes[argument] && go({method: race.lanes[argument].method, round: null, node: null}),
+    lane: () => {
+      const from = race.lanes.find((one) => one.method === state.method);
+      if (race.lanes[argument]) go({method: race.lanes[argument].method, round: sameTime(race, from, state.round, state.clock)[argument], node: null});
+    },
     node: () => {
       const node = neighbour(lane.nodes[state.round], state.node ?? stopNode(race, lane, state.round), argument);
       if (node !== null) go({node});

@@ -2,7 +2,7 @@
 //
 // race = {id, kind, running, prompt, target, device, lanes, lossless, words, themes, config}
 // lane = a trace of the payload, its `method` what the address calls it (a method may run in two lanes), its `kind` the
-// method itself; while it runs only {method, title, text, tokens, rounds, pieces}
+// method itself, its `about` {model, device, date, prompt}; while it runs only {method, title, text, tokens, rounds, pieces}
 // plus, for both: text [token] and summary {count, seconds, passes, tps, speedup, tau}
 
 /** The race with an id, from the server. Raises an Error with what to tell, and with `gone` where it is not there (any more). */
@@ -23,7 +23,7 @@ export const roundOf = (lane, place) => Math.max(0, lane.rounds.from.findLastInd
 
 /** The race of a payload. */
 function fromPayload(payload, about) {
-  const lanes = payload.traces.map((trace) => ({...trace, method: trace.key, kind: trace.method, text: trace.tokens.id.map((id) => trace.pieces[id] ?? `<${id}>`)}));
+  const lanes = payload.traces.map((trace, index) => ({...trace, method: trace.key, kind: trace.method, about: about.lanes?.[index] ?? about, text: trace.tokens.id.map((id) => trace.pieces[id] ?? `<${id}>`)}));
   return summarised({...payload, ...about, running: false, lanes});
 }
 

@@ -23,8 +23,8 @@ export const TABS = [
   {key: 'whatif', title: 'What if', figures: []},
 ];
 
-/** The card of the round. `choose({tab})`, `choose({node})`. For the view What if: the methods' settings, `unable(race)`
- * says why a race cannot be decoded again, `again(request)` does it; `compare(request)` has two lanes compared,
+/** The card of the round. `choose({tab})`, `choose({node})`. For the view What if: the methods' settings, `unable(run)`
+ * says why a run cannot be decoded again, `again(request)` does it; `compare(request)` has two lanes compared,
  * `examine(method)` a head, where `heads()` names the methods that have one. */
 export function roundView(part, choose, {methods, unable, again, compare, examine, heads}) {
   const plots = new Map(); // name -> {box, later, settle}
@@ -66,11 +66,11 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     if (!rounds) return;
     if (tab === 'outline') return outline(panels.get('outline'), race, lane, round, node, choose);
     if (tab === 'compare') {
-      const said = comparing.at(race, lane, other, place, unable(race), Plotly, theme);
+      const said = comparing.at(race, lane, other, place, unable(lane.about), Plotly, theme);
       if (said) part('why').textContent = said;
       return;
     }
-    if (tab === 'whatif') return whatIf(panels.get('whatif'), race, lane, round, methods, unable(race), again);
+    if (tab === 'whatif') return whatIf(panels.get('whatif'), race, lane, round, methods, unable(lane.about), again);
     if (tab === 'table') return table.at(race, lane, round, node);
     const {figures, none} = TABS.find(({key}) => key === tab);
     let any = false;
@@ -78,7 +78,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     let empty = panels.get(tab).querySelector('.none');
     if (!empty) panels.get(tab).append(empty = note(none ?? ''));
     reveal(empty, !any && Boolean(none));
-    if (tab === 'run') doctor.at(lane, heads(), unable(race));
+    if (tab === 'run') doctor.at(lane, heads(), unable(lane.about));
     if (tab === 'diversity') samePlaces(panels.get(tab));
   }
 
@@ -98,13 +98,13 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
       offer.firstChild.addEventListener('click', () => compare({race: race.id, lane: race.lanes.indexOf(lane), other: against}));
     }
     offer.firstChild.textContent = `Against ${race.lanes[against].title} after the same tokens`;
-    reveal(offer, race.lanes[against] !== lane && !lane.compared?.has(against) && !unable(race));
+    reveal(offer, race.lanes[against] !== lane && !lane.compared?.has(against) && !unable(lane.about));
   }
 
   function heading(round, tab) {
     const accepted = lane.rounds.accepted[round] ?? 0;
     part('title').textContent = lane.rounds.at.length ? `Round ${round + 1} · ${lane.title}` : lane.title;
-    part('nodes').textContent = `${lane.rounds.nodes[round] ?? 0} nodes`;
+    part('nodes').textContent = `${(lane.rounds.nodes[round] ?? 1) - 1} drafted`; // the root is not
     part('accepted').textContent = `accepted ${accepted} + bonus ${lane.bonus?.[round] === undefined ? '' : `“${token(lane, lane.bonus[round])}”`}`;
     part('why').textContent = tab === 'run' ? lane.headline : lane.why?.[round] ?? '';
     chips(['run', 'compare'].includes(tab) ? [] : lane.moments[round] ?? []); // those speak of the whole text

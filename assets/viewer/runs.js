@@ -13,24 +13,38 @@ const PATIENCE = 700; // ms after which the page says that it waits, or that no 
 export function liveRuns({root, send, fetched, say, shown, grown, restore, compared, examined, ready}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
   const reader = liveReader({started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); }});
-  let doing = '', asked = 0, unanswered = 0, halted = false; // doing: 'race' or 'question'; asked: how often anything was
+  let doing = '', asked = 0, unanswered = 0, held = 0, halted = false; // doing: 'race' or 'question'; asked: how often anything was; held: which of them is the run that Gradio has
   let model = null, heads = [];
   run.addEventListener('asked', () => (run.disabled ? say(run.dataset.help) : start())); // Enter in the prompt
   run.addEventListener('over', over);
+  run.addEventListener('answered', () => missed(unanswered));
   askForModels();
   return {read: reader.read, stop: halt, start, running: () => doing !== '', again, compare, examine, unable, heads: () => heads};
 
   function start() {
     if (doing) return;
     const own = busy('race');
-    halted = false;
     setTimeout(() => own === unanswered && say('Waiting for the model, which is busy …'), PATIENCE);
+    if (!held) hand(own); // else when Gradio is through with the run that was stopped: until then it would drop this one
+  }
+
+  function hand(own) {
+    held = own;
+    halted = false;
     send('run');
   }
 
-  /** Gradio is through with what was asked. Where no answer came of it, it was refused on the way. */
+  /** Gradio is through with a run. After a stop it says so twice. */
   function over() {
-    const own = unanswered;
+    const own = held, next = unanswered;
+    held = 0;
+    if (!own) return;
+    if (doing === 'race' && next && next !== own) setTimeout(() => next === unanswered && hand(next));
+    else missed(own);
+  }
+
+  /** Where no answer comes of what Gradio is through with, it was refused on the way. */
+  function missed(own) {
     setTimeout(() => {
       if (!own || own !== unanswered) return;
       rest();
@@ -84,17 +98,17 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     }
   }
 
-  /** Why a race cannot be decoded again, '' where it can. */
-  function unable(race) {
+  /** Why a run of a model cannot be decoded again, '' where it can. */
+  function unable(run) {
     if (doing) return 'The model is busy.';
     if (model === null) return 'No model is loaded here.';
-    return race.model === model ? '' : `This race was recorded with ${race.model}, and the model loaded here is ${model}.`;
+    return run.model === model ? '' : `This race was recorded with ${run.model}, and the model loaded here is ${model}.`;
   }
 
   function halt() {
     if (doing !== 'race') return;
     halted = true;
-    send('stop');
+    if (!held || held === asked) send('stop'); // else it was never sent
     const id = reader.id();
     reader.forget();
     settle(id, false, id ? 'Stopped: the race is shown as far as it went.' : 'Stopped before the race began.');
@@ -116,7 +130,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     if (own !== asked) return;
     rest();
     if (race) shown(race, {replay: replay && !race.back}); else restore();
-    say(race?.note ?? text, true);
+    say(race?.note ?? text, Boolean(race) || !id); // why there is no race is not about the one before
   }
 
   /** The model works for this page: a race can be stopped, a question cannot. The number of what is asked. */

@@ -12,24 +12,30 @@ const ROUNDS = {name: 'rounds', help: 'How many rounds are decoded again.', kind
 
 /** The form in `box` for a round of a lane. `ask(request)` sends it; `why` says why that cannot be, '' where it can. */
 export function whatIf(box, race, lane, round, methods, why, ask) {
-  const key = `${race.id} ${lane.method} ${round}`;
-  if (box.dataset.shows !== key) box.replaceChildren(form(race, lane, round, methods, ask));
+  const key = `${race.id} ${lane.method}`, submit = '[type=submit]';
+  if (box.dataset.shows !== key) box.replaceChildren(form(race, lane, methods, ask));
   box.dataset.shows = key;
-  box.querySelector('[type=submit]').disabled = Boolean(why);
+  const made = box.firstChild;
+  if (made.dataset.round !== String(round)) { // the rest of the form stays as it was filled in
+    made.dataset.round = round;
+    made.querySelector('[name=token]').replaceChildren(...candidates(lane, round));
+    made.querySelector(submit).textContent = `Decode again from round ${round + 1}`;
+  }
+  made.querySelector(submit).disabled = Boolean(why);
   box.querySelector('.none').textContent = why;
   reveal(box.querySelector('.none'), Boolean(why));
 }
 
-function form(race, lane, round, methods, ask) {
+function form(race, lane, methods, ask) {
   const own = methods?.[lane.kind] ?? [];
   const inputs = new Map();
   const had = (field) => lane.settings[field.name] ?? field.default; // of what the run was recorded without
   const fields = [
     ...own.map((field) => control(field, had(field), inputs)),
     ...OF_SAMPLING.map((field) => control(field, lane.sampling[field.name], inputs)),
-    control(ROUNDS, 10, inputs), forced(race, lane, round, inputs),
+    control(ROUNDS, 10, inputs), forced(inputs),
   ];
-  const button = h('button', {type: 'submit', class: 'primary'}, `Decode again from round ${round + 1}`);
+  const button = h('button', {type: 'submit', class: 'primary'});
   const made = h('form', {class: 'whatif'}, ...fields, button, h('p', {class: 'none'}));
   made.addEventListener('submit', (event) => { event.preventDefault(); ask(request()); });
   return made;
@@ -38,7 +44,7 @@ function form(race, lane, round, methods, ask) {
     const value = (name) => read(inputs.get(name));
     const settings = Object.fromEntries(own.filter((field) => value(field.name) !== had(field)).map(({name}) => [name, value(name)]));
     const sampling = Object.fromEntries(OF_SAMPLING.map(({name}) => [name, value(name)]));
-    return {race: race.id, lane: race.lanes.indexOf(lane), round, settings, ...sampling, rounds: value('rounds'), token: value('token')};
+    return {race: race.id, lane: race.lanes.indexOf(lane), round: Number(made.dataset.round), settings, ...sampling, rounds: value('rounds'), token: value('token')};
   }
 }
 
@@ -51,12 +57,15 @@ function control({name, help, kind, choices, low, high}, value, inputs) {
   return h('label', {'data-help': help}, `${name} `, input);
 }
 
-/** The token after the root: as the target chose it, or one of the candidates. */
-function forced(race, lane, round, inputs) {
+/** The token after the root: as the target chose it, or one of a round's candidates. */
+function candidates(lane, round) {
   const {id, parent} = lane.nodes[round];
   const children = id.filter((_, node) => parent[node] === 0);
-  const select = h('select', {}, h('option', {value: ''}, 'the target chooses'),
-    ...children.map((one) => h('option', {value: one}, token(lane, one))));
+  return [h('option', {value: ''}, 'the target chooses'), ...children.map((one) => h('option', {value: one}, token(lane, one)))];
+}
+
+function forced(inputs) {
+  const select = h('select', {name: 'token'});
   inputs.set('token', select);
   return h('label', {'data-help': 'Force another token after the root of this round.'}, 'next token ', select);
 }

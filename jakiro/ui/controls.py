@@ -83,4 +83,4 @@ def control(one: Field) -> gr.components.Component:
     whole = isinstance(one.default, int)
     if facts["low"] is not None and facts["high"] is not None:
         return gr.Slider(facts["low"], facts["high"], step=1 if whole else 0.01, **common)
-    return gr.Number(minimum=facts["low"], maximum=facts["high"], precision=0 if whole else None, **common)
+    return gr.Number(precision=0 if whole else None, **common)  # its bounds are held by the race, in words

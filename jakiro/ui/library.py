@@ -21,7 +21,7 @@ from jakiro.ui import recorded
 from jakiro.ui.models import RequestError
 from jakiro.ui.replay import payload, titled
 
-KEPT = 16  # live races, and texts prepared for the browser
+KEPT = 256  # live races, and texts prepared for the browser: as a rule their bytes are too many first
 KEPT_BYTES = 500_000_000  # of the live races' traces, all together, about
 KEPT_CHARACTERS = 100_000_000  # of the prepared texts, all together
 PROMPT = 100_000  # characters of a prompt that is put together from its tokens
@@ -157,10 +157,18 @@ class Library:
 
 
 def about(id: str, prompt: str, traces: Sequence[Trace], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page says of a race. Kinds: recorded (with the project), live, opened (from a file), what if."""
-    first = traces[0]
-    common = {"model": first.target, "device": first.device, "date": first.recorded[:10]}
-    return {"id": id, "title": prompt, "prompt": prompt} | common | facts
+    """What the page says of a race, and of each lane where they differ.
+
+    Kinds: recorded (with the project), live, opened (from a file), what if.
+    """
+    asked = facts.get("prompt", prompt)
+    lanes = [
+        {"model": one.target, "device": one.device, "date": one.recorded[:10]}
+        | {"prompt": asked if one.prompt == traces[0].prompt else prompt_of(one)}
+        for one in traces
+    ]
+    several = {} if all(one == lanes[0] for one in lanes) else {"lanes": lanes}
+    return {"id": id, "title": prompt} | lanes[0] | several | facts
 
 
 def prepared(facts: Mapping[str, Any], traces: Sequence[Trace]) -> str:

@@ -26,7 +26,7 @@ from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons, examinations, live_races
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.modules import Modules
-from jakiro.ui.questions import line, refused, tell_run
+from jakiro.ui.questions import line, refused, tell_run, when_over
 from jakiro.ui.whatif import descriptions
 
 LOG = logging.getLogger(__name__)
@@ -109,10 +109,10 @@ def _layout(library: Library, assets: Path, examples: list[dict[str, str]]) -> t
             info="One lane each.",
             interactive=False,  # until it is known what the loaded target can run
         )
-        length = gr.Number(96, label="max_new_tokens", info="Length cap of the answer.", precision=0, minimum=1)
-        temperature = gr.Number(0, label="temperature", info="0 is greedy; else 0.001 to 100.", minimum=0, step=0.1)
+        length = gr.Number(96, label="max_new_tokens", info="Length cap of the answer.", precision=0)
+        temperature = gr.Number(0, label="temperature", info="0 is greedy; else 0.001 to 100.", step=0.1)
         top_p = gr.Number(1, label="top_p", info="Sample from the likeliest tokens with this mass.", step=0.05)
-        seed = gr.Number(0, label="seed", info="Same seed, same text, whatever the method.", precision=0, minimum=0)
+        seed = gr.Number(0, label="seed", info="Same seed, same text, whatever the method.", precision=0)
         controls = Controls()
     with gr.HTML(
         html_template=(assets / "page.html").read_text(encoding="utf-8"),
@@ -182,7 +182,7 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
         concurrency_limit=1,
         api_visibility="private",
     )
-    running.then(None, js=tell_run("over"), api_visibility="private")
+    when_over(running, "over")
     inputs.prompt.submit(None, js=tell_run("asked"), api_visibility="private")
     viewer.stop(None, cancels=[running], api_visibility="private")
     shown = viewer.ready(
@@ -193,7 +193,7 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
         queue=False,
         api_visibility="private",
     )
-    shown.then(None, js=tell_run("able"), api_visibility="private")  # not before: a run reads the controls
+    when_over(shown, "able")  # not before: a run reads the controls
 
 
 def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import gradio as gr
+from gradio.events import Dependency
 
 from jakiro.ui.models import RequestError
 
@@ -31,8 +32,7 @@ def wire(
 
     model = {"concurrency_id": "model", "concurrency_limit": 1, "api_visibility": "private"}
     for ask, answer in ((viewer.branch, decode_again), (viewer.compare, compared), (viewer.doctor, examined)):
-        asked = ask(answer, None, viewer, show_progress="hidden", **model)
-        asked.then(None, js=tell_run("over"), api_visibility="private")
+        when_over(ask(answer, None, viewer, show_progress="hidden", **model), "answered")
 
 
 def answered(work: Callable[[], dict[str, Any]]) -> str:
@@ -49,6 +49,12 @@ def answered(work: Callable[[], dict[str, Any]]) -> str:
 def refused(message: str) -> str:
     """The line that says why nothing came of what was asked."""
     return line({"event": "error", "message": message, "time": time.time()})  # never the line before
+
+
+def when_over(asked: Dependency, event: str) -> None:
+    """Tell the viewer's Run button when Gradio is through: `then` does not come after an error; a stop brings both."""
+    for after in (asked.then, asked.failure):
+        after(None, js=tell_run(event), api_visibility="private")
 
 
 def tell_run(event: str) -> str:

@@ -28,6 +28,7 @@ from jakiro.trace import StepTrace
 from jakiro.ui.race import Race
 
 PERIOD = 0.25  # seconds between two flushes: each costs the browser, on whose cores the race may run too
+IDLE = 0.5  # seconds without news after which what there is is given again: only then can Gradio close an iterator
 
 
 def events(race: Race, name: str) -> Iterator[dict[str, Any]]:
@@ -50,7 +51,8 @@ def events(race: Race, name: str) -> Iterator[dict[str, Any]]:
 
 
 def flushed(source: Iterator[dict[str, Any]], period: float = PERIOD) -> Iterator[str]:
-    """Everything that `source` gave so far as lines of JSON, again every `period` seconds while there is more.
+    """Everything that `source` gave so far as lines of JSON, again every `period` seconds while there is more, and
+    every IDLE seconds while there is not.
 
     `source` runs in its own thread, and its exception is raised here. When this iterator is closed, `source` is at its
     next event, in its own thread, too: the one that closes this may be a web server's loop and does not wait.
@@ -63,8 +65,8 @@ def flushed(source: Iterator[dict[str, Any]], period: float = PERIOD) -> Iterato
     try:
         while True:
             lines, more = _drain(box)
-            if lines:
-                text += lines
+            text += lines
+            if lines or more:
                 yield text
             if not more:
                 return
@@ -88,8 +90,11 @@ def _work(source: Iterator[dict[str, Any]], box: queue.SimpleQueue, stopped: thr
 
 
 def _drain(box: queue.SimpleQueue) -> tuple[str, bool]:
-    """What has gathered since the last call (at least one event, waited for), and whether more will come."""
-    found = [box.get()]
+    """What has gathered since the last call (one event is waited for, IDLE seconds), and whether more will come."""
+    try:
+        found = [box.get(timeout=IDLE)]
+    except queue.Empty:
+        return "", True
     while not box.empty():  # nobody else reads
         found.append(box.get())
     for event in found:

@@ -61,23 +61,33 @@ def header(trace: Trace) -> list[list[str]]:
 
 
 def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:
-    """The badge: do all runs give the same token ids as the first, and if not, where they part and by what margin."""
+    """The badge: do all runs give the same token ids as the first, and if not, where they part and by what margin.
+
+    A run that did not reach the end of its text is held against the others as far as it went. "lossless" is said only
+    where there is a vanilla run; where there is nothing to compare, `identical` is None.
+    """
+    if len(traces) < 2:
+        text = "one run, nothing to compare" if traces else "no runs"
+        return {"identical": None, "text": text, "against_first": [None] * len(traces)}
     against = [_divergence(traces[0], trace, titles[0], title) for trace, title in zip(traces, titles, strict=True)]
     parted = [found["text"] for found in against if found is not None]
-    same = len(traces) - len(parted)
-    if not traces:
-        text = "no runs"
-    elif len(traces) == 1:
-        text = "one run, nothing to compare"
-    else:
-        stopped = any(trace.stop == "stopped" for trace in traces)
-        text = f"lossless{' as far as they went' * stopped}: {same}/{len(traces)} outputs identical"
-    return {"identical": not parted, "text": "; ".join([text, *parted]) if parted else text, "against_first": against}
+    longest = max(traces, key=lambda trace: len(trace.tokens))
+    short = any(trace.stop == "stopped" or _ran_out(trace, longest) for trace in traces)
+    same = f"{' as far as they went' * short}: {len(traces) - len(parted)}/{len(traces)} outputs"
+    held = any(trace.method == "vanilla" for trace in traces)
+    text = f"lossless{same} identical" if held else f"identical{same}"
+    return {"identical": not parted, "text": "; ".join([text, *parted]), "against_first": against}
+
+
+def _ran_out(trace: Trace, other: Trace) -> bool:
+    """Whether a run has fewer tokens than another because of its length cap, the context or a stop."""
+    return trace.stop != "eos" and len(trace.tokens) < len(other.tokens)
 
 
 def _divergence(first: Trace, other: Trace, first_title: str, title: str) -> dict[str, Any] | None:
     found = metrics.divergence(other, first)
-    if found is None:
+    shorter, longer = sorted((first, other), key=lambda trace: len(trace.tokens))
+    if found is None or (found.at == len(shorter.tokens) and _ran_out(shorter, longer)):
         return None
     ours, theirs = (_token(trace, token) for trace, token in ((other, found.ours), (first, found.theirs)))
     margin = "margin not recorded" if found.margin is None else f"the target's margin is {abs(found.margin):.4f} nats"

@@ -40,7 +40,8 @@ def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple
         raise RequestError(str(error)) from error
     back = {"race": race, "method": keys(traces)[lane], "round": index}
     facts = {"kind": WHAT_IF, "note": told(as_was, would, index, method.title), "back": back}
-    prompt = library.about(race)["prompt"]
+    shown = library.about(race)
+    prompt = shown["lanes"][lane]["prompt"] if "lanes" in shown else shown["prompt"]
     return [as_was, would], facts | {"prompt": prompt, "title": prompt}
 
 

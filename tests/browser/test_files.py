@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import synthetic
@@ -143,3 +144,46 @@ def test_no_speed_is_held_against_a_vanilla_of_another_prompt(show):
         tab.evaluate(DROP, traces_json([one, RUN]))
         expect(lanes).to_have_count(2)  # the recorded race has three
         (expect(last).to_contain_text if held else expect(last).not_to_contain_text)("×")
+
+
+def test_the_header_says_what_is_true_of_the_lane_that_is_chosen(show):
+    tab, vanilla = show("?race=question&round=3"), synthetic.vanilla_trace(RUN.tokens)
+    pieces = vanilla.pieces | {7: "other prompt"}
+    tab.evaluate(DROP, traces_json([replace(vanilla, device="another", prompt=[7], pieces=pieces), RUN]))
+    expect(tab.locator(".lane")).to_have_count(2)
+    expect(part(tab, "source")).to_contain_text("· cpu ·")
+    expect(part(tab, "prompt")).not_to_have_text("other prompt")
+    tab.keyboard.press("1")
+    expect(part(tab, "source")).to_contain_text("· another ·")
+    expect(part(tab, "prompt")).to_have_text("other prompt")
+
+
+def test_a_single_run_has_no_tick(show):
+    tab = show("?race=question&round=3")
+    tab.evaluate(DROP, traces_json([RUN]))
+    expect(part(tab, "lossless")).to_have_text("one run, nothing to compare")
+    expect(part(tab, "lossless")).to_have_class("chip")
+
+
+def test_the_tour_of_a_replay_leads_to_nothing_that_is_not_there(chromium, tmp_path):
+    file = tmp_path / "replay.html"
+    file.write_text(offline.page([synthetic.vanilla_trace(RUN.tokens), RUN]), encoding="utf-8")
+    tab, trouble = open_page(chromium, file.as_uri(), "?method=jakiro&round=2")
+    part(tab, "offer").click()
+    while part(tab, "tour").is_visible():
+        expect(tab.locator("#viewer .toured")).to_be_visible()
+        expect(part(tab, "tour")).not_to_contain_text(re.compile("live|What if"))
+        part(tab, "tour").get_by_role("button", name=re.compile("Next|Done")).click()
+    tab.context.close()
+    assert trouble == []
+
+
+def test_the_address_of_what_the_server_may_forget_says_so(show):
+    tab = show("?race=question&round=3")
+    tab.keyboard.press("s")
+    expect(part(tab, "notice")).to_contain_text("address of this view")
+    expect(part(tab, "notice")).not_to_contain_text("Export")
+    tab.evaluate(DROP, traces_json([RUN]))
+    expect(part(tab, "kind")).to_have_text("opened")
+    tab.keyboard.press("s")
+    expect(part(tab, "notice")).to_contain_text("Export keeps it for good")

@@ -88,3 +88,22 @@ def test_cut_nodes_that_are_gone_can_be_asked_for_again(chromium, address):
     wait_for_tree(tab)
     tab.context.close()
     expect_only_404s(trouble)
+
+
+def test_benchmarks_that_do_not_come_are_said_once_and_asked_for_again(chromium, address):
+    tab, trouble = open_page(chromium, address, "?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    tab.route("**/benchmarks.json", lambda route: route.fulfill(**GONE))
+    part(tab, "benchmarks").locator("summary").click()
+    expect(part(tab, "notice")).to_contain_text("benchmarks could not be read: the server answered 404")
+    tab.keyboard.press("n")
+    tab.keyboard.press("s")  # another notice, which stays
+    expect(part(tab, "notice")).to_contain_text("address of this view")
+    part(tab, "cut-box").evaluate("() => new Promise(requestAnimationFrame)")
+    expect(part(tab, "notice")).to_contain_text("address of this view")
+    tab.unroute("**/benchmarks.json")
+    for _ in range(2):
+        part(tab, "benchmarks").locator("summary").click()
+    tab.wait_for_selector("[data-part=benchmarks][data-drawn]")
+    tab.context.close()
+    expect_only_404s(trouble)

@@ -9,13 +9,14 @@ import time
 from playwright.sync_api import expect
 from served import DROP, IN_CHROMIUM, ON_EVERY_SCREEN, launched, open_page, part, served, wait_for_tree
 
+from jakiro.ui import library, live
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models
 from jakiro.ui.race import Race
 
 pytestmark = IN_CHROMIUM
 LENGTH = 96  # tokens of a live race, as the settings have it
-ROUNDS = Race.rounds
+ROUNDS, EVENTS = Race.rounds, live.events
 
 
 def slowly(race):
@@ -181,3 +182,51 @@ def test_the_page_without_recordings_says_what_to_do(chromium, tmp_path):
         assert tab.locator("[data-do=run]").is_disabled()
         tab.context.close()
     assert trouble == []
+
+
+def test_a_number_out_of_bounds_is_said_by_name_and_can_be_mended(show):
+    tab = show("?race=question&motion=0")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("[data-do=settings]").click()
+    for name, wrong, good in (("max_new_tokens", "0", "8"), ("temperature", "-1", "0"), ("seed", "-1", "0")):
+        tab.locator("#settings").get_by_label(name).fill(wrong)
+        run(tab, "the an the")
+        expect(part(tab, "notice")).to_contain_text(name)
+        expect(tab.locator("[data-do=run]")).to_be_visible()
+        tab.locator("#settings").get_by_label(name).fill(good)
+    tab.locator("[data-do=run]").click()
+    expect(part(tab, "kind")).to_have_text("live")
+
+
+def test_what_gradio_refuses_leaves_the_page_free(chromium, address):
+    tab, _ = open_page(chromium, address, "?race=question&motion=0")
+    tab.route("**/queue/join*", lambda route: route.fulfill(status=503, json={"detail": "Queue is full."}))
+    run(tab, "the an the")
+    expect(part(tab, "notice")).to_contain_text("No answer came")
+    expect(tab.locator("[data-do=run]")).to_be_visible()
+    tab.context.close()
+
+
+def test_a_run_right_after_a_stop_is_run(chromium, address, monkeypatch):
+    """Gradio drops what is asked before it is through with what was stopped."""
+    go_on, begun = threading.Event(), []
+
+    def held(race, id):
+        for event in EVENTS(race, id):
+            yield event
+            if event["event"] == "start":
+                begun.append(id)
+                assert go_on.wait(60)
+
+    monkeypatch.setattr(live, "events", held)
+    monkeypatch.setattr(library, "PATIENCE", 0.01)
+    tab, _ = open_page(chromium, address, "?race=question&motion=0")
+    run(tab, "the an the")
+    expect(part(tab, "kind")).to_have_text("running")
+    tab.locator("[data-do=stop]").click()
+    expect(part(tab, "notice")).to_contain_text("still running")
+    tab.locator("[data-do=run]").click()
+    go_on.set()
+    expect(part(tab, "kind")).to_have_text("live")
+    assert len(begun) == 2
+    tab.context.close()

@@ -9,9 +9,11 @@ import synthetic
 from playwright.sync_api import expect
 from served import HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, SCREENS, open_page, part, served, wait_for_tree, with_facts
 
-from jakiro.assets import BENCHMARKS
+from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.findings import summary
 from jakiro.ui import recorded
+from jakiro.ui.figures.labels import visible
+from jakiro.ui.modules import Modules
 
 pytestmark = IN_CHROMIUM
 COLOURS = """() => {
@@ -207,3 +209,32 @@ def test_a_run_of_one_token_says_so_and_leaves_the_views_whole(chromium, tmp_pat
         expect(tab.locator("[data-view=compare] .primary")).to_be_visible()
         tab.context.close()
     assert trouble == []
+
+
+def test_a_token_looks_alike_in_lists_and_in_figures(show):
+    chars = [
+        *" \n\r\t",
+        *"aé语🙂ب",
+        *map(chr, (0, 0x7F, 0xA0, 0xAD, 0x200B, 0x202E, 0x2028, 0x3000, 0xFEFF, 0xE000, 0xE0001)),
+        "",
+    ]
+    path = f"{Modules(ASSETS / 'viewer').path}/format.js"
+    script = """async ([path, chars]) => {
+      const {token} = await import(new URL(path, document.baseURI));
+      return chars.map((char) => token({pieces: {1: char}}, 1));
+    }"""
+    assert show("?race=question").evaluate(script, [path, chars]) == [visible(char) for char in chars]
+
+
+def test_text_from_right_to_left_is_laid_out_so(show):
+    tab = show("?race=question")
+    for text in (part(tab, "prompt"), tab.locator(".lane .text").first):
+        expect(text).to_have_attribute("dir", "auto")
+
+
+def test_numbers_of_the_round_have_definitions(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    expect(part(tab, "nodes")).to_have_text("23 drafted")  # of 24 nodes
+    for name in ("nodes", "accepted", "count"):
+        part(tab, name).focus()
+        expect(tab.locator("#viewer .tip")).to_have_text(part(tab, name).get_attribute("data-help"))

@@ -160,3 +160,23 @@ def test_a_newcomer_is_offered_a_tour_that_leads_through_the_page(show):
     expect(part(tab, "tour")).to_contain_text(f"1 of {stops}")
     part(tab, "tour").get_by_role("button", name="Close").click()
     expect(part(tab, "tour")).to_be_hidden()
+
+
+def test_another_lane_is_shown_at_the_same_time_of_the_clock(show):
+    tab = show("?race=question&method=jakiro&round=7")
+    at(tab, 7)
+    same = tab.locator(".lane[data-method=eagle2] .text .same").first.get_attribute("data-round")
+    assert same != "7"
+    tab.keyboard.press("2")
+    tab.wait_for_selector(f"[data-round='{same}'][data-method=eagle2]")
+    back = tab.locator(".lane[data-method=jakiro] .text .same").first.get_attribute("data-round")
+    tab.locator(".lane[data-method=jakiro] h2 button").click()
+    at(tab, back)
+
+
+def test_who_wants_little_motion_is_offered_the_tour_too(show):
+    tab = show("?race=question", reduced_motion="reduce")
+    expect(part(tab, "offer")).to_be_visible()
+    tab.goto(f"{tab.url.split('?')[0]}?race=question&motion=0")
+    tab.wait_for_selector("[data-ready=yes]")
+    expect(part(tab, "offer")).to_be_hidden()

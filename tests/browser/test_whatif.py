@@ -151,3 +151,15 @@ def test_another_models_run_cannot_be_decoded_again_and_the_form_says_so(show):
     tab.keyboard.press("ArrowRight")
     expect(tab.locator("form.whatif .none")).to_contain_text("recorded with synthetic")
     expect(tab.locator("form.whatif [type=submit]")).to_be_disabled()
+
+
+def test_what_was_filled_in_stays_from_round_to_round(show):
+    tab = show("?race=question&method=jakiro&round=3&tab=whatif")
+    form, token = tab.locator("form.whatif"), tab.locator("form.whatif [name=token]")
+    expect(form.locator("[type=submit]")).to_have_text("Decode again from round 4")
+    before = token.locator("option").all_text_contents()
+    form.get_by_label("depth").fill("2")
+    tab.locator("[data-do=next]").click()
+    expect(form.locator("[type=submit]")).to_have_text("Decode again from round 5")
+    expect(form.get_by_label("depth")).to_have_value("2")
+    assert token.locator("option").all_text_contents() != before

@@ -126,5 +126,5 @@ def summary(places: list[Pair], names: list[str], count: int) -> str:
     return (
         f"After each of {told} tokens of one text, {names[0]} would have got further {further[0]} times and "
         f"{names[1]} {further[1]} times; on average {means[0]:.2f} and {means[1]:.2f} drafted tokens lie along it. "
-        f"Of {sizes[0]:.1f} and {sizes[1]:.1f} nodes they share {shared:.1f}."
+        f"Of {sizes[0]:.1f} and {sizes[1]:.1f} drafted tokens they share {shared:.1f}."
     )

@@ -29,20 +29,15 @@ def acceptance_figure(trace: Trace) -> dict:
         "yaxis": axis((0, 0.9), "x", "rounds", nticks=4),
         "xaxis2": axis((0.25, 0.56), "y2", "depth", showgrid=False, dtick=1, range=[0.4, max(len(rates), 1) + 0.6]),
         "yaxis2": axis((0, 0.9), "x2", range=[0, 1.05], tickformat=".0%", nticks=4),
-        "xaxis3": axis((0.62, 0.86), "y3", "tokens so far", showgrid=False, nticks=4),
+        "xaxis3": axis((0.62, 0.86), "y3", "tokens so far", showgrid=False, nticks=6),
         "yaxis3": axis((0, 0.9), "x3", rangemode="tozero", nticks=4),
         "xaxis4": axis((0.91, 1), "y4", showgrid=False, showticklabels=False),
         "yaxis4": axis((0, 0.9), "x4", range=[0, 1], showticklabels=False, showgrid=False),
     }
+    shares = "by depth: of all rounds (bars), of those that<br>got there (line), that had candidates (dots)"
     captions = [
         caption(0, 0.94, "accepted tokens"),
-        caption(
-            0.25,
-            0.94,
-            "by depth: of all rounds (bars), of those that got there (line), with candidates there (dots)"
-            if rates
-            else "nothing was drafted",
-        ),
+        caption(0.25, 0.94, shares if rates else "nothing was drafted", align="left"),
         caption(0.62, 0.94, "tau so far"),
         caption(0.91, 0.94, "time of the rounds"),
     ]
@@ -61,8 +56,8 @@ def acceptance_figure(trace: Trace) -> dict:
     tau = curve(ends, rounded_list(running_tau(trace)), "@accepted", "tau so far", mode="lines", hovertemplate=hover)
     data.append(on(3, tau))
     data += _time(trace)
-    margin = {"l": 46, "r": 12, "t": 30, "b": 44}
-    look = layout(300, axes, margin=margin, barmode="stack", bargap=0.2, annotations=captions)
+    margin = {"l": 46, "r": 12, "t": 44, "b": 44}
+    look = layout(314, axes, margin=margin, barmode="stack", bargap=0.2, annotations=captions)
     return {"data": data, "layout": look, "min_width": 1000}
 
 

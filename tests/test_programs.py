@@ -106,7 +106,7 @@ def test_families_give_their_text(family):
 
 def test_trees_of_any_size_and_a_cache_that_moves(target, recorded):
     text = record(target, VanillaDrafter(), PROMPT, 40, GREEDY, inspect=False).tokens
-    for nodes in (1, 2, 5, 90):
+    for nodes in (1, 2, 5, 260):
         assert record(recorded, Noise(nodes, nodes), PROMPT, 40, GREEDY, inspect=False).tokens == text
     trace = record(recorded, Oracle(PROMPT + text, 7, decoy=True), PROMPT, 40, GREEDY)
     assert trace.tokens == text and len(trace.steps) == 5
@@ -117,7 +117,7 @@ def test_a_program_of_a_cache_that_moved_is_recorded_anew(target, recorded):
     """A small tree, a large one that moves the cache, the same small one."""
     answers = []
     for one in (target, recorded):
-        cache = one.new_cache(300)
+        cache = one.new_cache(fixed.ROWS)
         one.prefill(torch.tensor(PROMPT), cache)
         for tree in (random_tree(random.Random(0), 7, nodes) for nodes in (3, 320, 3)):
             logits, _ = one.score(tree.tokens, tree.parents, cache)

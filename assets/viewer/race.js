@@ -32,7 +32,7 @@ export function fromStart(event) {
   const lanes = event.lanes.map(({method, title}) => ({
     method, title, text: [], pieces: {},
     tokens: {id: [], round: [], kind: [], at: []},
-    rounds: {from: [], to: [], accepted: [], nodes: [], at: [], draft: [], verify: [], overhead: [], tau: []},
+    rounds: {from: [], to: [], accepted: [], nodes: [], at: [], draft: [], verify: [], overhead: []},
   }));
   return summarised({
     id: event.race, kind: 'live', running: true, prompt: event.prompt, title: 'live race',
@@ -60,7 +60,6 @@ export function addTokens(race, event) {
   rounds.nodes.push(event.nodes);
   rounds.at.push(event.at);
   for (const phase of ['draft', 'verify', 'overhead']) rounds[phase].push(event[phase]);
-  rounds.tau.push((text.length - 1) / rounds.at.length);
 }
 
 /** Refresh the lanes' summaries. */

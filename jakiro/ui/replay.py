@@ -21,8 +21,7 @@
                      # at = seconds on this run's own clock, prefill included
         "rounds":  {"from": [..], "to": [..],                       # tokens[from:to] came out of the round
                     "accepted": [..], "nodes": [..], "at": [..],    # at = seconds when the round was done
-                    "draft": [..], "verify": [..], "overhead": [..],  # seconds
-                    "tau": [..]},                                   # mean tokens a pass up to and with the round
+                    "draft": [..], "verify": [..], "overhead": [..]},  # seconds
         "why":     [str],                                           # one sentence a round: why it ended there
         "nodes":   [{"id": [..], "parent": [..], "depth": [..], "state": [..], "q": [..], "p": [..], ...}],
                      # one table a round; index = node, 0 = root; ranks count from 1; null = does not apply
@@ -155,7 +154,6 @@ def _rounds(trace: Trace) -> dict[str, list]:
         "draft": rounded_list([step.draft_s for step in trace.steps]),
         "verify": rounded_list([step.verify_s for step in trace.steps]),
         "overhead": rounded_list([step.overhead_s for step in trace.steps]),
-        "tau": rounded_list(metrics.running_tau(trace)),
     }
 
 

@@ -11,7 +11,7 @@ from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.theme import THEMES
-from jakiro.ui.replay import payload
+from jakiro.ui.replay import keys, payload
 from jakiro.ui.summary import lossless
 from jakiro.ui.why import why, whys
 
@@ -104,6 +104,22 @@ def test_the_badge_names_the_first_divergence_and_its_margin():
         "Jakiro parts from Vanilla at token 5: “<16>” against “<18>”" in found["text"]
         and "0.6931 nats" in found["text"]
     )
+
+
+def test_a_margin_does_not_judge_what_was_sampled():
+    other = run(FIRST, replace(SECOND, accepted=[1], bonus=7), THIRD)
+    sampled = [replace(one, temperature=1.0) for one in (HAND, other)]
+    assert "margin is 0.6931 nats before the noise" in lossless(sampled, ["Vanilla", "Jakiro"])["text"]
+
+
+def test_ids_are_whole_whatever_the_vocabulary():
+    step = replace(FIRST, tree=replace(FIRST.tree, columns=FIRST.tree.columns | {"pick": [151645] * len(FIRST.tree)}))
+    assert read(run(step))["traces"][0]["nodes"][0]["pick"] == [151645] * len(FIRST.tree)
+
+
+def test_no_two_lanes_are_called_the_same():
+    traces = [replace(HAND, method=name) for name in ("a", "a", "a-2", "a")]
+    assert keys(traces) == ["a", "a-3", "a-2", "a-4"]
 
 
 def test_the_badge_claims_no_more_than_was_compared():

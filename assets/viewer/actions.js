@@ -79,6 +79,7 @@ export function bindKeys(act) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (target.closest('#settings, input:not([type=range], [type=checkbox]), textarea, select, dialog, [contenteditable]')) return;
     const far = event.shiftKey ? 10 : 1;
+    if (target.closest('[role=region]') && /^(Arrow|Home|End)/.test(event.key)) return; // they scroll it
     const inTree = target.closest('[data-view=tree], [data-view=outline]');
     if (inTree && event.key.startsWith('Arrow')) act('node', event.key);
     else if (event.key === 'ArrowLeft' || event.key.toLowerCase() === 'j') act('step', -far);

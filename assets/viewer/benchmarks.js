@@ -46,6 +46,7 @@ export function benchmarksView(part, go, say) {
 
   function fill({reports, themes, config}, name, theme, Plotly) {
     const report = reports.find((one) => one.name === name) ?? reports[0];
+    if (report) choice.value = report.name;
     if (!report || shown === `${report.name} ${theme}`) return;
     shown = `${report.name} ${theme}`;
     choice.replaceChildren(...reports.map((one) => h('option', {value: one.name}, one.title)));
@@ -55,6 +56,7 @@ export function benchmarksView(part, go, say) {
     part('report-facts').replaceChildren(...report.facts.flatMap(([label, text]) => [h('dt', {}, label), h('dd', {}, text)]));
     part('report-table').replaceChildren(table(report.table));
     const plots = report.figures.map((figure) => h('div', {class: 'plot', style: `min-width: ${figure.min_width}px`}));
+    for (const plot of part('report-figures').querySelectorAll('.plot')) Plotly.purge(plot); // it would stay with the window
     part('report-figures').replaceChildren(...report.figures.flatMap((figure, index) =>
       [h('h3', {}, figure.title), h('div', {class: 'scroll'}, plots[index])]));
     Promise.all(report.figures.map((figure, index) => draw(Plotly, plots[index], whole(figure, theme, themes), config)))

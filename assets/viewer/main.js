@@ -8,6 +8,7 @@ import {headerView} from './header.js';
 import {lanesView, sameTime} from './lanes.js';
 import {move} from './moves.js';
 import {nodeView, stopNode} from './node.js';
+import {noticeView} from './notice.js';
 import {openFiles} from './opening.js';
 import {fetched, withCut} from './race.js';
 import {roundView} from './round.js';
@@ -17,6 +18,8 @@ import {timelineView} from './timeline.js';
 import {tour} from './tour.js';
 import {below, transportView} from './transport.js';
 
+const PATIENCE = 700; // ms after which the page says that it waits for a race
+
 /** Start the viewer in Gradio's element. `send(name, data)` reaches Python, `watch` tells of new lines of a running race. */
 export function mount({element: root, props, watch, send}) {
   applyTheme();
@@ -24,8 +27,9 @@ export function mount({element: root, props, watch, send}) {
   const keep = addressKeeper();
   const redraw = eachFrame(() => race && !race.running && redrawNow());
   let state = fromAddress(), race = null, lane = null, Plotly = null;
-  let turn = 0, noted = false, passing = false; // what was last asked for; whether the notice is about the race, or goes with a move
+  let turn = 0; // what was last asked for
 
+  const notice = noticeView(part('notice')), {say, mention} = notice;
   const header = headerView(part, props);
   const lanes = lanesView(part('lanes'), go, (index) => act('lane', index));
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
@@ -53,12 +57,13 @@ export function mount({element: root, props, watch, send}) {
    * is not there, the first recorded one. What was asked for later wins. */
   async function open(id, change = {}) {
     const first = props.races[0]?.id, own = turn += 1;
+    setTimeout(() => own === turn && !race && say('Waiting for a race that is still running …', true), PATIENCE);
     try {
       const next = id || first ? await fetched(id || first) : null;
       if (own !== turn) return;
       state = {...state, ...change};
       if (next) show(next); else nothing();
-      if (next?.note || noted) say(next?.note ?? '', true);
+      if (next?.note || notice.ofRace()) say(next?.note ?? '', true);
     } catch (error) {
       if (own !== turn) return;
       if (id && first && id !== first && !race) await open(first, change);
@@ -110,7 +115,7 @@ export function mount({element: root, props, watch, send}) {
   function shown(next, {replay}) {
     turn += 1;
     if (next.running) keep({...state, race: next.id, round: null, node: null, place: null}); // who reloads gets what there is of it
-    else state = {...state, round: replay || next.back ? 0 : null, node: null, tab: next.back ? 'tree' : state.tab};
+    else state = {...state, round: replay || next.back ? 0 : null, node: null, place: null, tab: next.back ? 'tree' : state.tab};
     if (next.back) state = {...state, method: next.lanes.at(-1).method, against: next.lanes[0].method};
     show(next);
     if (replay) requestAnimationFrame(() => act('play')); // once the lanes are there
@@ -127,7 +132,7 @@ export function mount({element: root, props, watch, send}) {
 
   /** The doctor has looked at a method's head. */
   function examined({method, findings}) {
-    for (const one of race?.lanes ?? []) if (one.kind === method) one.findings = findings;
+    for (const one of race?.lanes ?? []) if (one.kind === method && !live.unable(one.about)) one.findings = findings;
     redraw();
   }
 
@@ -150,8 +155,7 @@ export function mount({element: root, props, watch, send}) {
   /** Change the state; everything shown follows within a frame. `replaying`: the replay itself moves the playhead. */
   function go(change, replaying = false) {
     if (!race || race.running) return;
-    if (!replaying) timeline.stop();
-    if (passing && !replaying) say(race.note ?? '', true);
+    if (!replaying) { timeline.stop(); notice.moved(race.note); }
     state = sound({...state, ...('round' in change || 'method' in change ? {place: null} : {}), ...change}, race);
     keep(state);
     redraw();
@@ -211,7 +215,7 @@ export function mount({element: root, props, watch, send}) {
   function act(name, argument) {
     const always = {
       run: live.start, stop: live.stop, theme: toggleTheme, help,
-      whole: () => open(race.back.race, {...race.back, node: null, against: '', tab: 'whatif'}),
+      whole: () => open(race.back.race, {...race.back, node: null, place: null, against: '', tab: 'whatif'}),
       file: () => part('file').click(),
       share: () => share(race, address(state), mention),
       tour: () => { part('help').close(); guide(); },
@@ -236,18 +240,5 @@ export function mount({element: root, props, watch, send}) {
     if (part('help').open) return part('help').close();
     part('help').showModal();
     benchmarks.experiments().then((found) => part('findings').replaceChildren(...found), (error) => say(error.message));
-  }
-
-  /** A notice that goes with the next move, when a race's own note comes back. */
-  function mention(text) {
-    say(text, true);
-    passing = true;
-  }
-
-  /** A notice. `ofRace`: it goes when another race comes. */
-  function say(text, ofRace = false) {
-    [noted, passing] = [ofRace, false];
-    part('notice').textContent = text;
-    reveal(part('notice'), Boolean(text));
   }
 }

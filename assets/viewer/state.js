@@ -29,7 +29,7 @@ export function address(state) {
   const query = new URLSearchParams(location.search);
   for (const [name, standard] of Object.entries(DEFAULTS)) {
     const value = state[name];
-    if (value === standard || value === null || value === '') query.delete(name);
+    if ((value === standard && value !== 'outline') || value === null || value === '') query.delete(name); // wide pages open another tab
     else query.set(name, value);
   }
   const text = query.toString();

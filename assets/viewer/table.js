@@ -24,6 +24,7 @@ export function tableView(box, choose) {
     rows.forEach(({line, cells}, index) => {
       line.hidden = index >= nodes.id.length;
       line.className = index === node ? 'now' : '';
+      line.ariaCurrent = String(index === node);
       if (line.hidden) return;
       lane.fields.forEach((field, column) => write(cells[column], cell(nodes[field.key]?.[index], field, lane, race.words)));
     });
@@ -39,7 +40,7 @@ export function tableView(box, choose) {
 
   function row(index, fields) {
     const cells = fields.map(() => document.createTextNode(''));
-    const line = h('tr', {'data-node': index}, h('th', {scope: 'row'}, String(index)), ...cells.map((text) => h('td', {}, text)));
+    const line = h('tr', {'data-node': index}, h('th', {scope: 'row'}, h('button', {type: 'button', 'aria-label': `Node ${index}`}, String(index))), ...cells.map((text) => h('td', {}, text)));
     body.append(line);
     return {line, cells};
   }

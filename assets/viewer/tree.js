@@ -28,6 +28,7 @@ export function treePlot(box) {
   /** Draw a figure with a ring around `node`, in colours of the theme. `like`: equal for figures with the same axes and
    * legend. `drawn()` is called each time that plotly has drawn. */
   function show(Plotly, figure, node, like, colors, config, drawn = () => {}) {
+    figure.layout.uirevision = like; // the zoom is that of one lane's trees
     ring(figure, node, colors.text);
     const {bare, labels, legend} = parts(figure);
     const hurried = layer && group === like && performance.now() - last < REST;

@@ -27,7 +27,7 @@ export function whatIf(box, race, lane, round, methods, why, ask) {
 }
 
 function form(race, lane, methods, ask) {
-  const own = methods?.[lane.kind] ?? [];
+  const own = methods && Object.hasOwn(methods, lane.kind) ? methods[lane.kind] : [];
   const inputs = new Map();
   const had = (field) => lane.settings[field.name] ?? field.default; // of what the run was recorded without
   const fields = [

@@ -58,7 +58,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, count
 from typing import Any
 
 from jakiro import metrics
@@ -151,9 +151,9 @@ def _rounds(trace: Trace) -> dict[str, list]:
         "accepted": [len(step.accepted) for step in trace.steps],
         "nodes": [len(step.tree) for step in trace.steps],
         "at": rounded_list(metrics.clock(trace), 6),
-        "draft": rounded_list([step.draft_s for step in trace.steps]),
-        "verify": rounded_list([step.verify_s for step in trace.steps]),
-        "overhead": rounded_list([step.overhead_s for step in trace.steps]),
+        "draft": rounded_list([step.draft_s for step in trace.steps], 7),
+        "verify": rounded_list([step.verify_s for step in trace.steps], 7),
+        "overhead": rounded_list([step.overhead_s for step in trace.steps], 7),
     }
 
 
@@ -191,9 +191,9 @@ def titled(traces: Sequence[Trace], titles: Mapping[str, str]) -> list[str]:
 
 def _told_apart(names: list[str], numbered: str) -> list[str]:
     """The names, numbered where one occurs again."""
-    seen: dict[str, int] = {}
-    found = []
+    found: list[str] = []
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        found.append(name if seen[name] == 1 else numbered.format(name, seen[name]))
+        others = (numbered.format(name, number) for number in count(2))
+        free = (one for one in others if one not in {*found, *names})
+        found.append(next(free) if name in found else name)
     return found

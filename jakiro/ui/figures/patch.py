@@ -42,9 +42,9 @@ def row(nodes: dict[str, list], labels: dict[int, str], node: Any) -> Any:
 
 
 def rounded(value: float | None, digits: int = DIGITS) -> float | None:
-    """The value with few digits, whole numbers without a point: shorter JSON."""
-    if value is None:
-        return None
+    """The value with few digits, a whole one without a point, for shorter JSON; an int, like an id, as it is."""
+    if value is None or isinstance(value, int):
+        return value
     value = float(f"{value:.{digits}g}")
     return int(value) if value.is_integer() else value
 

@@ -2,6 +2,8 @@
 
 Router weights belong to a parent: they mix the experts that propose its children. A trace stores them at the children
 (columns `gate0`, `gate1`), equal for all siblings; here they are read once a parent. Traces without them give None.
+On the contrastive level they are the weights of its feature, a difference of the experts: a round shows them, but they
+do not count for a run.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class RunRouting:
-    """The router over a whole run."""
+    """The router over a whole run, the contrastive level apart."""
 
     root: list[tuple[float, float] | None]  # weights at each round's root, [rounds]
     entropy: list[float | None]  # mean over each round's parents, [rounds]
@@ -63,7 +65,7 @@ def round_routing(step: StepTrace) -> list[Gate] | None:
 
 def run_routing(trace: Trace) -> RunRouting | None:
     """The router over a run; None where no round has gates."""
-    rounds = [round_routing(step) or [] for step in trace.steps]
+    rounds = [[gate for gate in round_routing(step) or [] if not gate.contrastive] for step in trace.steps]
     gates = [gate for found in rounds for gate in found]
     if not gates:
         return None

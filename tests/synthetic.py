@@ -15,6 +15,8 @@ from jakiro.trace import StepTrace, Trace
 from jakiro.tree import DraftTree
 
 VOCABULARY = 400
+PICKED = ("pick_expert0_rank", "pick_expert1_rank")
+PROPOSED = ("source", "expert0_rank", "expert1_rank", "expert0_logprob", "expert1_logprob", "overlap", "js")
 EOS = 0
 WORDS = [
     start + end
@@ -192,8 +194,9 @@ class _Grower:
 
     def _names(self) -> list[str]:
         for node in self.nodes:
-            if node.depth == self.depth and self.experts:
-                node.columns["head"] = 1
+            if self.experts and node.depth >= self.depth - 1:  # the last level has no proposers
+                silent = PICKED if node.depth < self.depth else PROPOSED
+                node.columns |= dict.fromkeys(silent) | ({"head": 1} if node.depth == self.depth else {})
         return sorted({name for node in self.nodes for name in node.columns})
 
 

@@ -78,7 +78,8 @@ def test_columns_are_the_naive_ones(target, mode: str, room: int) -> None:
             assert close(columns["pick_draft_logprob"][node], logprobs[pick])
             assert close(columns["pick_score"][node], tree.scores[node] + float(logprobs[pick]))
             for i in range(2 if answer.experts is not None else 0):
-                assert columns[f"pick_expert{i}_rank"][node] == rank(answer.experts[i], pick)
+                silent = settings.contrastive and depth == settings.depth - 1
+                assert columns[f"pick_expert{i}_rank"][node] == (None if silent else rank(answer.experts[i], pick))
         else:
             assert all(columns[name][node] is None for name in columns if name.startswith("pick_"))
 
@@ -136,9 +137,13 @@ def check_experts(columns: dict, node: int, answer: naive.Answer, token: int, se
     contrastive = settings.contrastive and depth == settings.depth
     gates = (answer.gates[2:] if contrastive else answer.gates[:2]).softmax(0)
     assert columns["head"][node] == int(contrastive)
+    assert all(close(columns[f"gate{i}"][node], gates[i]) for i in (0, 1))
+    if contrastive:  # one feature of both proposes
+        alone = ("expert0_rank", "expert1_rank", "expert0_logprob", "expert1_logprob", "source", "overlap", "js")
+        assert all(columns[name][node] is None for name in alone)
+        return
     ranks = [rank(one, token) for one in answer.experts]
     for i, one in enumerate(answer.experts):
-        assert close(columns[f"gate{i}"][node], gates[i])
         assert close(columns[f"expert{i}_logprob"][node], one[token])
         assert columns[f"expert{i}_rank"][node] == ranks[i]
     first, second = (place < settings.top_k for place in ranks)
@@ -155,7 +160,9 @@ def test_of_four_experts_only_how_far_they_are_apart_is_told() -> None:
     torch.manual_seed(0)
     experts = torch.randn(4, 1, 50).log_softmax(-1)
     tree = DraftTree([7, 8, 9], [-1, 0, 0], [0.0, -1.0, -2.0])
-    columns = of_experts(tree, [8, 1, 1], Rows([None, 0, 0], [0, None, None]), experts, torch.full((1, 4), 0.25), 5)
+    columns = of_experts(
+        tree, [8, 1, 1], Rows([None, 0, 0], [0, None, None]), experts, torch.full((1, 4), 0.25), 5, [False]
+    )
     assert columns.keys() == {"overlap", "js"}
     tops = [set(one[0].topk(5).indices.tolist()) for one in experts]
     shares = [len(a & b) / 5 for i, a in enumerate(tops) for b in tops[i + 1 :]]

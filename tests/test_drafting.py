@@ -59,6 +59,13 @@ def drafter_for(target, mode: str, shape: str = "plain"):
     return head, JakiroDrafter(FusedJakiro(head), target, settings)
 
 
+@pytest.mark.parametrize("expert", ["0", "1"])
+def test_one_expert_alone_has_no_contrastive_level(expert: str) -> None:
+    with pytest.raises(ValueError, match="contrastive has both experts propose the last level: turn it off"):
+        JakiroSettings(expert=expert)
+    assert JakiroSettings(expert=expert, contrastive=False).expert == expert
+
+
 def oracle_for(head, target, tokens: list[int], settings) -> naive.Oracle:
     decoupled = getattr(settings, "candidates", "") == "decoupled"
     return naive.Oracle(head, target, tokens, decoupled, settings.draft_temperature)

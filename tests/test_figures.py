@@ -120,6 +120,20 @@ def test_shape_and_hue_say_who_proposes():
     }
 
 
+def test_the_contrastive_level_has_a_shape_of_its_own_and_no_proposer():
+    step = HAND.steps[0]
+    source = [*step.tree.columns["source"][:3], None, None]
+    trace = replace(
+        HAND, steps=[replace(step, tree=replace(step.tree, columns=step.tree.columns | {"source": source}))]
+    )
+    figure = tree(trace)
+    assert [markers(figure)[node][3:5] for node in (3, 4)] == [("triangle-down", "@mixture")] * 2
+    entries = [one for one in figure["data"] if one.get("name") == "contrastive feature"]
+    hover = next(one["hovertemplate"] for one in figure["data"] if one.get("legendgroup") == "contrastive feature"
+                 and "hovertemplate" in one)  # fmt: skip
+    assert len(entries) == 1 and "of the contrastive feature" in hover and "proposed by" not in hover
+
+
 def test_a_trace_without_sources_has_one_neutral_shape_and_no_experts_in_its_legend():
     figure = tree(TRACES["eagle2"])
     drafted = {look[3:5] for node, look in markers(figure).items() if node > 0}

@@ -80,7 +80,7 @@ def test_divergence_takes_both_log_probabilities_from_one_run():
 
 
 def test_divergence_without_known_probabilities_or_token_has_no_margin():
-    shorter = run(FIRST, SECOND)
+    shorter = replace(run(FIRST, SECOND), stop="eos")
     stopped = replace(shorter, stop="stopped")  # agrees as far as it went
     assert metrics.divergence(HAND, stopped) is None and metrics.same_output([stopped, HAND])
     assert metrics.divergence(replace(HAND, stop="stopped"), shorter) is not None
@@ -116,15 +116,15 @@ def test_routing_reads_the_gates_once_a_parent():
     assert gates[0].entropy == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25))
     total = run_routing(HAND)
     assert total.root == [(0.75, 0.25), None, None]
-    assert total.by_depth == {1: (0.75, 0.25), 2: (0.1, 0.9)} and total.dominant_share == (0.5, 0.5)
+    assert total.by_depth == {1: (0.75, 0.25)} and total.dominant_share == (1, 0)  # not the contrastive level
     stepped = {round(middle, 1): (rate, count) for middle, rate, count in total.acceptance if count}
-    assert stepped == {0.7: (1.0, 1), 0.1: (1.0, 1)}
+    assert stepped == {0.7: (1.0, 1)}
 
 
 def test_routing_counts_a_parent_where_the_walk_stopped_as_a_miss():
-    stopped = run(replace(FIRST, accepted=[1], bonus=9))
+    stopped = run(replace(FIRST, accepted=[], bonus=9))
     rates = {round(middle, 1): rate for middle, rate, count in run_routing(stopped).acceptance if count}
-    assert rates == {0.7: 1.0, 0.1: 0.0}
+    assert rates == {0.7: 0.0}
 
 
 @pytest.mark.parametrize("trace", [vanilla_trace(text(6)), lookup_trace(text(30)), run(SECOND)])
@@ -151,5 +151,7 @@ def test_numbers_of_a_long_run_agree_with_each_other():
     totals = metrics.totals(trace)
     assert sum(totals["acceptance_histogram"]) == 12
     accepted = sum(count * rounds for count, rounds in enumerate(totals["acceptance_histogram"]))
-    assert accepted == totals["num_accepted_draft_tokens"] == sum(run_diversity(trace).accepted_by_source)
+    contrastive = sum(step.tree.columns["head"][node] for step in trace.steps for node in step.accepted)
+    assert accepted == totals["num_accepted_draft_tokens"]
+    assert accepted == sum(run_diversity(trace).accepted_by_source) + contrastive and contrastive
     assert totals["mean_acceptance_length"] == pytest.approx(1 + sum(totals["acceptance_rate_per_position"]))

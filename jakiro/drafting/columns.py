@@ -43,13 +43,21 @@ def common(
 
 
 def of_experts(
-    tree: DraftTree, picks: list[int], rows: Rows, experts: Tensor, weights: Tensor, width: int
+    tree: DraftTree,
+    picks: list[int],
+    routed: Rows,
+    experts: Tensor,
+    weights: Tensor,
+    width: int,
+    silent: Sequence[bool],
 ) -> dict[str, list]:
     """Columns of N experts: own log-probabilities [N, r, vocab] and the router's weights [r, N].
 
-    An expert proposes its `width` likeliest tokens. Who proposed a node is told of two experts only, as published
-    heads have them: views of a trace know no more.
+    An expert proposes its `width` likeliest tokens, but none in a row that is `silent` [r]: there one feature of all
+    experts proposes. Who proposed a node is told of two experts only, as published heads have them: views of a trace
+    know no more.
     """
+    rows = Rows(*([None if row is None or silent[row] else row for row in one] for one in (routed.hung, routed.own)))
     apart = {
         "overlap": spread(_overlap(experts, width).tolist(), rows.hung),
         "js": spread(_divergence(experts).tolist(), rows.hung),
@@ -66,8 +74,8 @@ def of_experts(
         "source": [_source(pair, width) for pair in zip(rank0, rank1, strict=True)],
         "pick_expert0_rank": pick0,
         "pick_expert1_rank": pick1,
-        "gate0": spread(weights[:, 0].tolist(), rows.hung),
-        "gate1": spread(weights[:, 1].tolist(), rows.hung),
+        "gate0": spread(weights[:, 0].tolist(), routed.hung),
+        "gate1": spread(weights[:, 1].tolist(), routed.hung),
         **apart,
     }
 

@@ -42,12 +42,18 @@ class JakiroSettings(TreeSettings):
     )
     contrastive: bool = setting(True, "Read the last level off the pass above, by the contrastive feature.")
     expert: str = setting(
-        "all", "Only expert 0 or only expert 1 proposes, to see what it is worth.", choices=("all", "0", "1")
+        "all",
+        "Only expert 0 or only expert 1 proposes, to see what it is worth; with contrastive off.",
+        choices=("all", "0", "1"),
     )
     aligned: bool = setting(True, "Give each node of the last level its own parent's row; off: the released mix-up.")
 
     def __post_init__(self) -> None:
         TreeSettings.__post_init__(self)
+        if self.contrastive and self.expert != "all":
+            raise ValueError(
+                "contrastive has both experts propose the last level: turn it off where one proposes alone"
+            )
         if self.depth == AUTO:
             return
         if self.contrastive and self.depth < 2:
@@ -115,7 +121,7 @@ class JakiroDrafter(HeadDrafter):
             eligible = torch.where(contrast[:, None], eligible, in_union(experts, self.width))
         return {
             **common(tree, picks, rows, logprobs, min(last.kept.scores), eligible),
-            **of_experts(tree, picks, rows, experts, weights, self.width),
+            **of_experts(tree, picks, rows, experts, weights, self.width, contrast.tolist()),
             "head": spread(contrast.int().tolist(), rows.hung),
         }
 

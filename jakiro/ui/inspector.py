@@ -11,6 +11,7 @@ from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.patch import rounded_list
 
 PROPOSED = "With decoupled candidates, tokens that no expert proposes come last."
+WEIGHED = "at the parent: the same for all siblings. On the contrastive level in the feature that proposed it."
 # Column -> label, format, help. The order is the inspector's. Formats: token id rank share log number word.
 FIELDS: dict[str, tuple[str, str, str]] = {
     "id": ("token", "token", "The candidate token and its id."),
@@ -21,13 +22,17 @@ FIELDS: dict[str, tuple[str, str, str]] = {
     "rank": ("draft rank", "rank", f"Place of the token in the draft's distribution after its parent. {PROPOSED}"),
     "score": ("path log-probability", "log", "Sum of log q along the path; the tree keeps the nodes with the best."),
     "source": ("proposed by", "word", "Which expert alone has the token in its own top-k after the same parent."),
-    "gate0": ("router, expert 0", "share", "Weight of expert 0 at the parent: the same for all siblings."),
-    "gate1": ("router, expert 1", "share", "Weight of expert 1 at the parent: the same for all siblings."),
+    "gate0": ("router, expert 0", "share", f"Weight of expert 0 {WEIGHED}"),
+    "gate1": ("router, expert 1", "share", f"Weight of expert 1 {WEIGHED}"),
     "expert0_rank": ("rank under expert 0", "rank", "Place of the token in expert 0's own distribution."),
     "expert1_rank": ("rank under expert 1", "rank", "Place of the token in expert 1's own distribution."),
     "expert0_logprob": ("log q of expert 0", "log", "Log-probability under expert 0 alone."),
     "expert1_logprob": ("log q of expert 1", "log", "Log-probability under expert 1 alone."),
-    "head": ("level", "word", "Ordinary levels run the draft head; the contrastive one reuses its previous pass."),
+    "head": (
+        "level",
+        "word",
+        "Ordinary levels run the draft head; the contrastive one reuses its previous pass: no expert proposes there.",
+    ),
     "overlap": ("experts' overlap", "share", "Share of the top-k that both experts have, at the parent."),
     "js": ("experts' divergence", "number", "Jensen-Shannon divergence of the experts at the parent, in nats."),
     "copied_from": ("copied from", "number", "Position in the context that the token was copied from."),

@@ -56,12 +56,14 @@ THEMES: dict[str, dict[str, str]] = {
     },
 }
 
-# Who proposes a node: the values of the column `source`, and None where a trace has no such column.
+CONTRASTIVE = 4
+# Who proposes a node: the values of the column `source`; CONTRASTIVE without one on that level, None elsewhere.
 SOURCES: dict[int | None, tuple[str, str, str]] = {  # role, plotly symbol, name
     0: ("expert0", "circle", "expert 0 alone"),
     1: ("expert1", "diamond", "expert 1 alone"),
     2: ("both", "square", "both experts"),
     3: ("mixture", "triangle-up", "only their mixture"),
+    CONTRASTIVE: ("mixture", "triangle-down", "contrastive feature"),
     None: ("both", "circle", "drafted"),
 }
 

@@ -16,12 +16,13 @@ from jakiro.graph import ACCEPTED, BONUS, CUT, REJECTED, ROOT, UNREACHED, round_
 from jakiro.trace import Trace
 from jakiro.ui.figures.labels import label
 from jakiro.ui.figures.places import STEP, curved, placed, points, row_count
-from jakiro.ui.figures.theme import SOURCES
+from jakiro.ui.figures.theme import CONTRASTIVE, SOURCES
 from jakiro.ui.figures.tree_template import EDGE_WIDTHS, MARGIN, SPAN, template
 
 LEVEL_WIDTH = 112  # px of a level below which labels would run into the next one
 LABEL, PATH_LABEL = 11, 9  # characters that fit into it, the latter with a percentage behind
 MIN_ROWS = 13  # a smaller tree keeps this pitch instead of filling the height
+PROPOSERS = range(CONTRASTIVE)  # values of the column `source`
 EDGE_LIMITS = (0.05, 0.2, 0.5)  # draft probabilities between the widths of edges
 LARGEST, SMALLEST, OUTLINE = 20, 4, 5  # px: nodes, and what an accepted node's outline adds
 
@@ -47,18 +48,24 @@ def tree_figure(trace: Trace, cut: bool = False) -> dict:
 
 
 def _sources(trace: Trace) -> list[int | None]:
-    """Values of the column `source` that occur, in order; None, the last, where some node has none that is known."""
-    found: set[int | None] = set()
+    """The keys of SOURCES that occur, in their order."""
+    found = set()
     for step in trace.steps:
         nothing = [None] * len(step.tree)
-        found |= {source if source in SOURCES else None for source in step.tree.columns.get("source", nothing)[1:]}
-    return sorted(found - {None}) + [None] * (None in found or not found)
+        columns = (step.tree.columns.get(name, nothing)[1:] for name in ("source", "head"))
+        found |= {_proposer(*pair) for pair in zip(*columns, strict=True)}
+    return [source for source in SOURCES if source in found] or [None]
 
 
 def _source(facts: dict[str, Any]) -> int | None:
     """Who proposes a node, as a key of SOURCES."""
-    source = facts.get("source")
-    return source if source in SOURCES else None
+    return _proposer(facts.get("source"), facts.get("head"))
+
+
+def _proposer(source: int | None, head: int | None) -> int | None:
+    if source in PROPOSERS:
+        return source
+    return CONTRASTIVE if head == 1 else None
 
 
 def _patch(graph: nx.DiGraph, sources: list[int | None], height: int, legend: int, cut: bool) -> dict:

@@ -7,7 +7,7 @@ from typing import Any
 from jakiro.trace import Trace
 from jakiro.ui.figures.layout import layout
 from jakiro.ui.figures.places import STEP
-from jakiro.ui.figures.theme import CLEAR, MONO, SOURCES
+from jakiro.ui.figures.theme import CLEAR, CONTRASTIVE, MONO, SOURCES
 
 SPAN = 1000  # y units from the top of the figure to its bottom
 MARGIN = {"l": 8, "r": 8, "t": 44, "b": 34}
@@ -21,9 +21,9 @@ def template(trace: Trace, sources: list[int | None], levels: int, height: int, 
     drafts = any(len(step.tree) > 1 for step in trace.steps)
     lines = [line(width, "@edge") for width in EDGE_WIDTHS]
     lines += [line(1.5, "@rejected", "dot"), line(5, "@accepted"), line(2.5, "@bonus")]
-    nodes = [_source_trace(source, _hover(trace)) for source in sources]
+    nodes = [_source_trace(source, _hover(trace, source)) for source in sources]
     figure = layout(height, tree_axes(levels), margin=MARGIN, shapes=[])
-    if sources != [None]:
+    if sources[0] not in (CONTRASTIVE, None):
         figure["legend"] |= {"title": {"text": "in the top-k of ", "font": {"size": 11, "color": "@muted"}}}
     legend = _legend(sources if drafts else [], drafts) + [_ghost_entry()] * cut
     lines = [*_ghost_traces(), *lines] if cut else lines
@@ -105,15 +105,19 @@ def text_trace(color: str, marker: dict, **extra: Any) -> dict:
     return base | {"textfont": font, "showlegend": False, "cliponaxis": False} | extra
 
 
-def _hover(trace: Trace) -> str:
-    """The hover text of a drafted node, from the columns that the trace has."""
+def _hover(trace: Trace, source: int | None) -> str:
+    """The hover text of a drafted node of a source, from the columns that the trace has."""
     has = {name for step in trace.steps for name in step.tree.columns}
+    router, at = "router", "at its parent"
+    if source == CONTRASTIVE:
+        has -= {"expert0_rank", "source"}
+        router, at = "weights", "of the contrastive feature"
     lines = [
         "<b>%{customdata.label}</b>  id %{customdata.id} · %{customdata.state}",
         "draft q %{customdata.q:.3f} · target p %{customdata.p:.3f}",
         "draft rank %{customdata.rank}" if "rank" in has else "",
         "path log-probability %{customdata.score:.2f}",
-        "router %{customdata.gate0:.2f} / %{customdata.gate1:.2f} (at its parent)" if "gate0" in has else "",
+        f"{router} %{{customdata.gate0:.2f}} / %{{customdata.gate1:.2f}} ({at})" if "gate0" in has else "",
         "alone: expert 0 ranks it %{customdata.expert0_rank}, expert 1 %{customdata.expert1_rank}"
         if {"expert0_rank", "expert1_rank"} <= has
         else "",

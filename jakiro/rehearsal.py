@@ -13,6 +13,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from statistics import median
 from typing import Any
 
@@ -42,21 +43,32 @@ class Text:
     features: Tensor  # [len(ids), hidden]
 
 
-@torch.inference_mode()
 def verify_cost(target: Target, nodes: Sequence[int] = NODES, repeats: int = 9) -> dict[int, float]:
     """Median seconds of one target pass over a tree of n nodes after a prefix, its picks included; sizes in turn."""
-    prefix = max(1, min(PREFIX, target.context // 2))
-    cache = target.new_cache(prefix + max(nodes))
-    target.prefill(torch.arange(prefix, device=target.device) % target.vocab_size, cache)
+    seconds = _passes(target, max(nodes))
     times: dict[int, list[float]] = {n: [] for n in nodes}
     for _ in range(1 + repeats):
         for n, found in times.items():
-            parents = [-1, *((node - 1) // 2 for node in range(1, n))]
-            start = time.perf_counter()
-            tokens = [token % target.vocab_size for token in range(n)]
-            target.score(tokens, parents, cache)[0].argmax(-1).tolist()
-            found.append(time.perf_counter() - start)
+            found.append(seconds(n))
     return {n: median(found[1:]) for n, found in times.items()}  # the first turn warms up
+
+
+@torch.inference_mode()
+def _passes(target: Target, most: int) -> Callable[[int], float]:
+    """Seconds of a target pass over a tree of up to `most` nodes after a prefix."""
+    prefix = max(1, min(PREFIX, target.context // 2))
+    cache = target.new_cache(prefix + most)
+    target.prefill(torch.arange(prefix, device=target.device) % target.vocab_size, cache)
+
+    @torch.inference_mode()
+    def seconds(n: int) -> float:
+        parents = [-1, *((node - 1) // 2 for node in range(1, n))]
+        start = time.perf_counter()
+        tokens = [token % target.vocab_size for token in range(n)]
+        target.score(tokens, parents, cache)[0].argmax(-1).tolist()
+        return time.perf_counter() - start
+
+    return seconds
 
 
 @torch.inference_mode()
@@ -128,6 +140,27 @@ def rehearse(target: Target, trials: Sequence[Trial], text: Text) -> None:
     clock = stopwatch(target.device)
     for _ in zip(*(trial.read(text, clock) for trial in trials), strict=True):
         pass
+
+
+def together(target: Target, trials: Sequence[Trial], text: Text, nodes: Sequence[int] = NODES) -> dict[int, float]:
+    """What rounds cost: drafts and passes of the target in turn, for each finds in the caches what the other left.
+
+    Along the text every trial drafts at every place, which gives its `times` anew, and after each draft comes a pass.
+    Median seconds of a pass over n nodes.
+    """
+    seconds, clock, sizes = _passes(target, max(nodes)), stopwatch(target.device), cycle(nodes)
+    times: dict[int, list[float]] = {n: [] for n in nodes}
+    for trial in trials:
+        trial.times = []
+        drafter, seen = trial.make(trial.settings), 0
+        for at in range(text.start, text.stop):
+            start = clock()
+            drafter.draft(Context(text.ids[: at + 1], text.features[seen:at], room=len(text.ids) - at))
+            trial.times.append(clock() - start)
+            times[size := next(sizes)].append(seconds(size))
+            seen = at
+        trial.times = trial.times[1:] or trial.times  # without the one that reads the prompt
+    return {n: median(found) for n, found in times.items() if found}
 
 
 def sizes_needed(tree: DraftTree, following: Sequence[int]) -> list[int]:

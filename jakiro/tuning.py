@@ -3,7 +3,8 @@
 What to expect of a tree: tokens a round, from rounds replayed on the target's own answers (rehearsal.py), over the
 seconds of a round: its draft, the target's pass over its nodes, and the overhead. Costs are medians, measured in turn.
 After each text the slower half of the shapes (top_k, depth) leaves, down to a few, so that most of the time goes to
-those that are close. Known limits: the answers are greedy and few, at short contexts; the pass is timed after a fixed
+those that are close. Drafts and passes that are timed alone are too cheap, so for the last few they are timed as they
+follow one another. Known limits: the answers are greedy and few, at short contexts; the pass is timed after a fixed
 prefix and interpolated between sizes.
 """
 
@@ -20,7 +21,7 @@ from tqdm import tqdm
 from jakiro.drafting.tree import TreeSettings, pool, sizes
 from jakiro.engine import Drafter
 from jakiro.machine import device_name
-from jakiro.rehearsal import Text, Trial, rehearse, verify_cost, write
+from jakiro.rehearsal import Text, Trial, rehearse, together, verify_cost, write
 from jakiro.settings import AUTO, autos
 from jakiro.target import Target
 
@@ -57,7 +58,7 @@ class Tuning:
     device: str
     dtype: str
     settings: dict[str, Any]  # as asked for, auto among them
-    verify: Curve  # as measured
+    verify: Curve  # as measured between drafts
     draft: list[tuple[int, int, float]]  # (top_k, depth, seconds of a draft)
     overhead_s: float  # of a round
     points: list[Point]  # most tokens a second first; those that left early, after fewer texts, at the end
@@ -103,7 +104,10 @@ class Tuner:
         texts, overhead = self._written
         curve = rising(self._verify)
         trials = list(candidates(make, settings))
-        compare(target, trials, texts, curve, overhead)
+        last = compare(target, trials, texts, curve, overhead)
+        longest = max(texts, key=lambda text: text.stop - text.start)
+        verify = sorted(together(target, last, longest).items())
+        curve = rising(verify)
         points = ranked([point for trial in trials for point in expected(trial, curve, overhead)])
         return Tuning(
             method=method,
@@ -111,7 +115,7 @@ class Tuner:
             device=device_name(target.device),
             dtype=str(target.dtype).removeprefix("torch."),
             settings=asdict(settings),
-            verify=self._verify,
+            verify=verify,
             draft=[(trial.settings.top_k, trial.settings.depth, trial.draft_s) for trial in trials],
             overhead_s=overhead,
             points=points,
@@ -134,13 +138,17 @@ def candidates(make: Make, settings: TreeSettings) -> Iterator[Trial]:
         yield Trial(make, numbers, totals)
 
 
-def compare(target: Target, trials: Sequence[Trial], texts: Sequence[Text], curve: Curve, overhead: float) -> None:
-    """Replay the trials on the texts; after each, the slower half of those still in leaves."""
+def compare(
+    target: Target, trials: Sequence[Trial], texts: Sequence[Text], curve: Curve, overhead: float
+) -> list[Trial]:
+    """Replay the trials on the texts; after each, the slower half of those still in leaves. Those that stay."""
     live = list(trials)
-    for text in tqdm(texts, desc="tuning", unit="text", dynamic_ncols=True, disable=None):
+    for turn, text in enumerate(tqdm(texts, desc="tuning", unit="text", dynamic_ncols=True, disable=None)):
+        if turn:
+            live.sort(key=lambda trial: -max(point.tokens_per_s for point in expected(trial, curve, overhead)))
+            live = live[: max(FINALISTS, len(live) // 2)]
         rehearse(target, live, text)
-        live.sort(key=lambda trial: -max(point.tokens_per_s for point in expected(trial, curve, overhead)))
-        live = live[: max(FINALISTS, len(live) // 2)]
+    return live
 
 
 def expected(trial: Trial, curve: Curve, overhead: float) -> list[Point]:

@@ -14,12 +14,14 @@ from tiny import save_heads, tiny_model, tiny_tokenizer
 from benchmarks import auto
 from jakiro import bench, rehearsal, trace, tuning
 from jakiro.__main__ import main
+from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.tree import TreeSettings, pool
 from jakiro.engine import Context, decode
 from jakiro.methods import METHODS
 from jakiro.methods.jakiro import JakiroSettings
 from jakiro.rehearsal import Text, Trial, rehearse, sizes_needed
 from jakiro.settings import AUTO, autos
+from jakiro.target import Target
 from jakiro.tree import DraftTree
 from jakiro.tuning import Point, Tuner, candidates, compare, cost, expected, ranked, rising
 from jakiro.ui.figures.theme import paint
@@ -236,9 +238,24 @@ def test_the_slower_half_leaves_after_each_text(target, monkeypatch):
 
     monkeypatch.setattr(tuning, "rehearse", read)
     monkeypatch.setattr(tuning, "FINALISTS", 1)
-    compare(target, trials, ["one", "two", "three"], [(1, 1.0), (4, 1.0)], 0.0)
+    last = compare(target, trials, ["one", "two", "three"], [(1, 1.0), (4, 1.0)], 0.0)
+    assert [trial.settings.top_k for trial in last] == [2]
     assert seen == [{1, 2, 3, 4, 5}, {2, 4}, {2}]
     assert ranked([point for trial in trials for point in expected(trial, [(1, 1.0), (4, 1.0)], 0.0)])[0].top_k == 2
+
+
+def test_costs_are_those_of_drafts_and_passes_in_turn(target, monkeypatch):
+    make, settings, order = make_of(target, "eagle2"), TreeSettings(2, 2, 5), []
+    text = rehearsal.write(target, lambda: make(settings))[0][0]
+    for kind, name in ((HeadDrafter, "draft"), (Target, "score")):
+        real = getattr(kind, name)
+        monkeypatch.setattr(kind, name, lambda *given, name=name, real=real: order.append(name) or real(*given))
+    trial = Trial(make, settings, [5])
+    trial.times = [100.0]  # as it was alone
+    found = rehearsal.together(target, [trial], text, (1, 3))
+    rounds = text.stop - text.start
+    assert order == ["draft", "score"] * rounds and list(found) == [1, 3]
+    assert len(trial.times) == rounds - 1 and 100.0 not in trial.times
 
 
 def test_the_grid_keeps_numbers_and_what_the_method_allows():

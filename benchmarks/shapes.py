@@ -163,7 +163,7 @@ def floors(target: Target, rows: list[dict[str, Any]]) -> dict[str, Any]:
     steps = []
     for row in rows:
         if row["method"] == "vanilla":
-            floor = (weights + row["context"] * target.new_cache(1).nbytes) / bandwidth
+            floor = (weights + row["context"] * target.new_cache(1).row_bytes) / bandwidth
             steps.append({"context": row["context"], "floor_s": floor, "step_over_floor": row["round_s"] / floor})
     return {"bandwidth_bytes_per_s": bandwidth, "weight_bytes": weights, "steps": steps}
 

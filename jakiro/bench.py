@@ -134,11 +134,18 @@ def open_journal(
     repeats: int,
     heads: dict[str, Path] | None = None,
 ) -> Journal:
-    """The journal beside the report `out` of a benchmark with these arguments. Raises ValueError for another's.
+    """The journal beside the report `out` of a benchmark with these arguments. Raises ValueError for another's,
+    and for a prompt that the target cannot read.
 
     Settings are compared as asked for: what auto became is in the journal (`settled`). `heads` are the folders of heads
     that the target does not name, as it names one for each method.
     """
+    for prompt in prompts if target.tokenizer else ():
+        if (size := len(encode(target.tokenizer, prompt.text))) >= target.context:
+            raise ValueError(
+                f"prompt {prompt.id!r} of task {prompt.task!r} has {size} tokens, and {target.name} reads "
+                f"{target.context} in all: shorten it, or leave it out"
+            )
     folders = ({"target": target.path} if target.path else {}) | target.heads | (heads or {})
     plan = {
         "target": target.name,

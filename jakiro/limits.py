@@ -62,7 +62,7 @@ def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) 
         "bandwidth_bytes_per_s": bandwidth,
         "matmul_flops_per_s": rate,
         "weight_bytes": weights,
-        "cache_bytes_per_token": _row_bytes(target),
+        "cache_bytes_per_token": target.new_cache(1).row_bytes,
         "methods": {
             name: _compare(target, runs[name], traced[name], bare[name], passes[name], make(settings), bandwidth, rate)
             for name, (make, settings) in methods.items()
@@ -110,7 +110,7 @@ def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> di
     floor = whole = None
     if (weights := _weight_bytes(target)) is not None:
         flops = 2 * nodes * weights / target.model.get_output_embeddings().weight.element_size()
-        floor = max((weights + length * _row_bytes(target)) / bandwidth, flops / rate)
+        floor = max((weights + length * target.new_cache(1).row_bytes) / bandwidth, flops / rate)
         whole = floor + passes * _pass_bytes(target, drafter) / bandwidth
     return {
         "nodes": nodes,
@@ -210,11 +210,6 @@ def _weight_bytes(target: Target) -> int | None:
     table = target.model.get_input_embeddings().weight
     tied = table is target.model.get_output_embeddings().weight
     return sum(one.nbytes for one in target.model.parameters() if tied or one is not table)
-
-
-def _row_bytes(target: Target) -> int:
-    """Bytes of keys and values that a token leaves in the cache."""
-    return target.new_cache(1).nbytes
 
 
 def _pass_bytes(target: Target, drafter: Any) -> int:

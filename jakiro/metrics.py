@@ -143,14 +143,14 @@ def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
 
 def divergence(ours: Trace, theirs: Trace) -> Divergence | None:
     """Where two runs part and by how much the target preferred one token; None for identical outputs, and for outputs
-    that are so as far as the shorter one goes, if that run was stopped.
+    that are so as far as the shorter one goes, if that run did not end its text.
 
     A margin near zero means a numeric near-tie. Both log-probabilities come from one run where one run knows both; else
     each from the run that chose it, which have the same prefix but may differ by rounding.
     """
     at = first_difference(ours.tokens, theirs.tokens)
     shorter = min(ours, theirs, key=lambda trace: len(trace.tokens))
-    if at is None or (at == len(shorter.tokens) and shorter.stop == "stopped"):
+    if at is None or (at == len(shorter.tokens) and shorter.stop != "eos"):
         return None
     a, b = (trace.tokens[at] if at < len(trace.tokens) else None for trace in (ours, theirs))
     sources = ((ours, ours), (theirs, theirs), (ours, theirs))
@@ -179,7 +179,7 @@ def _sampling(trace: Trace) -> tuple[float, ...]:
 
 
 def same_output(traces: Sequence[Trace]) -> bool:
-    """Whether all runs gave the same token ids; of one that was stopped, as far as it went."""
+    """Whether all runs gave the same token ids; of one that did not end its text, as far as it went."""
     return all(divergence(trace, traces[0]) is None for trace in traces)
 
 

@@ -15,6 +15,7 @@ from jakiro.tree import DraftTree
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_NODES = 150_000  # of all trees together, and as many cut ones: they are sent to the browser and kept for a while
 MAX_RUNS = 8
+MAX_ROUNDS = 20_000  # of all runs together: a round is sent with a figure for each of its views
 MAX_LEVELS = 64  # of a tree
 MAX_CUT = 32  # nodes of a round that did not fit into its tree
 MAX_IDS = 1_000_000  # of a prompt, and with a text: no target reads more, no vocabulary has more
@@ -45,9 +46,14 @@ def read_traces(text: str) -> list[Trace]:
         raise TraceError(f"{len(runs)} runs, and 1 to {MAX_RUNS} can be shown side by side: split the file")
     traces = [_one(run, index, len(runs)) for index, run in enumerate(runs)]
     trees = [step.tree for trace in traces for step in trace.steps]
-    for what, count in (("nodes", sum(map(len, trees))), ("cut nodes", sum(len(tree.cut) for tree in trees))):
-        if count > MAX_NODES:
-            raise TraceError(f"{count:,} {what}, and {MAX_NODES:,} can be shown: record fewer rounds or smaller trees")
+    nodes, cut = sum(map(len, trees)), sum(len(tree.cut) for tree in trees)
+    for what, count, most in (
+        ("rounds", len(trees), MAX_ROUNDS),
+        ("nodes", nodes, MAX_NODES),
+        ("cut nodes", cut, MAX_NODES),
+    ):
+        if count > most:
+            raise TraceError(f"{count:,} {what}, and {most:,} can be shown: record fewer rounds or smaller trees")
     return traces
 
 

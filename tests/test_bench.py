@@ -14,7 +14,7 @@ from jakiro import bench, peers
 from jakiro import report as tables
 from jakiro.engine import record
 from jakiro.peers import generate_peers
-from jakiro.prompts import read_prompts
+from jakiro.prompts import Prompt, read_prompts
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.verify import Sampling
@@ -330,6 +330,13 @@ def test_heads_that_the_target_does_not_name_are_part_of_the_plan(target, prompt
     os.utime(heads["one"] / "model.safetensors", ns=(1, 1))
     with pytest.raises(ValueError, match="beginning of another benchmark"):
         bench.open_journal(*work, heads)
+
+
+def test_a_prompt_that_the_target_cannot_read_is_named_before_anything_is_measured(target, tmp_path):
+    long = [Prompt("a", "1", "short"), Prompt("b", "7", "word " * 2 * target.context)]
+    with pytest.raises(ValueError, match="prompt '7' of task 'b' has "):
+        bench.open_journal(tmp_path / "bench.json", target, long, {}, 8, [Sampling()], None, 1)
+    assert not list(tmp_path.iterdir())
 
 
 def test_prompt_lines_end_where_json_lines_do(tmp_path):

@@ -149,6 +149,7 @@ def test_buffers_that_grow_change_nothing() -> None:
         ({"num_key_value_heads": None, "rope_scaling": None}, {"num_key_value_heads": 4, "rope_type": "default"}),
         ({}, {"draft_temperature": 1.0}),
         ({"draft_temperature": 0.7}, {"draft_temperature": 0.7}),
+        ({"draft_temperature": 2}, {"draft_temperature": 2.0}),
     ],
 )
 def test_config_is_read_as_raw_json(tmp_path, raw: dict, expected: dict) -> None:

@@ -126,7 +126,9 @@ def test_a_race_that_could_not_be_shown_is_refused(models, monkeypatch):
         request_of(models, max_new_tokens=150, changes=large)
     auto = {name: {"total_tokens": "auto", "depth": "auto"} for name in large}
     assert request_of(models, max_new_tokens=150, changes=auto)
-    monkeypatch.setattr(models.target, "context", 10_000)
+    monkeypatch.setattr(models.target, "context", 20_000)
+    with pytest.raises(RequestError, match="may take up to 30,000 rounds, and 20,000 can be shown: lower max_new"):
+        request_of(models, max_new_tokens=15_000, methods=["vanilla", "prompt_lookup"])
     small = {name: {"total_tokens": 4} for name in large}
     with pytest.raises(RequestError, match="may cut up to 192,000 nodes, and 150,000 can be shown: lower max_new"):
         request_of(models, max_new_tokens=3_000, changes=small)

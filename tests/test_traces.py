@@ -139,6 +139,13 @@ def test_more_nodes_than_can_be_shown_are_refused(monkeypatch):
         read_traces(to_json(RUN))
 
 
+def test_more_rounds_than_can_be_shown_are_refused(monkeypatch):
+    monkeypatch.setattr(traces, "MAX_ROUNDS", 2 * len(RUN.steps))
+    assert len(read_traces(traces_json([RUN, RUN]))) == 2
+    with pytest.raises(TraceError, match=f"{3 * len(RUN.steps)} rounds, and {2 * len(RUN.steps)} can be shown"):
+        read_traces(traces_json([RUN] * 3))
+
+
 def test_cut_nodes_count_as_nodes_and_as_levels(monkeypatch):
     assert read_traces(with_cut([0] * 32)) and read_traces(with_cut([0, 2, 3]))
     monkeypatch.setattr(traces, "MAX_NODES", 31)

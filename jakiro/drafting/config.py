@@ -52,6 +52,7 @@ class HeadConfig:
             raise ValueError(f"num_local_experts is {self.num_local_experts}; a head has none, two or more")
         if not 0.1 <= self.draft_temperature <= 10:
             raise ValueError(f"draft_temperature is {self.draft_temperature}; use a number from 0.1 to 10")
+        object.__setattr__(self, "draft_temperature", float(self.draft_temperature))
 
     @property
     def head_dim(self) -> int:

@@ -16,7 +16,7 @@ from jakiro.methods import METHODS
 from jakiro.settings import AUTO, build
 from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
-from jakiro.traces import MAX_CUT, MAX_NODES
+from jakiro.traces import MAX_CUT, MAX_NODES, MAX_ROUNDS
 from jakiro.tuning import TOTALS
 from jakiro.ui.models import Loaded, RequestError
 from jakiro.verify import Sampling
@@ -137,6 +137,11 @@ def _check_size(length: int, settings: list[Any]) -> None:
     """Refuse a race whose traces could not be shown, or opened as a file."""
     nodes = length * sum(map(_most_nodes, settings))
     cut = length * MAX_CUT * sum(hasattr(one, "total_tokens") for one in settings)
+    if length * len(settings) > MAX_ROUNDS:
+        raise RequestError(
+            f"this race may take up to {length * len(settings):,} rounds, and {MAX_ROUNDS:,} can be shown: lower "
+            "max_new_tokens, or race fewer methods"
+        )
     if nodes > MAX_NODES:
         raise RequestError(
             f"this race may draft up to {nodes:,} nodes, and {MAX_NODES:,} can be shown: lower max_new_tokens or "

@@ -86,11 +86,12 @@ def _ran_out(trace: Trace, other: Trace) -> bool:
 
 def _divergence(first: Trace, other: Trace, first_title: str, title: str) -> dict[str, Any] | None:
     found = metrics.divergence(other, first)
-    shorter, longer = sorted((first, other), key=lambda trace: len(trace.tokens))
-    if found is None or (found.at == len(shorter.tokens) and _ran_out(shorter, longer)):
+    if found is None:
         return None
     ours, theirs = (_token(trace, token) for trace, token in ((other, found.ours), (first, found.theirs)))
     margin = "margin not recorded" if found.margin is None else f"the target's margin is {abs(found.margin):.4f} nats"
+    if found.margin is not None and other.temperature:
+        margin += " before the noise that picks are sampled with"
     text = f"{title} parts from {first_title} at token {found.at + 1}: {ours} against {theirs}, {margin}"
     return {"at": found.at, "ours": found.ours, "theirs": found.theirs, "margin": found.margin, "text": text}
 
@@ -107,7 +108,7 @@ def _routing_rows(trace: Trace) -> list[dict[str, Any]]:
     leader = run.dominant_share.index(share)
     return [
         _row("dominant_share", "router's favourite", share, f"expert {leader} at {share:.0%}",
-             "Share of all parents at which that expert has the larger weight."),
+             "Share of all parents at which that expert has the larger weight, the contrastive level's apart."),
         _row("gate_entropy", "router's entropy", run.mean_entropy, f"{run.mean_entropy:.2f} nats",
              "Mean over all parents; 0 = one expert alone, 0.69 = an even mixture."),
     ]  # fmt: skip
@@ -122,7 +123,7 @@ def _diversity_rows(trace: Trace) -> list[dict[str, Any]]:
     if run.rescued_rounds is not None:
         rescued = sum(run.accepted_by_source[:2])
         rows.append(_row("rescues", "rescues", rescued, f"{rescued} tokens in {run.rescued_rounds} rounds",
-                         "Accepted tokens that only one expert proposes."))  # fmt: skip
+                         "Accepted tokens that only one expert proposes, on ordinary levels."))  # fmt: skip
     return rows
 
 

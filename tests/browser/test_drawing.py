@@ -154,6 +154,24 @@ def test_labels_stand_at_their_points_through_rounds_and_zoom(show):
     assert counts[1] > counts[2]  # zoomed in, some points are out of sight
 
 
+def test_a_zoom_is_that_of_one_lane(show):
+    seen = "document.querySelector('[data-figure=tree]')._fullLayout.yaxis.range[0]"
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    whole = tab.evaluate(seen)
+    tab.locator("[data-figure=tree]").hover()
+    tab.locator("[data-figure=tree] [data-title='Zoom in']").click()
+    tab.wait_for_function(f"{seen} !== {whole}")
+    tab.keyboard.press("k")
+    tab.wait_for_selector("[data-round='4'][data-method=jakiro]")
+    wait_for_tree(tab)
+    assert tab.evaluate(seen) != whole
+    tab.keyboard.press("2")
+    tab.wait_for_selector("[data-method=eagle2][data-round]")
+    wait_for_tree(tab)
+    assert tab.evaluate(seen) == whole
+
+
 def test_a_download_is_the_whole_figure(show):
     tab = show("?race=question&method=jakiro&round=3")
     wait_for_tree(tab)

@@ -60,7 +60,7 @@ def test_a_stopped_race_is_shown_as_far_as_it_went(show, monkeypatch):
     monkeypatch.setattr(Race, "rounds", slowly)
     tab = show("?motion=0")
     run(tab, "an the an")
-    tab.wait_for_selector(".lane .text span")
+    tab.wait_for_selector(".running .lane .text span")
     tab.locator("[data-do=stop]").click()
     tab.wait_for_selector("#viewer [data-running=no]")
     expect(part(tab, "prompt")).to_have_text("an the an")
@@ -111,6 +111,7 @@ def test_a_file_that_is_dropped_on_a_race_is_not_sent(show, monkeypatch):
     sent = []
     tab.on("request", lambda request: sent.append(request.url) if request.url.endswith("/races") else None)
     run_until_it_is_in_the_address(tab)
+    expect(part(tab, "benchmarks")).to_be_hidden()
     tab.evaluate(DROP, "[]")
     expect(part(tab, "notice")).to_contain_text("A race is running")
     tab.wait_for_timeout(300)

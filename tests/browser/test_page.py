@@ -147,6 +147,23 @@ def test_the_help_says_what_experiments_found_and_leads_to_them(show):
     assert not part(tab, "report-summary").is_visible()
 
 
+def test_the_table_is_for_keys_too(show):
+    tab = show("?race=question&method=jakiro&round=3&tab=table")
+    tab.locator("[data-view=table] [role=region]").focus()
+    tab.keyboard.press("ArrowRight")  # scrolls
+    tab.locator("[data-view=table] tbody th button").nth(2).focus()
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector("[data-part=node][data-node='2']")
+    expect(tab.locator("[data-view=table] tr[aria-current=true]")).to_have_attribute("data-node", "2")
+    assert "round=3" in tab.evaluate("location.search")
+
+
+def test_an_address_names_the_tab_where_another_screen_would_open_another(show):
+    tab = show("?race=question&tab=outline")
+    tab.wait_for_function("location.search.includes('method=')")
+    assert "tab=outline" in tab.evaluate("location.search")
+
+
 def test_text_from_a_trace_is_never_mark_up(show):
     tab = show("?race=hostile&method=jakiro&round=0&tab=table")
     tab.wait_for_selector("[data-view=table] tr")

@@ -65,13 +65,13 @@ def test_tau_is_the_mean_of_the_tasks_and_ratios_are_paired():
 
 
 def test_an_interval_covers_the_truth_as_often_as_it_says():
-    """80 experiments on prompts with known means: about 95 % of the intervals hold the true tau."""
+    """300 experiments on prompts with known means: about 95 % of the intervals hold the true tau."""
     generator, held = torch.Generator().manual_seed(0), 0
-    for _ in range(80):
+    for _ in range(300):
         tokens = torch.normal(30.0, 6.0, (40,), generator=generator).round().int().tolist()
         [row] = intervals([sample("one", "a", str(i), n, 10) for i, n in enumerate(tokens)], ["one"], "one", draws=400)
         held += row["tau_interval"][0] <= 3.0 <= row["tau_interval"][1]
-    assert 70 <= held <= 80
+    assert 274 <= held <= 290  # intervals of 90 % hold it 267 times, of 99 % 292 times
 
 
 def test_prompts_and_tasks_without_a_round_say_nothing_of_tau():
@@ -204,6 +204,7 @@ def test_findings_say_better_worse_or_nothing():
             {"parts": [{"what": "x", "variant": "dense", "against": "gone"}]},
             "the part's 'gone' is none of the variants",
         ),
+        ({"parts": TINY["parts"] * 2}, "two `parts` are called 'own candidates'"),
         ({"tee": 1}, "is not an experiment"),
         ({"training": {"steps": 1}}, "is not an experiment: it has no 'heads'"),
         ({"variants": TINY["variants"] + TINY["variants"][:1]}, "the label 'dense' is taken"),

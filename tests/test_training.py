@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from recipes import NEEDS_MUON, command, given_both, growing, losses
 from jakiro.__main__ import main
 from jakiro.arguments import RECIPES
 from jakiro.target import Target
-from jakiro.training import history, loop
+from jakiro.training import card, history, loop
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.target_recipe import Recipe
 
@@ -84,6 +85,32 @@ def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data
     seen = f"{run['distinct']} tokens, each seen {6 * 128 / run['distinct']:.1f} times"
     assert f"| `jakiro` | 6 | 128 | 1 | {seen} | {first:.1f} % |" in card
     assert "Of the\n2 answers to the first prompts of all sets, " in card
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("{", r"bench\.json is not JSON"),
+        ("[]", r"bench\.json is no report of a benchmark"),
+        ('{"schema": "jakiro-tuning/1"}', r"no report of a benchmark \(jakiro-bench/1\): name what `bench` wrote"),
+        ('{"schema": "jakiro-bench/1", "settings": {"vanilla": {}}}', "jakiro was not measured: run `bench` with it"),
+    ],
+)
+def test_a_card_is_of_reports_alone_in_which_jakiro_was_measured(tmp_path, written, message):
+    (tmp_path / "bench.json").write_text(written)
+    with pytest.raises(ValueError, match=message):
+        card.read_report(tmp_path / "bench.json")
+
+
+def test_a_card_is_of_a_target_that_was_trained_with_both_heads(target, tmp_path):
+    heads = {"eagle2": tmp_path / "eagle2"}
+    with pytest.raises(
+        ValueError, match="the target has no head jakiro, of which the card tells: train it, or give it"
+    ):
+        card.write(SimpleNamespace(heads=heads), tmp_path / "recipe.json", [], {}, tmp_path)
+    (tmp_path / "training.json").write_text('[{"steps": 2}]')
+    with pytest.raises(ValueError, match=r"training\.json has entries without 'stage'"):
+        card.write(SimpleNamespace(heads=target.heads, path=tmp_path), tmp_path / "recipe.json", [], {}, tmp_path)
 
 
 def test_answers_are_written_by_themselves_and_heads_take_them(trained, data, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 from recipes import MIX, NEEDS_MUON, SMALL, head_recipe, losses, train_both
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from jakiro.drafting.head import HeadConfig, HeadOutput
 from jakiro.drafting.weights import load_head
@@ -98,6 +98,15 @@ def test_a_trial_decodes_every_prompt_with_a_drafter_of_its_own(trained, tmp_pat
     made = []
     trials._lengths(lambda: made.append(make()) or made[-1])
     assert len(set(map(id, made))) == 3
+
+
+def test_a_head_takes_the_shape_of_a_target_that_names_it_otherwise():
+    """GPT-2 says n_embd and n_head, and no inner width."""
+    model = AutoModelForCausalLM.from_config(GPT2Config(n_embd=32, n_head=4, n_layer=1, vocab_size=50))
+    found = head_config(model, {"intermediate_size": 48})
+    assert (found.hidden_size, found.num_attention_heads, found.vocab_size) == (32, 4, 50)
+    with pytest.raises(ValueError, match="type gpt2 does not say intermediate_size: say it in the recipe"):
+        head_config(model, {})
 
 
 def test_a_head_of_one_pass_is_called_without_a_mask():

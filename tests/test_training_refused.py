@@ -12,7 +12,17 @@ from recipes import given
 from jakiro.__main__ import main
 from jakiro.training import workers
 
+ANSWERS = {"new_tokens": 9, "batch": 4}
 STAGE = {"layers": 1, "tokens": 1, "row": 8, "rows": 1, "passes": 1, "mix": "a", "rate": [1, 1]}
+SOURCE = {"file": "a", "weight": 1}
+
+
+def target_with(model=(), **changes):
+    """A recipe of a target whose one stage has changes."""
+    shape = {"vocab_size": 300, "prompt_weight": 0.3, "model": dict(model), "mixes": {"a": [SOURCE]}}
+    return "target", shape | {"stages": [STAGE | changes]}
+
+
 WRONG = {
     "no heads": ("eagle2", {"steps": 1}, "is not a recipe of heads: it has no 'heads'"),
     "a misspelt field": ("eagle2", given(stepps=1), "is not a recipe of heads: .*'stepps'"),
@@ -25,6 +35,32 @@ WRONG = {
     "no pass of a head": ("eagle2", given(passes=0), "passes is 0: use a whole number of at least 1"),
     "no epoch": ("eagle2", given(epochs=0), "epochs is 0"),
     "no step between trials": ("eagle2", given(trial={"every": 0}), "every is 0"),
+    "no weight": ("eagle2", given(mix=[SOURCE | {"weight": 0}]), "of the source a, weight is 0: leave the source out"),
+    "less than no weight": ("eagle2", given(mix=[SOURCE | {"weight": -1}]), "weight is -1: use a number of at least 0"),
+    "no turn": ("eagle2", given(mix=[SOURCE | {"turns": 0}]), "of the source a, turns is 0"),
+    "no temperature": ("eagle2", given(answers=ANSWERS | {"temperatures": []}), "temperatures is empty: name at least"),
+    "a temperature in words": ("eagle2", given(answers=ANSWERS | {"temperatures": ["hot"]}), "temperatures is .'hot'"),
+    "a rate in words": ("eagle2", given(rate="fast"), "rate is 'fast': use a number of at least 0"),
+    "noise in words": ("eagle2", given(noise="0.1"), "noise is '0.1': use a number"),
+    "decay in words": ("eagle2", given(decay="1"), "decay is '1'"),
+    "a share above one": (
+        "eagle2",
+        given(own_features=2),
+        "own_features is 2: use a number of at least 0 and at most 1",
+    ),
+    "a loss in words": ("eagle2", given(losses={"feature": "1"}), "feature is '1': use a number$"),
+    "a width twice": ("eagle2", given(short=[32, 32]), r"`short` is \[32, 32\]: name each width once"),
+    "a width in words": ("eagle2", given(short=["32"]), "short rows of 32 tokens do not divide"),
+    "a stage's width twice": (*target_with(short=[4, 4]), "name each width once"),
+    "tokens in words": (*target_with(tokens="many"), "tokens is 'many'"),
+    "a stage's rate in words": (*target_with(rate=["1", 1]), "rate is .'1', 1.: use a number"),
+    "half a rate": (*target_with(rate=[1]), r"rate is \[1\]: use two numbers"),
+    "a misspelt model": (*target_with({"hiden_size": 8}), "`model` has an unknown field 'hiden_size'"),
+    "a vocabulary twice": (
+        *target_with({"vocab_size": 8}),
+        "`model` says vocab_size, which the recipe's own vocab_size",
+    ),
+    "layers twice": (*target_with({"num_hidden_layers": 8}), "which each stage's layers gives: leave it out there"),
 }
 
 

@@ -42,12 +42,12 @@ def train_target(how, data, folder, **more):
     train(workers.start(), how, data, folder / "run", folder / "out", compiled=False, **more)
 
 
-def train_eagle(target, data, run, model=None, tokenizer=None, shard=False, **changes):
+def train_eagle(target, data, run, model=None, tokenizer=None, shard=False, start=None, **changes):
     model = model or AutoModelForCausalLM.from_pretrained(target)
     tokenizer, how = tokenizer or AutoTokenizer.from_pretrained(target), HeadRecipe.of(given(**changes))
     names = list(how.heads)
     out = {name: run / name for name in names}
-    train_heads(names, workers.start(), model, tokenizer, how, data, run, out, compiled=False, shard=shard)
+    train_heads(names, workers.start(), model, tokenizer, how, data, run, out, False, shard, start)
 
 
 def column(file, name):
@@ -216,6 +216,18 @@ def test_heads_are_not_gone_on_with_on_another_target_or_other_data(target, data
         train_eagle(target, tmp_path / "other", tmp_path / "run")
 
 
+def test_heads_that_lie_there_get_the_history_of_the_run_that_made_them(target, data, tmp_path):
+    """Notes may change; and after a kill before the history is written there is another run's."""
+    train_eagle(target, data, tmp_path)
+    weights, history = tmp_path / "eagle2/model.safetensors", tmp_path / "eagle2/training.json"
+    before, told = weights.stat().st_mtime_ns, json.loads(history.read_text())
+    history.write_text("[]")
+    train_eagle(target, data, tmp_path, note="said later")
+    assert weights.stat().st_mtime_ns == before
+    assert json.loads(history.read_text()) == [told[0] | {"note": "said later"}]
+    assert json.loads((tmp_path / "eagle2/recipe.json").read_text())["note"] == "said later"
+
+
 def test_answers_are_not_gone_on_with_by_another_target(target, data, tmp_path):
     how = HeadRecipe.of(given(answers={"new_tokens": 5, "batch": 4, "temperatures": [0]}))
     tokenizer, file = AutoTokenizer.from_pretrained(target), tmp_path / "answers.jsonl"
@@ -267,6 +279,7 @@ def test_what_is_wrong_with_a_head_recipe_is_said_before_rows_are_made(target, d
         ({"dtype": "bf16"}, {}, "dtype of the recipe is 'bf16'"),
         ({"stages": [recipe().stages[0], replace(recipe().stages[0], layers=3)] * 2}, {}, "1 is not a multiple of 3"),
         ({}, {"shard": True}, "leave it out"),
+        ({"mixes": {"all": []}}, {}, "the mix 'all' names no texts"),
     ],
 )
 def test_what_is_wrong_with_a_targets_recipe_is_said_before_rows_are_made(data, tmp_path, changes, more, message):
@@ -282,6 +295,16 @@ def test_a_torch_that_cannot_train_is_said_before_rows_are_made(target, data, tm
     with pytest.raises(ValueError, match="upgrade torch"):
         train_target(recipe(), data, tmp_path)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_head_is_no_target_to_go_on_from_and_a_target_no_head(target, data, tmp_path):
+    train_eagle(target, data, tmp_path)
+    with pytest.raises(ValueError, match=r"entries without 'stage': name the folder of a target that `train` wrote"):
+        train_target(recipe(), data, tmp_path / "other", start=tmp_path / "eagle2")
+    (tmp_path / "start/eagle2").mkdir(parents=True)
+    (tmp_path / "start/eagle2/training.json").write_text('[{"stage": {}}]')
+    with pytest.raises(ValueError, match=r"entries without 'steps': name the folder of a head that `train` wrote"):
+        train_eagle(target, data, tmp_path / "run", start=tmp_path / "start")
 
 
 def test_another_programs_tokenizer_is_refused(target, data, tmp_path):

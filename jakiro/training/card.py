@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
-from jakiro.bench import load_methods
+from jakiro.bench import SCHEMA, load_methods
 from jakiro.drafting.weights import load_head
 from jakiro.engine import record
 from jakiro.methods import METHODS
@@ -28,6 +28,7 @@ from jakiro.training.target_recipe import Recipe, Stage
 from jakiro.verify import Sampling
 
 ANSWERED = 10  # prompts of each evaluation set whose answers are looked at
+HEADS = ("eagle2", "jakiro")
 SHOWN = 2  # of them, on the card
 
 
@@ -36,9 +37,14 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
 
     `made` is the target's recipe, `heads` are those of its heads in the order in which they were run; `reports` are
     bench.json contents for the "default" and the "wide" tree; `data` is the folder with eval/ and train/. Raises
-    OSError where a file is missing, and ValueError where a model's history is, or where a report is not what it says.
+    OSError where a file is missing, and ValueError where a model's history or a head is, or where a report is not what
+    it says.
     """
-    stages = history.read(target.path)
+    if missing := [name for name in HEADS if name not in target.heads]:
+        raise ValueError(
+            f"the target has no head {missing[0]}, of which the card tells: train it, or give it by --head"
+        )
+    stages = history.read(target.path, "stage")
     recipe = Recipe.read(made)
     loss = held_out_loss(target, recipe, data)
     answers = _answers(target, data)
@@ -100,8 +106,8 @@ def _stages(entries: list[dict[str, Any]]) -> str:
 def _head_runs(target: Target) -> str:
     lines = ["| head | steps | tokens of a step | passes | rows | first token is the target's |"]
     lines.append("|---|--:|--:|--:|---|--:|")
-    for name in ("eagle2", "jakiro"):
-        for entry in history.read(target.heads[name]):
+    for name in HEADS:
+        for entry in history.read(target.heads[name], "steps"):
             distinct, seen = entry["distinct"], entry["steps"] * entry["tokens"]
             rows = f"{distinct:,} tokens, each seen {seen / distinct:.1f} times"
             if entry["temperatures"]:
@@ -196,5 +202,14 @@ def _head_size(target: Target, name: str) -> float:
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """A bench.json."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    """A bench.json in which jakiro was measured. Raises OSError, or ValueError where the file is something else."""
+    text = path.read_text(encoding="utf-8")
+    try:
+        report = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON ({error}): name what `bench` wrote with --out") from error
+    if not isinstance(report, dict) or report.get("schema") != SCHEMA:
+        raise ValueError(f"{path} is no report of a benchmark ({SCHEMA}): name what `bench` wrote with --out")
+    if "jakiro" not in report.get("settings", {}):
+        raise ValueError(f"in {path} jakiro was not measured: run `bench` with it among the --methods")
+    return report

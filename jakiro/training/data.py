@@ -6,9 +6,13 @@ A recipe names sources with weights; documents are drawn source by source in tho
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
+
+from jinja2 import TemplateError
 
 from jakiro.training.sources import Source, read_chats, read_plain
 
@@ -19,82 +23,130 @@ Document = tuple[list[int], list[bool]]  # token ids, and which of them the assi
 
 def encode_chats(tokenizer, conversations: list[list[dict]]) -> list[Document]:
     """Token ids of conversations in the tokenizer's chat template, and which of them the assistant says (its end mark
-    included). Where a template writes earlier turns anew as a conversation grows, it is cut before that.
+    included). Where a template writes earlier turns anew as a conversation grows, it is cut before that; nothing is
+    left of one that the template refuses.
 
     Raises ValueError where the tokenizer has no template."""
-    if not tokenizer.chat_template:
-        raise ValueError("the target's tokenizer has no chat template: give it one with --chat-template FILE")
-    texts, spans = zip(*(_templated(tokenizer, messages) for messages in conversations), strict=True)
-    encoded = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)
+    return _encoded(tokenizer, [_templated(tokenizer, messages) for messages in conversations])
+
+
+class Templated(NamedTuple):
+    """The text of a conversation up to its last answer."""
+
+    text: str
+    spans: list[tuple[int, int]]  # where in it the assistant speaks
+    wrong: str = ""  # why there is none of it, and what to do
+
+
+def _encoded(tokenizer, conversations: list[Templated]) -> list[Document]:
+    texts = [one.text for one in conversations]
+    encoded = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
     return [
-        (ids, [any(start <= at < end for start, end in said) for at, _ in offsets])
-        for ids, offsets, said in zip(encoded["input_ids"], encoded["offset_mapping"], spans, strict=True)
+        (ids, [any(start <= at < end for start, end in one.spans) for at, _ in offsets])
+        for ids, offsets, one in zip(encoded["input_ids"], encoded["offset_mapping"], conversations, strict=True)
     ]
 
 
-def _templated(tokenizer, messages: list[dict]) -> tuple[str, list[tuple[int, int]]]:
-    """The text of a conversation up to its last answer, and where in it the assistant speaks."""
+def _templated(tokenizer, messages: list[dict]) -> Templated:
+    if not tokenizer.chat_template:
+        raise ValueError("the target's tokenizer has no chat template: give it one with --chat-template FILE")
     text, spans = "", []
     for end, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
-        asked = tokenizer.apply_chat_template(messages[:end], add_generation_prompt=True, tokenize=False)
-        whole = tokenizer.apply_chat_template(messages[: end + 1], tokenize=False)
+        if not end:
+            return Templated("", [], "the assistant speaks first: begin with what the user says")
+        try:
+            asked = tokenizer.apply_chat_template(messages[:end], add_generation_prompt=True, tokenize=False)
+            whole = tokenizer.apply_chat_template(messages[: end + 1], tokenize=False)
+        except TemplateError as error:
+            return Templated("", [], f"the chat template refuses it ({error}): change its roles, or the template")
         if not asked.startswith(text) or not whole.startswith(asked):
             break
         spans.append((len(asked), len(whole)))
         text = whole
-    return text, spans
+    wrong = "the tokenizer's chat template does not show where an answer begins: mend the template"
+    return Templated(text, spans, "" if spans else wrong)
 
 
 class Documents:
     """Endless documents of one source in shuffled order, as (ids, said) pairs of at most `longest` tokens.
 
-    Conversations are given whole or cut at the end; of a long plain text, a window that starts at a line's end.
+    Conversations are given whole or cut at the end, and left out where they are cut before their answer; of a long
+    plain text, a window that starts at a line's end. `wrong` is why there are none, or "".
     """
 
     def __init__(
         self, source: Source, root: Path, tokenizer, longest: int, seed: int, validation: bool = False
     ) -> None:
         self.tokenizer, self.longest, self.plain = tokenizer, longest, source.file.startswith("plain/")
+        self.validation, self.source = validation, source
         self.random = random.Random(f"{seed} {source.file} {source.only}")
         if self.plain:
             texts = read_plain(root / source.file)
             self.items = [text for i, text in enumerate(texts) if (i % 100 == 0) == validation]
         else:
             self.items = list(read_chats(source, root, validation))
-        if not self.items:
-            what = "held-out documents (one in a hundred is)" if validation else "documents"
-            raise ValueError(f"{source.file} has no {what} for {source}; check `only` and `without` in the recipe")
         self.order: list[int] = []
         self.known: dict[int, Document] = {}  # what was encoded stays, as it may be drawn many times
+        self.refused: Counter[str] = Counter()  # why nothing is left of a conversation -> of how many
+        self.wrong = self._look()
 
     def draw(self) -> Document:
-        """The next document."""
-        if not self.order:
-            self.order = list(range(len(self.items)))
-            self.random.shuffle(self.order)
-        if self.order[-1] not in self.known:
-            self._encode([index for index in self.order[-AHEAD:] if index not in self.known])
-        ids, said = self.known[self.order.pop()]
-        if not self.plain:
-            return ids, said
+        """The next document; there must be one."""
+        while True:
+            if not self.order:
+                self._shuffle()
+            self._encode(len(self.order))
+            ids, said = self.known[self.order.pop()]
+            if self.plain:
+                return self._window(ids)
+            if True in said:
+                return ids, said
+
+    def _window(self, ids: list[int]) -> Document:
         start = self.random.randrange(max(1, len(ids) - self.longest))
+        if len(ids) <= self.longest:
+            return ids, [True] * len(ids)
         start = next((at + 1 for at in range(start, len(ids) - 1) if "\n" in self.pieces[ids[at]]), 0)
         window = ids[start : start + self.longest]
         return window, [True] * len(window)
 
-    def _encode(self, which: list[int]) -> None:
-        """Many at once, which tokenizers do in parallel."""
+    def _look(self) -> str:
+        """Why there is nothing to draw, and what to do about it; "" where there is something."""
+        file = self.source.file
+        if not self.items:
+            what = "held-out documents (one in a hundred is)" if self.validation else "documents"
+            return f"{file} has no {what} for {self.source}; check `only` and `without` in the recipe"
+        self._shuffle()
+        for end in range(len(self.order), 0, -AHEAD):
+            self._encode(end)
+            if self.plain or any(True in self.known[index][1] for index in self.order[max(0, end - AHEAD) : end]):
+                return ""
+        if self.refused.total() == len(self.items):
+            return f"{file}: no conversation can be taken, mostly because {self.refused.most_common(1)[0][0]}"
+        what, remedy = "conversation", "raise `row` in the recipe, or leave the source out"
+        if self.validation:
+            what = "held-out conversation"
+            remedy = "leave `trial` out of the recipe, lower its new_tokens, or give more data"
+        return f"{file}: no {what} comes to its answer within {self.longest} tokens: {remedy}"
+
+    def _shuffle(self) -> None:
+        self.order = list(range(len(self.items)))
+        self.random.shuffle(self.order)
+
+    def _encode(self, end: int) -> None:
+        """Know the document before `end` in the order: many at once, which tokenizers do in parallel."""
+        if self.order[end - 1] in self.known:
+            return
+        which = [index for index in self.order[max(0, end - AHEAD) : end] if index not in self.known]
         items = [self.items[index] for index in which]
         if self.plain:
             found = [(ids, []) for ids in self.tokenizer(items, add_special_tokens=False)["input_ids"]]
         else:
-            found = [(ids[: self.longest], said[: self.longest]) for ids, said in encode_chats(self.tokenizer, items)]
-            if not any(ids for ids, _ in found):
-                raise ValueError(
-                    "the tokenizer's chat template does not show where an answer begins: mend the template"
-                )
+            shown = [_templated(self.tokenizer, item) for item in items]
+            self.refused.update(one.wrong for one in shown if one.wrong)
+            found = [(ids[: self.longest], said[: self.longest]) for ids, said in _encoded(self.tokenizer, shown)]
         self.known.update(zip(which, found, strict=True))
 
     @cached_property
@@ -106,13 +158,20 @@ class Documents:
 def draw(
     sources: list[Source], root: Path, tokenizer, longest: int, seed: int, validation: bool = False
 ) -> Iterator[Document]:
-    """Documents of at most `longest` tokens without end, always from the source that is furthest behind its share."""
-    documents = [Documents(source, root, tokenizer, longest, seed, validation) for source in sources]
-    total = sum(source.weight for source in sources)
-    shares = [source.weight / total for source in sources]
-    drawn = [0] * len(sources)
+    """Documents of at most `longest` tokens without end, always from the source that is furthest behind its share.
+
+    Of what is held out, sources that have nothing are left out. Raises ValueError where another source has nothing,
+    or all have.
+    """
+    found = [Documents(source, root, tokenizer, longest, seed, validation) for source in sources]
+    documents = [one for one in found if not one.wrong]
+    if not documents or (not validation and len(documents) < len(found)):
+        raise ValueError(next(one.wrong for one in found if one.wrong))
+    total = sum(one.source.weight for one in documents)
+    shares = [one.source.weight / total for one in documents]
+    drawn = [0] * len(documents)
     while True:
-        which = min(range(len(sources)), key=lambda i: drawn[i] / shares[i])
+        which = min(range(len(documents)), key=lambda i: drawn[i] / shares[i])
         document = documents[which].draw()
         drawn[which] += len(document[0])
         yield document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from jakiro.drafting.head import EagleHead, Head, HeadConfig, JakiroHead
 from jakiro.training import recipe_file
 from jakiro.training.answers import Answers
 from jakiro.training.losses import Losses
+from jakiro.training.packing import row_widths
 from jakiro.training.sources import Source
 from jakiro.training.trial import Trial
 
@@ -70,8 +72,14 @@ class HeadRecipe:
             data["trial"] = Trial(**how)
         found = cls(mix=mix, heads=heads, short=tuple(data.pop("short", ())), **data)
         recipe_file.check_positive(found, "steps", "row", "rows", "scored", "epochs", "passes")
+        recipe_file.check_numbers(found, "remember", "decay", "noise", "rate")
+        recipe_file.check_numbers(found, "own_features", "average", high=1.0)
+        row_widths(found.row, found.short)
         if found.answers:
             recipe_file.check_positive(found.answers, "new_tokens", "batch")
+            recipe_file.check_numbers(found.answers, "temperatures")
+            if not found.answers.temperatures:
+                raise ValueError("temperatures is empty: name at least one; 0 is greedy")
         if found.trial:
             recipe_file.check_positive(found.trial, *Trial.__slots__)
         return found
@@ -79,6 +87,7 @@ class HeadRecipe:
 
 def _plan(name: str, one: dict, common: dict) -> Plan:
     kind, losses = one.pop("kind", name), Losses(**{**common, **one.pop("losses", {})})
+    recipe_file.check_numbers(losses, *Losses.__slots__, low=-math.inf)
     if kind not in KINDS:
         raise ValueError(f"head {name!r} of the recipe is of kind {kind!r}; known: {', '.join(KINDS)}")
     if unknown := one.keys() - {field.name for field in fields(HeadConfig)}:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, fields, replace
+from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ def train_heads(
     for name, plan in recipe.heads.items():
         torch.manual_seed(recipe.seed)
         heads[name] = KINDS[plan.kind](head_config(model, plan.shape))
-        done[name] = history.read(start / name) if start else []
+        done[name] = history.read(start / name, "steps") if start else []
         if start:
             load_weights(heads[name], start / name)
     with accelerator.main_process_first():
@@ -75,9 +75,8 @@ def train_heads(
     job = HeadJob(accelerator, model, heads, recipe, rows, compiled, shard, trials)
     loop.run(job, run, accelerator.is_main_process)
     for name, head in job.heads().items():
-        if lies_in(out[name], head):
-            continue
-        save_head(out[name], head)
+        if not lies_in(out[name], head):
+            save_head(out[name], head)
         shutil.copy(run / "recipe.json", out[name])
         history.write(out[name], [*done[name], _told(recipe, name, run, rows)])
 
@@ -120,12 +119,20 @@ def _made_from(recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path
 
 
 def head_config(model: PreTrainedModel, changes: dict) -> HeadConfig:
-    """The shape of one of the target's own layers where the recipe names no other; rope scaling is left out."""
-    target = model.config.get_text_config().to_dict()
-    names = {one.name for one in fields(HeadConfig)} - {"num_local_experts", "bias"}
-    taken = {name: target[name] for name in names if target.get(name) is not None}
-    theta = (target.get("rope_parameters") or {}).get("rope_theta", target.get("rope_theta"))
-    return HeadConfig(**{**taken, **({"rope_theta": theta} if theta else {}), **changes})
+    """The shape of one of the target's own layers where the recipe names no other; rope scaling is left out.
+
+    Raises ValueError naming what neither of them says.
+    """
+    config = model.config.get_text_config()  # whose attributes have common names, whatever its file calls them
+    names = [one.name for one in fields(HeadConfig) if one.name not in ("num_local_experts", "bias")]
+    shape = {name: getattr(config, name) for name in names if getattr(config, name, None) is not None}
+    if theta := (getattr(config, "rope_parameters", None) or {}).get("rope_theta"):
+        shape["rope_theta"] = theta
+    shape |= changes
+    if missing := [one.name for one in fields(HeadConfig) if one.default is MISSING and one.name not in shape]:
+        kind = config.model_type
+        raise ValueError(f"a target of type {kind} does not say {missing[0]}: say it in the recipe, at each head")
+    return HeadConfig(**shape)
 
 
 def rows_of(

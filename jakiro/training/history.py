@@ -17,12 +17,20 @@ from jakiro.files import write_text
 FILE = "training.json"
 
 
-def read(folder: Path) -> list[dict[str, Any]]:
-    """Entries of the model in `folder`, the oldest first. Raises ValueError where there is no such file."""
+def read(folder: Path, field: str = "") -> list[dict[str, Any]]:
+    """Entries of the model in `folder`, the oldest first.
+
+    Raises ValueError where there is no such file, or where an entry has no such field: a target's have "stage", a
+    head's "steps".
+    """
     file = folder / FILE
     if not file.is_file():
         raise ValueError(f"{folder} has no {FILE}, so it cannot be gone on with: name a folder that `train` wrote")
-    return json.loads(file.read_text(encoding="utf-8"))
+    entries = json.loads(file.read_text(encoding="utf-8"))
+    if field and not all(field in entry for entry in entries):
+        other = {"stage": "a target", "steps": "a head"}[field]
+        raise ValueError(f"{file} has entries without {field!r}: name the folder of {other} that `train` wrote")
+    return entries
 
 
 def write(folder: Path, entries: list[dict[str, Any]]) -> None:

@@ -97,7 +97,10 @@ def batches(rows: list[Rows], tokens: int) -> list[Rows]:
 
 
 def row_widths(row: int, short: tuple[int, ...]) -> list[int]:
-    """The narrowest first. Raises ValueError where a batch of rows cannot be as many tokens of narrower ones."""
-    if wrong := [width for width in short if not 0 < width < row or row % width]:
+    """The narrowest first. Raises ValueError where a batch of rows cannot be as many tokens of narrower ones, or where
+    a width is named twice."""
+    if wrong := [width for width in short if not isinstance(width, int) or not 0 < width < row or row % width]:
         raise ValueError(f"short rows of {wrong[0]} tokens do not divide rows of {row}; change `short`")
+    if len({*short}) < len(short):
+        raise ValueError(f"`short` is {list(short)}: name each width once")
     return [*sorted(short), row]

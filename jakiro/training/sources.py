@@ -10,10 +10,12 @@ import lzma
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
-from jakiro.training import stdlib
+from jakiro.training import recipe_file, stdlib
 
 DOC = "<|doc|>"  # separates the documents of a plain-text file
 HUB = "hub:"  # stands before the name of a dataset
@@ -33,8 +35,16 @@ class Source:
 
     @classmethod
     def of(cls, data: dict) -> Source:
-        """From JSON's types. Raises TypeError naming the field that is unknown or missing."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
+        """From JSON's types. Raises TypeError or ValueError naming the field that is unknown, missing or wrong."""
+        found = cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
+        try:
+            recipe_file.check_numbers(found, "weight", "longest")
+            recipe_file.check_positive(found, "turns")
+        except ValueError as error:
+            raise ValueError(f"of the source {found.file}, {error}") from error
+        if not found.weight:
+            raise ValueError(f"of the source {found.file}, weight is 0: leave the source out")
+        return found
 
 
 def only_source(data: str | Path) -> tuple[Path, list[Source] | None]:
@@ -59,26 +69,43 @@ def held_out(messages: list[dict]) -> bool:
 
 
 def read_chats(source: Source, root: Path, validation: bool = False) -> Iterator[list[dict]]:
-    """Conversations of one source, shortened as the recipe says; those that are not all text are left out.
+    """Conversations of one source, shortened as the recipe says; those that are not all text, or without an answer,
+    are left out.
 
-    Raises FileNotFoundError for a missing file, ValueError for records that hold no conversation.
+    Raises FileNotFoundError for a missing file, ValueError for one that cannot be read, for records that hold no
+    conversation, and where the assistant speaks in none.
     """
+    roles: set[str] = set()
     for record in _records(source, root):
-        name = record.get("source", "")
+        name = str(record.get("source", ""))
         if (source.only and not name.startswith(source.only)) or (source.without and name.startswith(source.without)):
             continue
-        messages = _messages(record, source.file)
+        messages = said = _messages(record, source.file)
         system = messages[:1] if messages and messages[0]["role"] == "system" else []
         messages = system + messages[len(system) :][: 2 * source.turns]
         if not all(isinstance(message["content"], str) for message in messages):
             continue
+        roles.update(str(message["role"]) for message in said)
         if source.longest:
-            messages = [
-                {**m, "content": shorten(m["content"], source.longest)} if m["role"] == "assistant" else m
-                for m in messages
-            ]
-        if messages and messages[-1]["content"] and held_out(messages) == validation:
+            messages = list(_shortened(messages, source.longest))
+        answered = any(message["role"] == "assistant" for message in messages)
+        if answered and messages[-1]["content"] and held_out(messages) == validation:
             yield messages
+    if roles and "assistant" not in roles:
+        raise ValueError(
+            f"{source.file}: the assistant speaks in no conversation, whose roles are {', '.join(sorted(roles))}: name "
+            "them user and assistant (or human and gpt, as ShareGPT does), or leave the source out"
+        )
+
+
+def _shortened(messages: list[dict], longest: int) -> Iterator[dict]:
+    """Messages with answers of at most `longest` characters, up to the first of which nothing would be left."""
+    for message in messages:
+        if message["role"] == "assistant" and message["content"]:
+            message = {**message, "content": shorten(message["content"], longest)}
+            if not message["content"]:
+                return
+        yield message
 
 
 def shorten(text: str, longest: int) -> str:
@@ -108,13 +135,26 @@ def _dataset(name: str) -> Iterator[dict]:
 
 
 def _lines(path: Path) -> Iterator[dict]:
-    opener = lzma.open if path.suffix == ".xz" else open
-    with opener(path, "rt", encoding="utf-8") as lines:
+    with _text(path) as lines:
         for number, line in enumerate(lines, start=1):
             try:
-                yield json.loads(line)
+                record = json.loads(line)
             except ValueError as error:
                 raise ValueError(f"{path}, line {number} is not JSON ({error})") from error
+            if not isinstance(record, dict):
+                raise ValueError(f'{path}, line {number} is no record: write {{"messages": [...]}}, not {line[:80]!r}')
+            yield record
+
+
+@contextmanager
+def _text(path: Path) -> Iterator[TextIO]:
+    """A text file, compressed where its name ends with .xz. Raises ValueError where it is not what it should be."""
+    try:
+        with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as file:
+            yield file
+    except (EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
+        kind = "an xz file that is whole" if path.suffix == ".xz" else "text in UTF-8"
+        raise ValueError(f"{path} is not {kind} ({error}): fetch it again, or name it as what it is") from error
 
 
 def _messages(record: dict, file: str) -> list[dict]:
@@ -130,5 +170,9 @@ def _messages(record: dict, file: str) -> list[dict]:
 
 
 def read_plain(path: Path) -> list[str]:
-    with lzma.open(path, "rt", encoding="utf-8") as file:
+    """The documents of a file that have more than 200 characters.
+
+    Raises FileNotFoundError for a missing file, ValueError for one that cannot be read.
+    """
+    with _text(path) as file:
         return [text.strip() for text in file.read().split(DOC) if len(text) > 200]

@@ -122,6 +122,8 @@ def _check(accelerator: Accelerator, recipe: Recipe, done: int, shard: bool) -> 
     for before, stage in pairwise(recipe.stages):
         check_growth(before.layers, stage.layers)
     for stage in recipe.stages[done:]:
+        if not recipe.mixes[stage.mix]:
+            raise ValueError(f"the mix {stage.mix!r} names no texts: name sources, or give --data one JSONL file")
         check_schedule(stage.schedule)
         row_widths(stage.row, stage.short)
         workers.share(accelerator, stage.rows)  # narrower rows are a multiple of them
@@ -153,7 +155,7 @@ def _words(tokenizer: PreTrainedTokenizerFast) -> str:
 
 def _stages_of(start: Path, recipe: Recipe) -> list[dict]:
     """What `start` went through, which must be the recipe's first stages, but not all of them."""
-    done = history.read(start)
+    done = history.read(start, "stage")
     stages = [Stage.of(entry["stage"]) for entry in done]
     if _without_notes(stages) != _without_notes(recipe.stages[: len(stages)]):
         raise ValueError(f"{start} did not go through this recipe's first {len(stages)} stages ({history.FILE} tells)")

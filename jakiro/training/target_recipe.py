@@ -5,8 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from transformers import LlamaConfig
+
 from jakiro.training import recipe_file
+from jakiro.training.packing import row_widths
 from jakiro.training.sources import Source
+
+SAID_ELSEWHERE = {  # fields of a LlamaConfig -> what gives them
+    "vocab_size": "the recipe's own vocab_size",
+    "num_hidden_layers": "each stage's layers",
+    **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), "the tokenizer"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,10 @@ class Stage:
         """From JSON's types. Raises TypeError, KeyError or ValueError naming the field that is wrong or missing."""
         found = cls(**{**data, "rate": tuple(data["rate"]), "short": tuple(data.get("short", ()))})
         recipe_file.check_positive(found, "layers", "row", "rows", "passes")
+        recipe_file.check_numbers(found, "tokens", "rate", "unlikelihood", "answers", "looping")
+        row_widths(found.row, found.short)
+        if len(found.rate) != 2:
+            raise ValueError(f"rate is {list(found.rate)}: use two numbers, at the stage's start and at its end")
         return found
 
 
@@ -62,4 +75,18 @@ class Recipe:
             raise ValueError("`stages` is empty")
         if unknown := [stage.mix for stage in stages if stage.mix not in mixes]:
             raise ValueError(f"a stage names the mix {unknown[0]!r}, which `mixes` has not")
-        return cls(mixes=mixes, stages=stages, **data)
+        found = cls(mixes=mixes, stages=stages, **data)
+        recipe_file.check_positive(found, "vocab_size")
+        recipe_file.check_numbers(found, "prompt_weight")
+        _check_model(found.model)
+        return found
+
+
+def _check_model(model: dict) -> None:
+    """Raise ValueError at a field that LlamaConfig has not, and would take all the same, or that is said elsewhere."""
+    known = LlamaConfig().to_dict().keys() | {"rope_theta", "rope_scaling"}  # which it takes for rope_parameters
+    for name in model:
+        if name in SAID_ELSEWHERE:
+            raise ValueError(f"`model` says {name}, which {SAID_ELSEWHERE[name]} gives: leave it out there")
+        if name not in known:
+            raise ValueError(f"`model` has an unknown field {name!r}; its fields are those of LlamaConfig")

@@ -1,0 +1,90 @@
+"""What the losses compare: which position of a head's answers is held to which of the target's, and what is kept."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from recipes import NEEDS_MUON, SMALL, given, recipe
+from tiny import tiny_model
+from torch import nn
+
+from jakiro.drafting.head import HeadOutput
+from jakiro.training import workers
+from jakiro.training.head_job import HeadJob
+from jakiro.training.head_recipe import KINDS, HeadRecipe
+from jakiro.training.heads import head_config
+from jakiro.training.target_job import Batch, StageJob
+from jakiro.training.target_recipe import Stage
+
+pytestmark = NEEDS_MUON
+SAID = 20  # the one token of the row that the assistant says
+
+
+@pytest.fixture(autouse=True)
+def in_float32(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+
+
+def job_of(ids, **changes):
+    """Of a Jakiro head on one row, of which one token is said."""
+    how = HeadRecipe.of(given(rows=1, heads={"jakiro": SMALL}, **changes))
+    model, said = tiny_model().requires_grad_(False), np.zeros(ids.shape, bool)
+    said[:, SAID] = True
+    heads = {"jakiro": KINDS["jakiro"](head_config(model, SMALL))}
+    return HeadJob(workers.start(), model, heads, how, [(ids, said)], compiled=False)
+
+
+class Right(nn.Module):
+    """A head that answers with the target's own features: of the next token, and in contrast of the one after it."""
+
+    def __init__(self, features):
+        super().__init__()
+        self.features, self.nothing = features, nn.Parameter(torch.zeros(()))
+
+    def forward(self, *_):
+        mixed = self.features[:, 1:] + self.nothing
+        contrast = F.pad(self.features[:, 2:], (0, 0, 0, 1)) + self.nothing
+        return [HeadOutput(mixed, contrast, torch.stack([mixed, mixed]), torch.zeros(*mixed.shape[:2], 4))]
+
+
+@pytest.mark.parametrize(("loss", "ahead"), [("feature", None), ("mixture", 0), ("decoupled", 0), ("contrast", 1)])
+def test_a_head_that_is_right_has_the_loss_of_the_target_itself(loss, ahead):
+    """No distance, the first token, and the entropy of what the target says of the token that is said, or the next."""
+    ids = np.random.default_rng(0).integers(4, 290, (1, 65)).astype(np.uint16)
+    job = job_of(ids, losses=dict.fromkeys(("feature", "mixture", "decoupled", "contrast"), 0.0) | {loss: 1.0})
+    tokens = torch.from_numpy(ids.astype(np.int64))[:, :-1]
+    with torch.no_grad():
+        job.modules["jakiro"] = Right(job.model.get_decoder()(input_ids=tokens).last_hidden_state)
+        logits = job.model(input_ids=tokens).logits[0]
+    found = job.step(0)
+    law = torch.distributions.Categorical(logits=logits[SAID - 1 + (ahead or 0)])
+    assert found["jakiro_top1"] == 1
+    assert found["jakiro_loss"] == pytest.approx(0.0 if ahead is None else law.entropy().item(), abs=1e-5)
+
+
+def test_the_moving_average_is_what_is_kept():
+    job = job_of(np.random.default_rng(0).integers(4, 290, (1, 65)).astype(np.uint16), average=0.75)
+    wanted = None
+    for index in range(3):
+        job.step(index)
+        now = {name: weight.detach().clone() for name, weight in job.modules["jakiro"].head.named_parameters()}
+        wanted = {name: 0.75 * wanted[name] + 0.25 * now[name] for name in now} if wanted else now
+    kept = dict(job.heads()["jakiro"].named_parameters())
+    torch.testing.assert_close(kept, wanted)
+    assert any((kept[name] - now[name]).abs().max() > 1e-4 for name in now)
+
+
+def test_a_targets_loss_is_the_cross_entropy_of_the_next_token():
+    """Of what is said, and by its weight of what is asked; padding has none."""
+    ids, said = np.random.default_rng(0).integers(4, 290, (2, 33)).astype(np.uint16), np.zeros((2, 33), bool)
+    said[0, 7:12], said[1, 20:29], ids[:, 29:] = True, True, 0
+    stage = Stage(1, 64, 32, 2, 1, "all", (1, 1))
+    job = StageJob(workers.start(), tiny_model(), stage, [(ids, said)], [], False, recipe(prompt_weight=0.3))
+    batch = Batch.of(ids, said, 0.3, torch.device("cpu"))
+    with torch.no_grad():
+        found = job._loss(batch.ids, batch.weight, batch.masks[0])
+        logits = tiny_model()(input_ids=batch.ids[:, :-1]).logits
+    each = F.cross_entropy(logits.flatten(0, 1), batch.ids[:, 1:].flatten(), reduction="none").view(2, 32)
+    said, asked = torch.from_numpy(said[:, 1:]), torch.from_numpy(~said & (ids > 0))[:, 1:]
+    torch.testing.assert_close(found, torch.stack([each[said].sum() + 0.3 * each[asked].sum(), each[said].sum()]))

@@ -1,0 +1,152 @@
+"""What is drawn of a source: conversations whose answer is seen, plain texts whole; and what is said of others."""
+
+import json
+import lzma
+from itertools import islice
+
+import pytest
+from recipes import TEMPLATE
+from tiny import tiny_tokenizer
+
+from jakiro.training import data
+from jakiro.training.data import Documents, draw
+from jakiro.training.sources import Source, held_out, read_chats, read_plain
+
+CHAT = Source("chat.jsonl", 1.0)
+STRICT = "{% if messages[0].role == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + TEMPLATE
+
+
+def message(role, content):
+    return {"role": role, "content": content}
+
+
+def talks(count, held=False):
+    """Conversations that are held out, or not."""
+    every = ([message("user", f"ask {i}"), message("assistant", f"say {i}.")] for i in range(100_000))
+    return list(islice((one for one in every if held_out(one) == held), count))
+
+
+def write(file, conversations):
+    file.write_text("".join(json.dumps({"messages": one}) + "\n" for one in conversations))
+
+
+def tokenizer(template=TEMPLATE):
+    made = tiny_tokenizer()
+    made.chat_template = template
+    return made
+
+
+def drawn(folder, count=12, template=TEMPLATE, longest=99, sources=(CHAT,), validation=False):
+    """The texts of the documents that come first."""
+    made = tokenizer(template)
+    found = islice(draw(list(sources), folder, made, longest, 0, validation), count)
+    return [made.decode(ids) for ids, said in found if any(said)]
+
+
+def text(conversation):
+    return "".join(f"<{one['role']}>{one['content']}" for one in conversation)
+
+
+SYSTEM, BEFORE = message("system", "be kind"), message("assistant", "welcome")
+
+
+@pytest.mark.parametrize(
+    ("start", "template", "reason"),
+    [
+        (SYSTEM, STRICT, r"the chat template refuses it \(no system here\): change its roles, or the template"),
+        (BEFORE, TEMPLATE, "the assistant speaks first: begin with what the user says"),
+    ],
+)
+def test_conversations_that_no_template_takes_are_left_out(tmp_path, monkeypatch, start, template, reason):
+    monkeypatch.setattr(data, "AHEAD", 1)  # such a one is encoded alone
+    good, bad = talks(4), [[start, *one] for one in talks(4)]
+    write(tmp_path / "chat.jsonl", good + bad)
+    assert sorted(drawn(tmp_path, template=template)) == sorted(map(text, good * 3))
+    write(tmp_path / "chat.jsonl", bad)
+    with pytest.raises(ValueError, match=rf"chat\.jsonl: no conversation can be taken, mostly because {reason}"):
+        drawn(tmp_path, template=template)
+
+
+def test_conversations_without_an_answer_are_left_out_and_unknown_roles_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "AHEAD", 1)
+    good = talks(2)
+    write(tmp_path / "chat.jsonl", [good[0], good[1][:1], [message("user", "?"), message("bot", "!")]])
+    assert drawn(tmp_path) == [text(good[0])] * 12
+    write(tmp_path / "chat.jsonl", [[message("user", f"ask {i}"), message("bot", "!")] for i in range(9)])
+    with pytest.raises(
+        ValueError, match=r"chat\.jsonl: the assistant speaks in no conversation, whose roles are bot, user: name"
+    ):
+        drawn(tmp_path)
+
+
+def test_a_template_is_blamed_where_it_shows_no_answer_of_a_whole_source(tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "AHEAD", 1)
+    hidden = "{% if messages[0].content == 'ask 0' %}{{ messages|length }}{% else %}" + TEMPLATE + "{% endif %}"
+    write(tmp_path / "chat.jsonl", talks(3))
+    assert set(drawn(tmp_path, template=hidden)) == set(map(text, talks(3)[1:]))
+    write(tmp_path / "chat.jsonl", talks(1))
+    with pytest.raises(ValueError, match="does not show where an answer begins: mend the template"):
+        drawn(tmp_path, template=hidden)
+
+
+def test_conversations_that_are_cut_before_their_answer_are_left_out(tmp_path):
+    """A step of them alone would have nothing to learn."""
+    good, long = talks(3), [[message("user", one[0]["content"] + "!" * 99), one[1]] for one in talks(3)]
+    write(tmp_path / "chat.jsonl", good + long)
+    assert sorted(drawn(tmp_path)) == sorted(map(text, good * 4))
+    write(tmp_path / "chat.jsonl", long)
+    with pytest.raises(
+        ValueError, match=r"chat\.jsonl: no conversation comes to its answer within 99 tokens: raise `row`"
+    ):
+        drawn(tmp_path)
+
+
+def test_a_source_that_holds_nothing_out_does_not_stop_a_trial(tmp_path):
+    write(tmp_path / "chat.jsonl", talks(3, held=True))
+    write(tmp_path / "small.jsonl", talks(3))
+    small = Source("small.jsonl", 1.0)
+    assert sorted(drawn(tmp_path, sources=(small, CHAT), validation=True)) == sorted(map(text, talks(3, held=True) * 4))
+    with pytest.raises(ValueError, match=r"small\.jsonl has no held-out documents"):
+        drawn(tmp_path, sources=(small, small), validation=True)
+    with pytest.raises(ValueError, match=r"chat\.jsonl has no documents"):
+        drawn(tmp_path, sources=(small, CHAT))
+
+
+def test_a_plain_text_that_fits_is_given_whole_and_a_longer_one_from_a_lines_end(tmp_path):
+    (tmp_path / "plain").mkdir()
+    held, short, long = ("".join(f"{name} {i}\n" for i in range(n)) for name, n in (("h", 60), ("s", 60), ("l", 900)))
+    (tmp_path / "plain/texts.txt").write_text("<|doc|>".join((held, short, long)))
+    made = tokenizer()
+    texts = Documents(Source("plain/texts.txt", 1.0), tmp_path, made, 600, 0)
+    found = [made.decode(texts.draw()[0]) for _ in range(12)]
+    assert found.count(short.strip()) == 6
+    assert all(one.startswith("l ") and one in long for one in found if one != short.strip())
+
+
+@pytest.mark.parametrize("long", [1, 3])
+def test_a_conversation_ends_before_an_answer_of_which_nothing_is_left(tmp_path, long):
+    """An answer with nothing in it would be learnt."""
+    asked = [*talks(1)[0], message("user", "and?"), message("assistant", "Yes. No.")]
+    asked[long] = message("assistant", "a sentence that does not come to its end")
+    write(tmp_path / "chat.jsonl", [asked])
+    found = list(read_chats(Source("chat.jsonl", 1.0, longest=12), tmp_path))
+    assert found == [asked[:3]] * (long == 3)
+
+
+@pytest.mark.parametrize("name", ["chat.jsonl.xz", "plain/texts.txt.xz"])
+@pytest.mark.parametrize("content", ["cut", "other"])
+def test_a_file_that_is_no_whole_xz_file_is_named(tmp_path, name, content):
+    (tmp_path / "plain").mkdir()
+    whole = lzma.compress(json.dumps({"messages": talks(1)[0] * 200}).encode())
+    (tmp_path / name).write_bytes(whole[:-20] if content == "cut" else b"{}")
+    with pytest.raises(ValueError, match=rf"{name} is not an xz file that is whole .*: fetch it again"):
+        read_plain(tmp_path / name) if "plain" in name else list(read_chats(Source(name, 1.0), tmp_path))
+
+
+def test_a_line_that_is_no_record_and_a_file_that_is_no_text_are_named(tmp_path):
+    (tmp_path / "chat.jsonl").write_text('[{"role": "user"}]\n')
+    with pytest.raises(ValueError, match=r"chat\.jsonl, line 1 is no record: write"):
+        drawn(tmp_path)
+    (tmp_path / "chat.jsonl").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"chat\.jsonl is not text in UTF-8"):
+        drawn(tmp_path)

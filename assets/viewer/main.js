@@ -57,7 +57,7 @@ export function mount({element: root, props, watch, send}) {
    * is not there, the first recorded one. What was asked for later wins. */
   async function open(id, change = {}) {
     const first = props.races[0]?.id, own = turn += 1;
-    setTimeout(() => own === turn && !race && say('Waiting for a race that is still running …', true), PATIENCE);
+    const waits = setTimeout(() => own === turn && !race && say('Waiting for a race that is still running …', true), PATIENCE);
     try {
       const next = id || first ? await fetched(id || first) : null;
       if (own !== turn) return;
@@ -70,6 +70,8 @@ export function mount({element: root, props, watch, send}) {
       else if (!race) nothing();
       else header.stays(race, error.gone ? id : null);
       say(error.message, true);
+    } finally {
+      clearTimeout(waits);
     }
   }
 

@@ -128,8 +128,8 @@ def test_the_contrastive_level_has_a_shape_of_its_own_and_no_proposer():
     )
     figure = tree(trace)
     assert [markers(figure)[node][3:5] for node in (3, 4)] == [("triangle-down", "@mixture")] * 2
-    entries = [one for one in figure["data"] if one.get("name") == "contrastive feature"]
-    hover = next(one["hovertemplate"] for one in figure["data"] if one.get("legendgroup") == "contrastive feature"
+    entries = [one for one in figure["data"] if one.get("name") == "contrastive"]
+    hover = next(one["hovertemplate"] for one in figure["data"] if one.get("legendgroup") == "contrastive"
                  and "hovertemplate" in one)  # fmt: skip
     assert len(entries) == 1 and "of the contrastive feature" in hover and "proposed by" not in hover
 

@@ -61,9 +61,9 @@ CONTRASTIVE = 4
 SOURCES: dict[int | None, tuple[str, str, str]] = {  # role, plotly symbol, name
     0: ("expert0", "circle", "expert 0 alone"),
     1: ("expert1", "diamond", "expert 1 alone"),
-    2: ("both", "square", "both experts"),
-    3: ("mixture", "triangle-up", "only their mixture"),
-    CONTRASTIVE: ("mixture", "triangle-down", "contrastive feature"),
+    2: ("both", "square", "both"),
+    3: ("mixture", "triangle-up", "their mixture"),
+    CONTRASTIVE: ("mixture", "triangle-down", "contrastive"),
     None: ("both", "circle", "drafted"),
 }
 

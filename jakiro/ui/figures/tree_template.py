@@ -60,7 +60,7 @@ def _legend(sources: list[int | None], drafts: bool) -> list[dict]:
         entries.append({"name": "first rejected", "mode": "lines+markers", "marker": ring,
                         "line": {"color": "@rejected", "width": 1.5, "dash": "dot"}})  # fmt: skip
     star = {"symbol": "star", "color": "@bonus", "size": 12}
-    entries.append({"name": "bonus (the target's own)", "mode": "markers", "marker": star})
+    entries.append({"name": "bonus (target's own)", "mode": "markers", "marker": star})
     return [{"type": "scatter", "x": [None], "y": [None], "hoverinfo": "skip"} | entry for entry in entries]
 
 

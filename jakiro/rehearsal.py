@@ -13,7 +13,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, product
 from statistics import median
 from typing import Any
 
@@ -142,25 +142,30 @@ def rehearse(target: Target, trials: Sequence[Trial], text: Text) -> None:
         pass
 
 
-def together(target: Target, trials: Sequence[Trial], text: Text, nodes: Sequence[int] = NODES) -> dict[int, float]:
+def together(
+    target: Target, trials: Sequence[Trial], texts: Sequence[Text], nodes: Sequence[int] = NODES, repeats: int = 9
+) -> dict[int, float]:
     """What rounds cost: drafts and passes of the target in turn, for each finds in the caches what the other left.
 
-    Along the text every trial drafts at every place, which gives its `times` anew, and after each draft comes a pass.
-    Median seconds of a pass over n nodes.
+    Every trial drafts at every place of a text, which gives its `times` anew, and after each draft comes a pass; one
+    text after the other, until each size has had its repeats. Median seconds of a pass over n nodes.
     """
     seconds, clock, sizes = _passes(target, max(nodes)), stopwatch(target.device), cycle(nodes)
     times: dict[int, list[float]] = {n: [] for n in nodes}
     for trial in trials:
         trial.times = []
-        drafter, seen = trial.make(trial.settings), 0
+    for text, trial in product(texts, trials):
+        if min(map(len, times.values())) >= repeats and trial.times:
+            continue
+        drafter, seen, drafts = trial.make(trial.settings), 0, []
         for at in range(text.start, text.stop):
             start = clock()
             drafter.draft(Context(text.ids[: at + 1], text.features[seen:at], room=len(text.ids) - at))
-            trial.times.append(clock() - start)
+            drafts.append(clock() - start)
             times[size := next(sizes)].append(seconds(size))
             seen = at
-        trial.times = trial.times[1:] or trial.times  # without the one that reads the prompt
-    return {n: median(found) for n, found in times.items() if found}
+        trial.times += drafts[1:] or drafts  # without the one that reads the prompt
+    return {n: median(found or [seconds(n)]) for n, found in times.items()}
 
 
 def sizes_needed(tree: DraftTree, following: Sequence[int]) -> list[int]:

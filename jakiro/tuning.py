@@ -105,7 +105,7 @@ class Tuner:
         curve = rising(self._verify)
         trials = list(candidates(make, settings))
         last = compare(target, trials, texts, curve, overhead)
-        longest = max(texts, key=lambda text: text.stop - text.start)
+        longest = sorted(texts, key=lambda text: text.start - text.stop)
         verify = sorted(together(target, last, longest).items())
         curve = rising(verify)
         points = ranked([point for trial in trials for point in expected(trial, curve, overhead)])

@@ -9,7 +9,7 @@ from datasets import Dataset
 from recipes import MIX, NEEDS_MUON
 from transformers import AutoTokenizer
 
-from jakiro.training.data import encode_chats
+from jakiro.training.data import encoded, templated
 from jakiro.training.packing import fill, pack
 from jakiro.training.sources import Source, only_source, read_chats, shorten
 
@@ -37,7 +37,7 @@ def test_ids_of_a_large_vocabulary_are_kept_whole():
 def test_encoding_marks_the_end_of_an_answer_as_said(trained):
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     messages = [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "sat"}]
-    ids, said = encode_chats(tokenizer, [messages])[0]
+    ids, said = encoded(tokenizer, [templated(tokenizer, messages)])[0]
     assert ids == tokenizer.apply_chat_template(messages)["input_ids"]
     assert tokenizer.decode([token for token, mine in zip(ids, said, strict=True) if mine]) == "sat<|end|>"
 
@@ -45,13 +45,13 @@ def test_encoding_marks_the_end_of_an_answer_as_said(trained):
 def test_a_template_that_writes_earlier_turns_anew_is_cut_there(trained):
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     messages = [{"role": role, "content": "cat"} for role in ("user", "assistant") * 2]
-    whole, _ = encode_chats(tokenizer, [messages])[0]
+    whole, _ = encoded(tokenizer, [templated(tokenizer, messages)])[0]
     turn = "{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}"
     tokenizer.chat_template = (
         "{% for m in messages %}{% if loop.last or m.role == 'user' %}" + turn + "{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}<|assistant|>{% endif %}"
     )
-    ids, said = encode_chats(tokenizer, [messages])[0]
+    ids, said = encoded(tokenizer, [templated(tokenizer, messages)])[0]
     assert ids == whole[: len(whole) // 2] and sum(said) == 2
 
 

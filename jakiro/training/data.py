@@ -21,15 +21,6 @@ AHEAD = 1024  # documents that are encoded together
 Document = tuple[list[int], list[bool]]  # token ids, and which of them the assistant says
 
 
-def encode_chats(tokenizer, conversations: list[list[dict]]) -> list[Document]:
-    """Token ids of conversations in the tokenizer's chat template, and which of them the assistant says (its end mark
-    included). Where a template writes earlier turns anew as a conversation grows, it is cut before that; nothing is
-    left of one that the template refuses.
-
-    Raises ValueError where the tokenizer has no template."""
-    return _encoded(tokenizer, [_templated(tokenizer, messages) for messages in conversations])
-
-
 class Templated(NamedTuple):
     """The text of a conversation up to its last answer."""
 
@@ -38,16 +29,22 @@ class Templated(NamedTuple):
     wrong: str = ""  # why there is none of it, and what to do
 
 
-def _encoded(tokenizer, conversations: list[Templated]) -> list[Document]:
+def encoded(tokenizer, conversations: list[Templated]) -> list[Document]:
+    """Token ids of conversations, and which of them the assistant says (its end mark included)."""
     texts = [one.text for one in conversations]
-    encoded = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
+    made = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
     return [
         (ids, [any(start <= at < end for start, end in one.spans) for at, _ in offsets])
-        for ids, offsets, one in zip(encoded["input_ids"], encoded["offset_mapping"], conversations, strict=True)
+        for ids, offsets, one in zip(made["input_ids"], made["offset_mapping"], conversations, strict=True)
     ]
 
 
-def _templated(tokenizer, messages: list[dict]) -> Templated:
+def templated(tokenizer, messages: list[dict]) -> Templated:
+    """A conversation in the tokenizer's chat template. Where that writes earlier turns anew as a conversation grows, it
+    is cut before that; nothing is left of one that the template refuses.
+
+    Raises ValueError where the tokenizer has no template.
+    """
     if not tokenizer.chat_template:
         raise ValueError("the target's tokenizer has no chat template: give it one with --chat-template FILE")
     text, spans = "", []
@@ -144,9 +141,9 @@ class Documents:
         if self.plain:
             found = [(ids, []) for ids in self.tokenizer(items, add_special_tokens=False)["input_ids"]]
         else:
-            shown = [_templated(self.tokenizer, item) for item in items]
+            shown = [templated(self.tokenizer, item) for item in items]
             self.refused.update(one.wrong for one in shown if one.wrong)
-            found = [(ids[: self.longest], said[: self.longest]) for ids, said in _encoded(self.tokenizer, shown)]
+            found = [(ids[: self.longest], said[: self.longest]) for ids, said in encoded(self.tokenizer, shown)]
         self.known.update(zip(which, found, strict=True))
 
     @cached_property

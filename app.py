@@ -5,19 +5,24 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import logging
+import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jakiro.assets import TARGET, TRACES
 
+OPTIONS = "JAKIRO_OPTIONS"  # environment variable with options, for where there is no command line, as on a Space
+
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
+    """Read the command line, or `argv`. It goes before what the environment says."""
     parser = argparse.ArgumentParser(description="A visual debugger for Jakiro, EAGLE-2 and vanilla decoding.")
     parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id of a Hugging Face causal LM")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps ... (default: %(default)s)")
-    parser.add_argument("--dtype", default="float32", help="float32, bfloat16 or float16 (default: %(default)s)")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps or xpu (default: %(default)s)")
+    dtypes = "float32, bfloat16, float16 or float64"
+    parser.add_argument("--dtype", default="float32", help=f"{dtypes} (default: %(default)s)")
     parser.add_argument(
         "--head",
         action="append",
@@ -33,7 +38,8 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--traces", type=Path, default=TRACES, help="folder of recorded races to open with")
     parser.add_argument("--host", default=None, help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, default=None, help="port to listen on (default: 7860 or the next free one)")
-    options = parser.parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    options = parser.parse_args([*shlex.split(os.environ.get(OPTIONS, "")), *given])
     if options.threads is not None and options.threads < 1:
         parser.error("--threads takes a whole number of at least 1")
     if not all(all(head.partition("=")) for head in options.head):

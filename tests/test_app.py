@@ -153,6 +153,16 @@ def test_the_command_line_says_what_is_wrong_with_a_head():
     assert options.head == ["jakiro=a=b"] and options.port == 8000 and options.host is None
 
 
+def test_a_space_has_its_options_from_the_environment_and_the_command_line_goes_before(monkeypatch):
+    import app
+
+    monkeypatch.setenv(app.OPTIONS, "--device cuda --target 'my models/one' --head eagle2=a")
+    monkeypatch.setattr("sys.argv", ["app.py", "--device", "cpu", "--head", "jakiro=b"])
+    options = app.arguments()
+    assert options.device == "cpu" and options.target == Path("my models/one")
+    assert options.head == ["eagle2=a", "jakiro=b"]
+
+
 def test_race_is_the_only_public_endpoint(client):
     found = client.view_api(return_format="dict")["named_endpoints"]
     assert list(found) == ["/race"]

@@ -1,6 +1,8 @@
 """What ships: the embedded models decode losslessly, the recorded races can be read, and files stay small."""
 
 import json
+import re
+import textwrap
 
 import pytest
 
@@ -13,6 +15,7 @@ from jakiro.text import encode
 from jakiro.ui import recorded
 from jakiro.verify import Sampling
 
+README = ASSETS.parent / "README.md"
 LARGEST = 15 * 2**20  # bytes of a file
 
 
@@ -29,6 +32,14 @@ def test_embedded_methods_agree_and_draft_usefully(embedded, sampling):
     assert same_output(list(runs.values()))
     for name in ("eagle2", "jakiro"):
         assert len(runs[name].steps) < 0.8 * len(runs["vanilla"].steps)
+
+
+def test_the_readmes_example_of_the_library_runs(capsys, monkeypatch):
+    """In the repository's folder, as it says."""
+    monkeypatch.chdir(ASSETS.parent)
+    [example] = re.findall(r"in this folder:\n +```python\n(.*?)```", README.read_text(encoding="utf-8"), re.S)
+    exec(textwrap.dedent(example), {})
+    assert len(capsys.readouterr().out.split()) > 10
 
 
 def test_recorded_races_are_sound(embedded):

@@ -9,7 +9,7 @@ from typing import Any
 
 from jakiro.engine import Drafter, Prefill, as_trace, decode
 from jakiro.metrics import first_difference, tau
-from jakiro.settings import autos, build
+from jakiro.settings import build, check_numbers, written
 from jakiro.target import Target
 from jakiro.trace import Trace, walk_positions
 from jakiro.verify import Sampling
@@ -46,8 +46,8 @@ def branch(
         raise ValueError(f"rounds must be from 1 to {MOST_ROUNDS}, not {change.rounds}")
     had = build(method.settings, None, trace.settings)  # with the defaults of what it was recorded without
     settings = build(method.settings, had, change.settings)
-    if names := autos(settings):
-        raise ValueError(f"{names[0]} must be a number here, not auto")
+    for one in (had, settings):
+        check_numbers(one)
     was = {"temperature": trace.temperature, "top_p": trace.top_p, "seed": trace.seed}
     given = {name: getattr(change, name) for name in was if getattr(change, name) is not None}
     sampling = Sampling(**was | given)
@@ -57,13 +57,13 @@ def branch(
 
     def run(which: str, prompt: list[int], first: int, settings: Any, sampling: Sampling) -> Trace:
         length = _enough(settings, change.rounds)
-        if trace.stop != "eos":  # the run did not go on, so neither do its rounds
+        if trace.stop in ("length", "context"):  # the run could not go on, so neither do its rounds
             length = min(length, max(2, len(trace.prompt) + len(trace.tokens) - len(prompt)))
         events = decode(target, make(settings), prompt, length, sampling, first=first)
         steps = list(islice((event for event in events if not isinstance(event, Prefill)), change.rounds))
         start = Prefill(first, 0.0)  # both clocks start at the round
         made = as_trace(target, prompt, length, sampling, start, steps, trace.method, settings)
-        return replace(made, branch=which)
+        return replace(made, branch=which, stop=trace.stop if made.stop == "length" else made.stop)
 
     return run("as it was", text[:-1], text[-1], had, Sampling(**was)), run("what if", *prefix, settings, sampling)
 
@@ -85,7 +85,7 @@ def told(as_was: Trace, would: Trace, index: int, title: str) -> str:
 
 def _changes(as_was: Trace, would: Trace) -> list[str]:
     before, after = (asdict(Sampling(one.temperature, one.top_p, one.seed)) | one.settings for one in (as_was, would))
-    found = [f"{name} {_plain(after[name])} instead of {_plain(before[name])}" for name in after
+    found = [f"{name} {written(after[name])} instead of {written(before[name])}" for name in after
              if after[name] != before[name]]  # fmt: skip
     forced = len(would.prompt) - len(as_was.prompt) == 1
     return found + [f"“{would.pieces.get(would.first, would.first)}” forced"] * forced
@@ -97,10 +97,6 @@ def _text(as_was: Trace, would: Trace) -> str:
     shared = min(len(ours), len(theirs))
     at = first_difference(ours[:shared], theirs[:shared])
     return f"the same text for {shared} tokens" if at is None else f"another text from token {at + 1} on"
-
-
-def _plain(value: Any) -> str:
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else f"{value}"
 
 
 def _tau(trace: Trace) -> str:

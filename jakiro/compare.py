@@ -42,7 +42,9 @@ def along(target: Target, drafter: Drafter, trace: Trace, most: int = MOST_PLACE
         picks = pick(logits, [at + 1 + depth for depth in tree.depths()], sampling).tolist()
         cache.keep(cache.length, [0])
         features = seen[:1].clone()
-        tree, logprobs = checked(tree, picks, logits, drafter)
         path = follow(tree, ids[at + 1 : -1])  # the last token can only be a bonus
+        for node, token in zip([0, *path], ids[at + 1 :], strict=False):
+            picks[node] = token  # the text's, though another sampler chose it
+        tree, logprobs = checked(tree, picks, logits, drafter)
         steps.append(StepTrace(tree, path, ids[at + 1 + len(path)], logprobs, 0.0, 0.0, 0.0))
     return steps

@@ -16,12 +16,12 @@ SOURCES = 4  # values of the column `source`: expert 0, expert 1, both, only the
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """How far the two experts disagree at one node, about the children below it."""
+    """How far the experts disagree at one node, about the children below it."""
 
     parent: int
     depth: int  # of the children
-    overlap: float | None  # share of the top-k that both have, 0 to 1
-    js: float | None  # Jensen-Shannon divergence in nats, 0 to log 2
+    overlap: float | None  # share of the top-k that two of them both have, 0 to 1
+    js: float | None  # Jensen-Shannon divergence in nats, 0 to the log of their number
 
 
 @dataclass(frozen=True, slots=True)

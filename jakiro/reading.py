@@ -34,9 +34,11 @@ class Fields:
 
 
 def typed(value: Any, kind: type, where: str) -> Any:
-    """The value, which must be of that kind: whole numbers pass for floats, numbers are finite, text can be sent."""
+    """The value as that kind, which it must be: 2 and 2.0 are either, numbers are finite, text can be sent."""
     if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST:
         value = float(value)
+    elif kind is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
     limit = LIMITS.get(kind)
     wrong = not isinstance(value, kind) or isinstance(value, bool)
     if wrong or (limit is not None and not abs(value) <= limit):
@@ -52,10 +54,11 @@ def typed(value: Any, kind: type, where: str) -> Any:
 
 def ids(values: list, where: str) -> list[int]:
     """Token ids."""
-    for value in values:
-        if typed(value, int, where) < 0:
+    found = [typed(value, int, where) for value in values]
+    for value in found:
+        if value < 0:
             raise TraceError(f"{where} has the id {value}; token ids count from 0")
-    return values
+    return found
 
 
 def numbers(values: Any, length: int, where: str, optional: bool = False, share: bool = False) -> list:

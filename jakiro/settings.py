@@ -60,6 +60,17 @@ def autos(settings: Any) -> tuple[str, ...]:
     return tuple(one.name for one in fields(settings) if _is_auto(one, getattr(settings, one.name)))
 
 
+def check_numbers(settings: Any) -> None:
+    """Raise ValueError where a number is still to be measured: nothing is drafted with AUTO."""
+    if names := autos(settings):
+        raise ValueError(f"{names[0]} must be a number here, not {AUTO}")
+
+
+def written(value: Any) -> str:
+    """A setting's value as people write it."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
 def _is_auto(one: Field, value: Any) -> bool:
     return bool(one.metadata.get("auto")) and isinstance(value, str) and value.strip().lower() == AUTO
 

@@ -6,6 +6,7 @@ A file holds one trace, a JSON list of traces (as the page exports them), or one
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence, Sized
 from pathlib import Path
 
@@ -22,6 +23,7 @@ MAX_IDS = 1_000_000  # of a prompt, and with a text: no target reads more, no vo
 MAX_NAMES = 1_000  # settings, versions, a tree's columns
 MAX_TEXT = 1_000  # characters of a token's text or of a name
 NUMBER, LIST = 40, 200  # bytes of memory, about: a number in a list, and a list or a text with its name
+_SPACE = re.compile(r"[ \t\r\n]*")  # of JSON, whose texts may hold other line ends as they are
 
 
 def traces_json(traces: Sequence[Trace]) -> str:
@@ -42,8 +44,10 @@ def load_traces(path: Path) -> list[Trace]:
 def read_traces(text: str) -> list[Trace]:
     """The runs in a text. Raises TraceError."""
     runs = _parsed(text)
-    if not 1 <= len(runs) <= MAX_RUNS:
-        raise TraceError(f"{len(runs)} runs, and 1 to {MAX_RUNS} can be shown side by side: split the file")
+    if not runs:
+        raise TraceError("the list holds no runs: export a race that has some")
+    if len(runs) > MAX_RUNS:
+        raise TraceError(f"{len(runs)} runs, and {MAX_RUNS} can be shown side by side: split the file")
     traces = [_one(run, index, len(runs)) for index, run in enumerate(runs)]
     trees = [step.tree for trace in traces for step in trace.steps]
     nodes, cut = sum(map(len, trees)), sum(len(tree.cut) for tree in trees)
@@ -68,17 +72,17 @@ def weight(trace: Trace) -> int:
 
 
 def _parsed(text: str) -> list:
+    """The values of a text one after another, or those of the list that it is."""
+    text = text.removeprefix("\ufeff")  # some editors put it before whatever they save
+    decoder, found, at = json.JSONDecoder(), [], _SPACE.match(text).end()
     try:
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError:
-            lines = [line for line in text.split("\n") if line.strip()]  # JSON may hold other line ends as they are
-            if len(lines) < 2:
-                raise
-            return [json.loads(line) for line in lines]
+        while at < len(text) or not found:
+            value, at = decoder.raw_decode(text, at)
+            found.append(value)
+            at = _SPACE.match(text, at).end()
     except (ValueError, RecursionError) as error:  # the latter: brackets within brackets without end
         raise TraceError(f"not a trace: the file is not JSON ({error}); export it again") from error
-    return data if isinstance(data, list) else [data]
+    return found[0] if len(found) == 1 and isinstance(found[0], list) else found
 
 
 def _one(run: object, index: int, count: int) -> Trace:

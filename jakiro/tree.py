@@ -42,13 +42,6 @@ class DraftTree:
             depths[node] = depths[parent] + 1
         return depths
 
-    def children(self) -> list[list[int]]:
-        """Children of every node in index order, [n] lists."""
-        children: list[list[int]] = [[] for _ in self.tokens]
-        for node, parent in enumerate(self.parents[1:], start=1):
-            children[parent].append(node)
-        return children
-
     def path(self, node: int) -> list[int]:
         """Nodes from below the root down to `node`; empty for the root itself."""
         path = []
@@ -82,8 +75,9 @@ def _cut(data: Any, size: int, where: str) -> CutNodes:
         return CutNodes()
     get = Fields(data, where)
     tokens = ids(get("tokens", list), f"{where}.tokens")
-    parents = numbers(get("parents", list), len(tokens), f"{where}.parents")
+    given = numbers(get("parents", list), len(tokens), f"{where}.parents")
+    parents = [typed(parent, int, f"{where}.parents") for parent in given]
     for at, parent in enumerate(parents):
-        if not 0 <= typed(parent, int, f"{where}.parents") < size + at:
+        if not 0 <= parent < size + at:
             raise TraceError(f"{where}.parents[{at}] is {parent}; a parent must come before its child")
     return CutNodes(tokens, parents, numbers(get("scores", list), len(tokens), f"{where}.scores"))

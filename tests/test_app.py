@@ -20,7 +20,6 @@ from tiny import save_heads, tiny_model, tiny_tokenizer
 
 from jakiro.assets import ASSETS
 from jakiro.trace import from_dict, to_json
-from jakiro.ui import library as library_module
 from jakiro.ui import page, recorded, site
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models
@@ -137,7 +136,7 @@ def test_a_head_of_no_method_is_said_on_the_page(tmp_path, monkeypatch):
     monkeypatch.setattr(gr.Blocks, "block_thread", lambda _: None)
     monkeypatch.setattr(Models, "start", lambda models: made.append(models) or models._work())
     app.main(["--traces", str(tmp_path), "--threads", "1", "--head", f"jakrio={tmp_path}"])
-    assert "no method is called 'jakrio'; known: vanilla," in made[0].status()["text"]
+    assert "no method with a head is called 'jakrio'; known: eagle2," in made[0].status()["text"]
 
 
 def test_the_command_line_says_what_is_wrong_with_a_head():
@@ -250,8 +249,10 @@ def test_a_dropped_file_becomes_a_race_or_a_reason(address):
 
 
 def test_a_file_is_read_and_kept_off_the_loop_that_answers_others(address, monkeypatch):
-    threads = []
-    monkeypatch.setattr(library_module, "settle", lambda: threads.append(threading.current_thread().name))
+    threads, add = [], Library.add
+    here = threading.current_thread
+    monkeypatch.setattr(Library, "add", lambda *given: threads.append(here().name) or add(*given))
+    monkeypatch.setattr(Models, "settle", lambda models: threads.append(here().name))
     run = to_json(synthetic.tree_trace(3, nodes=8))
     assert httpx.post(address + "races", content=run.encode(), timeout=60).json()["id"]
-    assert threads and all("AnyIO worker" in name for name in threads)
+    assert len(threads) == 2 and all("AnyIO worker" in name for name in threads)

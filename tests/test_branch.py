@@ -19,6 +19,7 @@ from jakiro.ui.library import Library
 from jakiro.ui.live import branches
 from jakiro.ui.models import RequestError
 from jakiro.ui.whatif import descriptions, what_if
+from jakiro.ui.why import why
 from jakiro.verify import Sampling
 
 TREE = {"top_k": 4, "depth": 3, "total_tokens": 12}
@@ -95,6 +96,20 @@ def test_rounds_that_fill_the_context_end_by_it_as_before(loaded, monkeypatch):
         assert made.stop == "context" and len(made.prompt) + len(made.tokens) == loaded.target.context
 
 
+def test_rounds_of_a_run_that_filled_the_context_say_so_too(loaded, monkeypatch):
+    trace = replace(run(loaded, "jakiro"), stop="context")
+    monkeypatch.setattr(loaded.target, "context", len(trace.prompt) + len(trace.tokens))
+    for made in again(loaded, trace, len(trace.steps) - 1, rounds=3):
+        assert made.stop == "context" and why(made, len(made.steps) - 1).startswith("The target's context is full")
+
+
+def test_rounds_of_a_run_that_was_stopped_go_on(loaded):
+    trace = replace(run(loaded, "jakiro"), stop="stopped")
+    for made in again(loaded, trace, len(trace.steps) - 1, rounds=3):
+        assert made.stop == "stopped" and len(made.steps) == 3
+        assert all(max(step.tree.depths()) == 3 for step in made.steps)
+
+
 class Right(Drafter):
     """Every draft is the text to come, to the full depth: no run emits more tokens in as many rounds."""
 
@@ -132,6 +147,7 @@ def test_rounds_go_no_further_than_the_run_that_a_cap_ended(loaded, token):
     as_was, would = again(loaded, trace, len(trace.steps) - 2, token=token, rounds=12)
     assert [step.emitted for step in as_was.steps] == [step.emitted for step in trace.steps[-2:]]
     assert {len(one.prompt) + len(one.tokens) for one in (as_was, would)} == {len(trace.prompt) + 30}
+    assert as_was.stop == would.stop == "length"
 
 
 def test_what_neither_decoded_is_not_counted_as_the_same(loaded):
@@ -171,6 +187,14 @@ def test_bad_changes_are_refused(loaded, change, message):
         again(loaded, run(loaded, "jakiro"), 0, **change)
 
 
+def test_a_run_whose_settings_are_to_be_measured_is_refused(loaded):
+    trace = run(loaded, "jakiro")
+    asked = replace(trace, settings=trace.settings | {"top_k": "auto"})
+    for change in ({}, {"settings": {"top_k": 4}}):
+        with pytest.raises(ValueError, match="top_k must be a number here, not auto"):
+            again(loaded, asked, 0, **change)
+
+
 def test_runs_of_other_models_and_rounds_that_are_not_there_are_refused(loaded):
     trace = run(loaded, "vanilla")
     with pytest.raises(ValueError, match="recorded with other"):
@@ -196,6 +220,16 @@ def test_the_page_gets_both_as_a_race_with_the_way_back(loaded, tmp_path, gpu):
     assert about["kind"] == "what if" and about["back"] == {"race": race, "method": "jakiro", "round": 2}
     assert about["prompt"] == library.about(race)["prompt"]
     assert "depth 2 instead of 3" in about["note"] and len(library.traces(made)) == 2
+
+
+def test_a_forced_token_is_not_taken_for_another_prompt(loaded, tmp_path):
+    library = Library(tmp_path)
+    library.begin("live-1", "the an the")
+    library.keep("live-1", [run(loaded, "jakiro")])
+    race, ask = "live-1", branches(Ready(loaded), library, None)
+    for _ in range(2):  # the second time of the rounds that the first one gave
+        race = ask({"race": race, "lane": len(library.traces(race)) - 1, "round": 1, "token": 7, "rounds": 3})
+        assert library.about(race)["prompt"] == "the an the" and "lanes" not in library.about(race)
 
 
 @pytest.mark.parametrize(

@@ -68,4 +68,8 @@ def test_the_headline_names_the_speed_up_in_the_same_race():
 def test_runs_without_drafts_or_rounds_are_told_as_they_are():
     nothing = "Vanilla drafts nothing: one pass of the target for every token, 2 of them."
     assert headline(VANILLA, "Vanilla", VANILLA) == nothing
+    nothing = "Hand drafted nothing in this run: one pass of the target for every token, 2 of them."
+    assert headline(run(THIRD, THIRD), "Hand", VANILLA) == nothing
     assert headline(run(), "Hand", VANILLA) == "Hand ended with its first token: there are no rounds."
+    stopped = replace(run(), stop="stopped")
+    assert headline(stopped, "Hand", VANILLA) == "Hand was stopped after its first token: there are no rounds."

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+import torch
 from hand import FIRST, SECOND
 
 from jakiro.compare import along
@@ -47,6 +48,17 @@ def test_at_the_roots_of_a_run_the_drafts_are_the_runs_own(target, name, tempera
         assert here.accepted == own.accepted and here.bonus == own.bonus
         assert here.target_logprobs == pytest.approx(own.target_logprobs, abs=1e-3)
         assert here.tree.columns["pick"][0] == own.tree.columns["pick"][0]
+
+
+def test_the_columns_are_of_the_text_though_another_sampler_wrote_it(target):
+    trace = replace(record(target, drafter(target, "vanilla"), PROMPT, 12, Sampling(1.5, 1.0, 3)), temperature=0.0)
+    ids = trace.prompt + trace.tokens
+    logprobs = target.model(torch.tensor([ids])).logits[0].log_softmax(-1)
+    assert logprobs.argmax(-1).tolist()[len(PROMPT) : -1] != trace.tokens[1:]
+    for place, step in enumerate(along(target, drafter(target, "jakiro", **TREE), trace)):
+        columns, stop = step.tree.columns, len(PROMPT) + place + len(step.accepted)
+        assert [columns["pick"][node] for node in (0, *step.accepted)] == step.emitted
+        assert columns["pick_logprob"][step.stop_node] == pytest.approx(logprobs[stop, step.bonus].item(), abs=1e-3)
 
 
 def test_vanilla_proposes_nothing_anywhere(target):
@@ -160,6 +172,14 @@ def test_bad_questions_are_told_what_to_do(raced, asked, message):
     loaded, library, race = raced
     with pytest.raises(RequestError, match=message):
         compare(loaded, library, {"race": race, "lane": 0, "other": 1} | asked)
+
+
+def test_a_lane_whose_settings_are_to_be_measured_is_refused(raced):
+    loaded, library, race = raced
+    first, second = library.traces(race)
+    opened = library.add([first, replace(second, settings=second.settings | {"top_k": "auto"})])
+    with pytest.raises(RequestError, match="top_k must be a number here, not auto"):
+        compare(loaded, library, {"race": opened, "lane": 0, "other": 1})
 
 
 def test_a_comparison_that_is_not_kept_is_refused(raced):

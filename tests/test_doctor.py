@@ -141,6 +141,25 @@ def test_an_untrained_head_is_found(target, texts):
     assert verdicts(target, EagleHead(SHAPE).eval().requires_grad_(False), texts)["agreement"] == "wrong"
 
 
+def test_without_answers_to_bare_prompts_the_template_is_not_judged(target, texts, sound):
+    found = {one.check: one for one in examine(target, sound, texts[True][:4], [])}["chat template"]
+    assert found.verdict == "unknown" and found.text.startswith("without the template no answer")
+    bare = Target.wrap(target.model, tiny_tokenizer(template=False), {}, name="bare")
+    found = {one.check: one for one in examine(bare, sound, texts[False][:4], [])}["chat template"]
+    assert found.verdict == "unknown" and "has no chat template" in found.text
+
+
+def test_what_the_target_accepts_is_under_its_soft_cap(target, texts):
+    capped = Target.wrap(tiny_model("gemma2", "eager"), tiny_tokenizer(), {}, name="capped")
+    text = answers(capped, True)[0]
+    logits = capped.model(torch.tensor([text.ids])).logits[0, text.start - 1 : -1]
+    law = logits.log_softmax(-1).gather(-1, torch.tensor(text.ids[text.start :])[:, None])[:, 0]
+    torch.manual_seed(1)
+    said = say(capped, EagleHead(SHAPE).eval().requires_grad_(False), [text])[0]
+    assert said.wanted.numpy() == pytest.approx(law.numpy(), abs=1e-4)
+    assert all(one.logits is None for one in texts[True])  # without a cap none are kept
+
+
 def test_the_levels_are_those_of_a_draft(target, texts, sound):
     """The second level reads what the first answered, on the target's tokens: as a plain run of the head by hand."""
     text = texts[True][0]
@@ -180,7 +199,7 @@ def test_the_command_prints_writes_and_tells_by_its_status(folder, tmp_path, cap
     report = json.loads(out.read_text())
     assert report["schema"] == "jakiro-doctor/1" and len(report["findings"]) == 10
     assert main(["doctor", "--target", str(folder), "--method", "vanilla"]) == 2
-    assert "no vanilla head" in capsys.readouterr().err
+    assert "vanilla has no head; examine eagle2 or jakiro" in capsys.readouterr().err
 
 
 def test_a_head_that_does_not_load_is_the_first_finding(folder, capsys):
@@ -203,6 +222,15 @@ def test_a_method_that_there_is_not_is_refused(target):
         visit(target, "medusa", PROMPTS)
 
 
+def test_a_target_that_writes_too_little_says_why(folder):
+    target = Target.load(folder)
+    with pytest.raises(ValueError, match="no prompt leaves room for 64 new tokens in the target's context of 160"):
+        visit(target, "eagle2", ["the a" * 100])
+    target.ends = frozenset(range(300))
+    with pytest.raises(ValueError, match="no answer of the target has more than 2 tokens"):
+        visit(target, "eagle2", PROMPTS[:2])
+
+
 def test_the_page_asks_it_of_the_loaded_target(folder):
     models = Models(lambda: Target.load(folder))
     models.start()
@@ -210,5 +238,5 @@ def test_the_page_asks_it_of_the_loaded_target(folder):
     found = examine({"method": "eagle2", "nonce": 1})
     assert found["findings"][0]["check"] == "keys and shapes" and len(found["findings"]) == 10
     assert models.status()["heads"] == ["eagle2"]
-    with pytest.raises(RequestError, match="no vanilla head"):
+    with pytest.raises(RequestError, match="vanilla has no head; examine eagle2 or jakiro"):
         examine({"method": "vanilla"})

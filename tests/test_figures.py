@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -291,6 +292,25 @@ def test_views_without_their_columns_are_absent():
     assert round_diversity_figure(TRACES["vanilla"]) is None and run_diversity(TRACES["vanilla"]) is None
     assert len(round_diversity_figure(TRACES["eagle2"])["template"]["data"]) == 1
     assert len(round_diversity_figure(TRACES["jakiro"])["template"]["data"]) == 3
+
+
+def test_the_divergence_of_more_than_two_experts_is_inside_the_axes():
+    """It goes up to log N."""
+    found = {}
+    for factor in (1, 3):
+        steps = [replace(step, tree=replace(step.tree, columns=step.tree.columns | {
+            "js": [None if value is None else factor * value for value in step.tree.columns["js"]]}))
+            for step in TRACES["jakiro"].steps]  # fmt: skip
+        trace = replace(TRACES["jakiro"], steps=steps)
+        layouts = (
+            round_diversity_figure(trace)["template"]["layout"],
+            run_diversity_figure([("a", run_diversity(trace))])["layout"],
+        )
+        found[factor] = [one["yaxis3"]["range"] for one in layouts]
+        most = [max(value for step in steps for value in step.tree.columns["js"] if value is not None)]
+        most.append(max(run_diversity(trace).js.values()) / math.log(2))
+        assert all(top < high for top, (_, high) in zip(most, found[factor], strict=True))
+    assert found[1] == [[-0.02, 0.73], [-0.03, 1.06]] and found[3][0][1] > 1
 
 
 def test_coverage_in_the_round_view_is_the_metrics():

@@ -6,18 +6,17 @@ import gc
 import weakref
 
 import pytest
-import synthetic
 
 from jakiro.engine import record
 from jakiro.machine import settle
 from jakiro.methods import METHODS
 from jakiro.target import Target
 from jakiro.trace import from_json, to_json
-from jakiro.ui import library as library_module
+from jakiro.ui import models as models_module
 from jakiro.ui.comparing import compare
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, live_races
-from jakiro.ui.models import Loaded, load
+from jakiro.ui.models import Loaded, Models, load
 from jakiro.ui.race import Race, check
 from jakiro.ui.stream import events, flushed
 from jakiro.verify import Sampling
@@ -119,12 +118,17 @@ def test_what_has_become_garbage_since_is_collected():
     assert seen() is None
 
 
-def test_no_garbage_is_collected_while_a_race_runs(tmp_path, monkeypatch):
-    settled = []
-    monkeypatch.setattr(library_module, "settle", lambda: settled.append(True))
-    library, run = Library(tmp_path), synthetic.tree_trace(2, nodes=5)
-    library.begin("live-1", "asked")
-    library.add([run])
+def test_no_garbage_is_collected_while_the_models_are_in_use(models, ready, tmp_path, monkeypatch):
+    settled, library, page = [], Library(tmp_path), Models(lambda: models.target)
+    monkeypatch.setattr(models_module, "settle", lambda: settled.append(models.busy.locked()))
+    asked = ASKED | {"methods": ["vanilla"], "max_new_tokens": 4}
+    page.settle()  # they are not there yet
+    page._loaded = models
+    with models.busy:  # rounds are decoded again, say
+        page.settle()
     assert not settled
-    library.keep("live-1", [run])
-    assert len(settled) == 1
+    page.settle()
+    list(live_races(ready, library, None)("live-1", *asked.values()))
+    library.traces("live-1")
+    branches(ready, library, None)({"race": "live-1", "lane": 0, "round": 0, "rounds": 1})
+    assert settled == [True] * 3 and not models.busy.locked()

@@ -17,6 +17,7 @@ from jakiro.trace import TraceError, from_json, to_json
 from jakiro.traces import MAX_CUT, weight
 from jakiro.tree import CutNodes
 from jakiro.ui import library as library_module
+from jakiro.ui import models as models_module
 from jakiro.ui import recorded, stream
 from jakiro.ui.library import Library, StillRunning
 from jakiro.ui.live import live_races
@@ -154,6 +155,16 @@ def test_a_damaged_head_leaves_the_other_methods(target, tmp_path, tokenizer):
     other = Target.wrap(target.model, tokenizer, {"jakiro": broken}, name="tiny")
     loaded = load(other)
     assert "vanilla" in loaded.makers and "jakiro" in loaded.missing and loaded.missing["jakiro"]
+
+
+def test_a_method_that_fails_when_it_is_tried_has_no_settings_to_show(target, monkeypatch):
+    def fail(*given):
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(models_module, "_warm_up", fail)
+    loaded = load(target)
+    assert loaded.makers == loaded.defaults == {}
+    assert loaded.missing == dict.fromkeys(METHODS, "RuntimeError: no kernel")
 
 
 def test_whole_numbers_may_come_as_floats(models):
@@ -343,8 +354,7 @@ def test_the_library_is_bounded_and_drops_the_least_recently_used(tmp_path, trac
         shelf.traces("b")
 
 
-def test_small_races_do_not_push_one_another_out(tmp_path, traces, monkeypatch):
-    monkeypatch.setattr(library_module, "settle", lambda: None)  # takes its time
+def test_small_races_do_not_push_one_another_out(tmp_path, traces):
     shelf = Library(tmp_path)
     for id in ("a", *map(str, range(100))):
         shelf.keep(id, traces)
@@ -366,7 +376,7 @@ def test_what_was_made_of_a_race_goes_with_it(tmp_path, traces, monkeypatch):
 
 
 def test_prepared_texts_are_bounded_by_their_length(tmp_path, traces, monkeypatch):
-    monkeypatch.setattr(library_module, "KEPT_CHARACTERS", 10)
+    monkeypatch.setattr(library_module, "KEPT_TEXT_BYTES", 10)
     made = []
     monkeypatch.setattr(library_module, "payload", lambda *given: made.append(given) or '"made"')
     shelf = Library(tmp_path)
@@ -375,6 +385,15 @@ def test_prepared_texts_are_bounded_by_their_length(tmp_path, traces, monkeypatc
     for id in ("a", "b", "b", "a"):
         shelf.text(id)
     assert len(made) == 3  # the second time "b" is asked for it is there, "a" is not
+
+
+@pytest.mark.parametrize(("text", "kept"), [("x" * 1000, True), ("x" * 999 + "\U0001f600", False)])
+def test_a_text_with_one_emoji_counts_with_all_its_bytes(tmp_path, monkeypatch, text, kept):
+    monkeypatch.setattr(library_module, "KEPT_TEXT_BYTES", 4000)
+    shelf = Library(tmp_path)
+    for race in "ab":
+        shelf.keep_comparison(race, 0, 1, text)
+    assert shelf.comparison("b", 0, 1) == text and len(shelf._compared) == 1 + kept
 
 
 def test_the_library_is_bounded_by_memory_too_but_keeps_the_last_race(tmp_path, traces, monkeypatch):
@@ -407,9 +426,12 @@ def test_everything_of_a_trace_has_weight(traces):
 
 def test_a_prompt_is_put_together_no_further_than_it_can_be_shown(tmp_path, traces, monkeypatch):
     monkeypatch.setattr(library_module, "PROMPT", 10)
+    made, asked = library_module.piece, []
+    monkeypatch.setattr(library_module, "piece", lambda *given: asked.append(given) or made(*given))
     shelf = Library(tmp_path)
     id = shelf.add([replace(traces[0], prompt=[1, 2] * 10, pieces={1: "abcd", 2: ""})])
     assert shelf.about(id)["prompt"] == "abcd" + "abcd" + "ab"
+    assert len(asked) == 5
 
 
 def test_a_race_that_takes_longer_than_one_waits_is_not_called_gone(tmp_path, monkeypatch):

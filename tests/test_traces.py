@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
 from pathlib import Path
 
 import jsonschema
@@ -13,7 +14,7 @@ import synthetic
 
 from jakiro import traces
 from jakiro.__main__ import main
-from jakiro.trace import StepTrace, TraceError, to_json
+from jakiro.trace import StepTrace, Trace, TraceError, to_json
 from jakiro.traces import load_traces, read_traces, traces_json
 from jakiro.tree import CutNodes, DraftTree
 from jakiro.ui.export import EXPORTS
@@ -52,6 +53,31 @@ def test_runs_are_read_from_a_list_or_from_lines(text):
     assert read_traces(text) == read_traces(traces_json(PAIR)) == [read_traces(to_json(one))[0] for one in PAIR]
 
 
+def test_a_file_may_begin_with_a_byte_order_mark_and_be_indented():
+    assert read_traces("\ufeff" + json.dumps(json.loads(traces_json(PAIR)), indent=1)) == read_traces(traces_json(PAIR))
+
+
+def test_whole_numbers_may_be_written_with_a_point():
+    for text in (to_json(RUN), with_cut([0, 2])):
+        data = json.loads(text, parse_int=float)
+        [found] = read_traces(json.dumps(data))
+        assert sound(data) and found == read_traces(text)[0]
+        whole = [found.seed, found.first, *found.prompt]
+        for step in found.steps:
+            whole += [step.bonus, *step.accepted, *step.tree.tokens, *step.tree.parents]
+            whole += [*step.tree.cut.tokens, *step.tree.cut.parents]
+        assert {type(one) for one in whole} == {int}
+
+
+def test_the_example_in_the_documentation_is_sound_and_every_field_is_explained():
+    text = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8")
+    [example] = re.findall("```json\n(.*?)```", text, re.DOTALL)
+    [found] = read_traces(example)
+    assert sound(json.loads(example)) and found.text == "Hi there!" and can_be_sent([found])
+    names = [one.name for kind in (Trace, StepTrace) for one in fields(kind) if one.name != "tree"]
+    assert all(f"`{name}`" in text for name in [*names, *(f"tree.{one.name}" for one in fields(DraftTree))])
+
+
 def test_lines_end_where_json_lines_do():
     """U+2028, U+2029 and U+0085 may stand in a JSON string as they are."""
     odd = replace(RUN, pieces=RUN.pieces | {RUN.first: "a\u2028b\u2029c\x85d"})
@@ -63,10 +89,11 @@ def test_lines_end_where_json_lines_do():
     ("text", "message"),
     [
         ("", "not JSON"),
-        ("[]", "0 runs, and 1 to 8"),
+        ("[]", "the list holds no runs"),
+        ('{\n "schema": "jakiro-trace/1",\n "method":\n}', r"not JSON \(Expecting value: line 4 column 1"),
         ("[" * 100_000, "not JSON"),
-        (to_json(RUN) + "\n{", "not JSON"),
-        (traces_json([RUN] * 9), "9 runs"),
+        (to_json(RUN) + "\n{", "not JSON .*: line 2 column 2"),
+        (traces_json([RUN] * 9), "9 runs, and 8 can be shown"),
         (json.dumps([json.loads(to_json(RUN)), {}]), "run 2: schema is None"),
         (to_json(replace(RUN, target="x" * 1001)), "1,001 characters"),
         (to_json(replace(RUN, pieces={1: "x" * 10_000_000})), r"pieces\[1\] has 10,000,000 characters"),
@@ -78,6 +105,7 @@ def test_lines_end_where_json_lines_do():
         (to_json(replace(RUN, prefill_s=-1.0)), "trace.prefill_s is -1"),
         (to_json(replace(RUN, top_p=1.5)), "trace.top_p is 1.5"),
         (to_json(replace(RUN, seed=2**60)), "trace.seed"),
+        (to_json(RUN).replace('"seed":0', '"seed":1e300'), r"trace.seed is '10+.*', expected a int"),
         (to_json(RUN).replace('"seed":0', '"seed":' + "9" * 5000), "not JSON|trace.seed is"),  # Python 3.10.4 reads it
         (to_json(RUN).replace('"prefill_s":', '"prefill_s":NaN,"x":'), "trace.prefill_s is 'nan'"),
         (to_json(RUN).replace('"gate0":[null,', '"gate0":[2,'), "the share 2"),
@@ -191,6 +219,9 @@ def test_the_published_schema_fits_what_is_recorded(file):
         (["steps", 0, "tree", "parents", 0], 0),
         (["steps", 0, "tree", "tokens"], []),
         (["steps", 0, "tree", "columns", "pick"], "x"),
+        (["steps", 0, "tree", "columns", "overlap", 1], 1.5),
+        (["steps", 0, "tree", "columns", "gate0", 1], -0.1),
+        (["steps", 0, "tree", "columns", "gate1", 1], 2),
         (["steps", 0, "target_logprobs", 0], 0.5),
         (["steps", 0, "tree", "cut"], {"tokens": [1] * 33, "parents": [0] * 33, "scores": [-9.0] * 33}),
     ],
@@ -244,6 +275,8 @@ def test_a_column_takes_the_place_of_nothing_that_the_page_knows(name):
     kept = {key: values for key, values in shown["nodes"][0].items() if key in bare["nodes"][0]}
     assert kept == bare["nodes"][0]
     assert (shown["nodes"][0].get(name) == [None, 0.5]) == (name not in OURS)
+    added = [one["key"] for one in shown["fields"] if one not in bare["fields"]]
+    assert added == [name] * (name not in OURS)
 
 
 @pytest.mark.parametrize("seconds", [[0.0, 0.0, 0.0], [1e-12, 0.0, 0.0], [1e9, 1e9, 1e9]])

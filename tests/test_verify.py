@@ -125,7 +125,8 @@ def test_of_siblings_with_one_token_the_first_counts():
 
 def sequential_rejection(tree: DraftTree, laws: list[list[float]]) -> dict[tuple, float]:
     """The law of EAGLE's verification: children tried in order, each accepted with p, else zeroed and renormalised."""
-    children, result = tree.children(), {}
+    children = [[child for child, parent in enumerate(tree.parents) if parent == node] for node in range(len(tree))]
+    result = {}
 
     def visit(node: int, path: tuple, weight: float) -> None:
         left = list(laws[node])

@@ -100,6 +100,7 @@ def test_vanilla_drafts_nothing():
 def test_an_empty_round_of_a_method_that_drafts():
     trace = replace(tree_trace(2), steps=[run().steps, vanilla_trace(text(4)).steps[0], *tree_trace(2).steps][1:])
     assert why(trace, 0).startswith("Nothing was drafted in this round")
+    assert why(replace(vanilla_trace(text(4)), method="jakiro"), 0).startswith("Nothing was drafted in this run")
 
 
 def test_prompt_lookup_says_no_match_wrong_copy_and_copied_to_the_end():
@@ -111,6 +112,13 @@ def test_prompt_lookup_says_no_match_wrong_copy_and_copied_to_the_end():
     assert "nothing to copy" in told[False, False]
     assert told[True, True].startswith("The copy went on with “") and "but the target chose" in told[True, True]
     assert "all right" in told[True, False]
+
+
+def test_copies_beside_the_path_are_not_called_right():
+    tree = DraftTree([1, 2, 3, 4], [-1, 0, 1, 0], [0.0] * 4, {"copied_from": [None, 0, 1, 5]})
+    step = StepTrace(tree, [1, 2], 6, [0.0, -0.1, -0.1, -3.0], 0.1, 0.1, 0.1)
+    trace = replace(run(step), pieces=PIECES, stop="stopped")
+    assert why(trace, 0) == "The draft stopped there: 2 copied tokens all right, and the target added “␣six”."
 
 
 @pytest.mark.parametrize("trace", [tree_trace(15), tree_trace(15, experts=False), lookup_trace(text(40))])

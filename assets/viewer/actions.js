@@ -63,7 +63,7 @@ export function fillHelp(box) {
       h('button', {type: 'button', 'data-do': 'tour'}, 'Tour of one minute'), h('button', {'aria-label': 'Close'}, 'Close')),
     h('p', {}, 'Each lane decodes the same prompt with the same target. A method drafts a tree of tokens, the target scores '
       + 'it in one pass and walks down as long as its own choice is among the children; the last token of a round, the bonus, '
-      + 'is always the target’s own. So all lanes give the same text, and only the number and the cost of the rounds differ.'),
+      + 'is always the target’s own. So in fp32 all lanes give the same text, and only the number and the cost of the rounds differ.'),
     h('h3', {}, 'Numbers'),
     rows([['tok/s', WORDS.tps], ['×', WORDS.speedup], ['τ', WORDS.tau], ['bar', WORDS.bar]]),
     h('h3', {}, 'Keys'), rows(KEYS),

@@ -34,7 +34,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
   part('tabs').replaceChildren(...tabs);
   part('tabs').addEventListener('click', (event) => event.target.dataset.tab && choose({tab: event.target.dataset.tab}));
   const panels = new Map(TABS.map(({key}) => [key, h('div', {role: 'tabpanel', 'aria-labelledby': `tab-${key}`, 'data-view': key, hidden: true})]));
-  const nothing = note('This run ended with its first token: there are no rounds.');
+  const nothing = note('');
   part('views').replaceChildren(...panels.values(), nothing);
   panels.get('tree').setAttribute('tabindex', '0');
   const comparing = compareView(panels.get('compare'), ({other}) => compare({race: race.id, lane: race.lanes.indexOf(lane), other}), choose);
@@ -60,7 +60,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     if (tab !== open) settle();
     open = tab;
     const rounds = lane.rounds.at.length > 0;
-    reveal(nothing, !rounds);
+    if (reveal(nothing, !rounds)) nothing.textContent = lane.headline;
     for (const {key} of TABS) reveal(panels.get(key), rounds && key === tab);
     for (const button of tabs) button.setAttribute('aria-selected', String(button.dataset.tab === tab));
     if (!rounds) return;

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import torch
 
-from jakiro.doctor.evidence import Said, Text, Wiring, last_norm, say
+from jakiro.doctor.evidence import SHORT, Said, Text, Wiring, last_norm, say
 from jakiro.drafting.head import Head
 from jakiro.target import Target
 
@@ -98,7 +98,10 @@ def _template(target: Target, head: Head, said: Said, plain: list[Text]) -> Find
     """
     check = "chat template"
     if not plain:
-        return Finding(check, UNKNOWN, "the target has no chat template, so prompts are plain text")
+        why = "the target has no chat template, so prompts are plain text"
+        if target.tokenizer.chat_template:
+            why = f"without the template no answer of the target has more than {SHORT} tokens"
+        return Finding(check, UNKNOWN, why)
     other = say(target, head, plain)[0]
     without, as_given = (one.logprobs - one.wanted for one in (other, said))
     gap = (without.mean() - as_given.mean()).item()

@@ -17,6 +17,7 @@ from jakiro.engine import Drafter, record
 from jakiro.target import Target
 from jakiro.verify import Sampling
 
+SHORT = 2  # tokens: an answer that has no more says nothing of a head
 NORMS = ("norm", "final_layernorm", "final_layer_norm", "ln_f")  # names of a decoder's last norm
 
 
@@ -28,6 +29,7 @@ class Text:
     start: int  # index of the answer's first token
     features: Tensor  # [n, h], after the final norm
     inner: Tensor | None  # [n, h], before it; None where the target's last norm is not known by name
+    logits: Tensor | None  # [n - start, vocab], before the answer's tokens; None where `Target.logits` gives the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +61,26 @@ def write(target: Target, drafter: Drafter, prompts: list[list[int]], new_tokens
     for prompt in prompts:
         run = record(target, drafter, prompt, new_tokens, Sampling(), inspect=False)
         ids = prompt + run.tokens
-        if len(run.tokens) > 2:
-            found.append(Text(ids, len(prompt), *_features(target, ids)))
+        if len(run.tokens) > SHORT:
+            found.append(_read(target, ids, len(prompt)))
     return found
 
 
-def _features(target: Target, ids: list[int]) -> tuple[Tensor, Tensor | None]:
-    norm, seen = last_norm(target), []
-    hook = norm.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][0])) if norm else None
+def _read(target: Target, ids: list[int], start: int) -> Text:
+    """One plain pass over a text whose answer begins at `start`."""
+    norm, outer, inner = last_norm(target), [], []
+    hooks = [target.model.get_decoder().register_forward_hook(lambda _, __, output: outer.append(output[0][0]))]
+    if norm:
+        hooks.append(norm.register_forward_pre_hook(lambda _, inputs: inner.append(inputs[0][0])))
     try:
-        decoder = target.model.get_decoder()
-        outer = decoder(input_ids=torch.tensor([ids], device=target.device), use_cache=False).last_hidden_state[0]
+        given = torch.tensor([ids], device=target.device)
+        logits = target.model(input_ids=given, use_cache=False, logits_to_keep=len(ids) - start + 1).logits[0, :-1]
     finally:
-        if hook:
+        for hook in hooks:
             hook.remove()
-    return outer, seen[0] if seen else None
+    bare = target.logits(outer[0][start - 1 : -1])[:, : logits.shape[-1]].float()
+    capped = (logits.float() - bare).norm() > 0.005 * bare.norm()  # half precision rounds by 0.002
+    return Text(ids, start, outer[0], inner[0] if inner else None, logits if capped else None)
 
 
 def last_norm(target: Target) -> nn.Module | None:
@@ -129,7 +136,8 @@ def _judged(target: Target, text: Text, answer: Tensor, wiring: Wiring) -> tuple
     chosen = torch.tensor(text.ids[2:], device=answer.device)[said]
     sure, best = logprobs.max(dim=-1)
     own = text.features[1 : count + 1][said]
-    law = target.logits(own).float().log_softmax(dim=-1)
+    law = target.logits(own) if text.logits is None else text.logits[-len(chosen) :]
+    law = law.float().log_softmax(dim=-1)
     cosine = torch.cosine_similarity(answer[said].float(), own.float(), dim=-1)
     ours, theirs, accepted = (part.gather(-1, tokens[:, None])[:, 0] for part, tokens in
                               ((logprobs, chosen), (law, chosen), (law, best)))  # fmt: skip

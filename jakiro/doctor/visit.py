@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from jakiro.doctor.checks import GOOD, WRONG, Finding, examine
-from jakiro.doctor.evidence import write
+from jakiro.doctor.evidence import SHORT, write
 from jakiro.drafting.weights import load_head, no_head
-from jakiro.methods import METHODS
+from jakiro.methods import METHODS, on_heads
 from jakiro.target import Target
 from jakiro.text import encode
 
@@ -18,9 +18,11 @@ NEW_TOKENS = 64
 
 def visit(target: Target, method: str, prompts: Sequence[str]) -> list[Finding]:
     """All findings on the head of `method`; only the first where it cannot be loaded. Raises ValueError for a method
-    that has no head, or where the target writes nothing."""
+    that has no head, or where the target writes too little."""
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; known: {', '.join(METHODS)}")
+    if method not in on_heads():
+        raise ValueError(f"{method} has no head; examine {' or '.join(on_heads())}")
     if why := no_head(method, target):
         raise ValueError(why)
     try:
@@ -31,9 +33,13 @@ def visit(target: Target, method: str, prompts: Sequence[str]) -> list[Finding]:
     loaded = Finding("keys and shapes", GOOD, f"all {len(head.state_dict())} tensors fit {target.name}")
     vanilla = METHODS["vanilla"]
     drafter = vanilla.load(target)(vanilla.defaults(target))
-    texts = write(target, drafter, _ids(target, prompts, chat=True), NEW_TOKENS)
+    asked = _ids(target, prompts, chat=True)
+    if not asked:
+        room = f"{NEW_TOKENS} new tokens in the target's context of {target.context:,}"
+        raise ValueError(f"no prompt leaves room for {room}: choose shorter ones")
+    texts = write(target, drafter, asked, NEW_TOKENS)
     if not texts:
-        raise ValueError("the target's answers are all empty: choose other prompts")
+        raise ValueError(f"no answer of the target has more than {SHORT} tokens: choose other prompts")
     chat = bool(target.tokenizer.chat_template)
     plain = write(target, drafter, _ids(target, prompts, chat=False), NEW_TOKENS) if chat else []
     return [loaded, *examine(target, head, texts, plain)]

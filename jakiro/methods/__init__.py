@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from jakiro.drafting.tree import TreeSettings
 from jakiro.engine import Drafter
 from jakiro.target import Target
 
@@ -36,9 +37,20 @@ METHODS: dict[str, Method] = {method.name: method for method in (Vanilla(), Prom
 ASSISTANT = "assistant"  # named as a head is: a small model that `bench --peers` assists the target with
 
 
+def on_heads() -> list[str]:
+    """Names of the methods on a trained head, which draft a dynamic tree: those whose settings have its sizes."""
+    return [name for name, method in METHODS.items() if issubclass(method.settings, TreeSettings)]
+
+
 def check_heads(names: Iterable[str]) -> None:
     """Raise ValueError for a head of no method: it would be left aside without a word."""
-    known = (*METHODS, ASSISTANT)
+    known = (*on_heads(), ASSISTANT)
     for name in names:
         if name not in known:
-            raise ValueError(f"--head {name}: no method is called {name!r}; known: {', '.join(known)}")
+            raise ValueError(f"--head {name}: no method with a head is called {name!r}; known: {', '.join(known)}")
+
+
+def check_tree(name: str) -> None:
+    """Raise ValueError for a method whose draft has no sizes to tune."""
+    if name in METHODS and name not in on_heads():
+        raise ValueError(f"{name} has no draft tree to tune; those that have one: {', '.join(on_heads())}")

@@ -20,7 +20,7 @@ from jakiro.diversity import run_diversity
 from jakiro.graph import piece
 from jakiro.methods import METHODS
 from jakiro.pairs import Pair, telling
-from jakiro.settings import build
+from jakiro.settings import build, check_numbers
 from jakiro.text import pieces
 from jakiro.trace import Trace
 from jakiro.ui.figures.diversity import run_diversity_figure
@@ -49,6 +49,7 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
             raise RequestError(f"{trace.method} cannot run here: {reason}")
         try:
             settings = build(METHODS[trace.method].settings, None, trace.settings)
+            check_numbers(settings)
             found.append(along(loaded.target, loaded.makers[trace.method](settings), text))
         except ValueError as error:
             raise RequestError(str(error)) from error

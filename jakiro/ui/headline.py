@@ -14,11 +14,13 @@ FEW = 5  # rounds that a level has to be reached in before it can be called the 
 def headline(trace: Trace, title: str, vanilla: Trace | None) -> str:
     """Plain text. `vanilla` is the run that its speed is held against, where there is one (`metrics.baseline`)."""
     if not trace.steps:
-        return f"{title} ended with its first token: there are no rounds."
+        ended = "was stopped after" if trace.stop == "stopped" else "ended with"
+        return f"{title} {ended} its first token: there are no rounds."
     rounds = len(trace.steps)
     drafted = sum(len(step.tree) - 1 for step in trace.steps) / rounds
     if not drafted:
-        return f"{title} drafts nothing: one pass of the target for every token, {rounds} of them."
+        nothing = "drafts nothing" if trace.method == "vanilla" else "drafted nothing in this run"
+        return f"{title} {nothing}: one pass of the target for every token, {rounds} of them."
     accepted = sum(len(step.accepted) for step in trace.steps) / rounds
     text = (
         f"{title} drafted {drafted:.1f} tokens a round, {accepted:.2f} of them were accepted, which makes "

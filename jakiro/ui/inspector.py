@@ -21,7 +21,11 @@ FIELDS: dict[str, tuple[str, str, str]] = {
     "p": ("target p", "share", "Probability of the token after its path under the target, at temperature 1."),
     "rank": ("draft rank", "rank", f"Place of the token in the draft's distribution after its parent. {PROPOSED}"),
     "score": ("path log-probability", "log", "Sum of log q along the path; the tree keeps the nodes with the best."),
-    "source": ("proposed by", "word", "Which expert alone has the token in its own top-k after the same parent."),
+    "source": (
+        "proposed by",
+        "word",
+        "Whose own top-k holds the token after the same parent: expert 0's, expert 1's, both, or neither's.",
+    ),
     "gate0": ("router, expert 0", "share", f"Weight of expert 0 {WEIGHED}"),
     "gate1": ("router, expert 1", "share", f"Weight of expert 1 {WEIGHED}"),
     "expert0_rank": ("rank under expert 0", "rank", "Place of the token in expert 0's own distribution."),
@@ -33,7 +37,7 @@ FIELDS: dict[str, tuple[str, str, str]] = {
         "word",
         "Ordinary levels run the draft head; the contrastive one reuses its previous pass: no expert proposes there.",
     ),
-    "overlap": ("experts' overlap", "share", "Share of the top-k that both experts have, at the parent."),
+    "overlap": ("experts' overlap", "share", "Share of the top-k that two experts both have, at the parent."),
     "js": ("experts' divergence", "number", "Jensen-Shannon divergence of the experts at the parent, in nats."),
     "copied_from": ("copied from", "number", "Position in the context that the token was copied from."),
     "pick": ("target's choice after it", "token", "The token that the target itself chooses after this node."),
@@ -50,7 +54,7 @@ FIELDS: dict[str, tuple[str, str, str]] = {
     "pick_score": ("path score of the choice", "log", "The path score that the target's choice would have had."),
     "cutoff": ("cutoff of the tree", "log", "Path score of the last node that the budget let in."),
 }
-HIDDEN = {"logprob"}  # said already: it is log q
+HIDDEN = {"logprob", "parent"}  # said already: it is log q; the page's own
 
 
 def node_table(step: StepTrace) -> dict[str, list]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,6 @@ from types import MappingProxyType
 from typing import Any
 
 from jakiro.graph import piece
-from jakiro.machine import settle
 from jakiro.methods import METHODS
 from jakiro.trace import Trace
 from jakiro.traces import weight
@@ -23,7 +23,7 @@ from jakiro.ui.replay import payload, titled
 
 KEPT = 256  # live races, and texts prepared for the browser: as a rule their bytes are too many first
 KEPT_BYTES = 500_000_000  # of the live races' traces, all together, about
-KEPT_CHARACTERS = 100_000_000  # of the prepared texts, all together
+KEPT_TEXT_BYTES = 100_000_000  # of the prepared texts, all together: a character takes 1 to 4
 PROMPT = 100_000  # characters of a prompt that is put together from its tokens
 PATIENCE = 30.0  # seconds to wait for a race that is being stopped
 TITLES = MappingProxyType({name: method.title for name, method in METHODS.items()})
@@ -79,10 +79,7 @@ class Library:
             self._running[id] = prompt, facts
 
     def keep(self, id: str, traces: Sequence[Trace]) -> None:
-        """A live race is over. Without a single trace it is forgotten.
-
-        Garbage is collected, unless that would stop another race in the middle of a round.
-        """
+        """A live race is over. Without a single trace it is forgotten."""
         held = sum(map(weight, traces))
         with self._changed:
             prompt, facts = self._running.pop(id, ("", LIVE))
@@ -90,10 +87,7 @@ class Library:
                 kept = Kept(prompt, list(traces), facts, held)
                 for other in _put(self._live, id, kept, lambda kept: kept.bytes, KEPT_BYTES):
                     self._forget(other)
-            idle = not self._running
             self._changed.notify_all()
-        if idle:
-            settle()
 
     def traces(self, id: str) -> list[Trace]:
         """The traces of a race. Raises RequestError where it is not there, StillRunning where it is not over."""
@@ -123,13 +117,13 @@ class Library:
         text = prepared(self.about(id), self.traces(id))
         with self._changed:
             if id in self.recorded or id in self._live:
-                _put(self._texts, id, text, len, KEPT_CHARACTERS)
+                _put(self._texts, id, text, sys.getsizeof, KEPT_TEXT_BYTES)
         return text
 
     def keep_comparison(self, race: str, lane: int, other: int, text: str) -> None:
         """Keep what came of comparing two lanes of a race."""
         with self._changed:
-            _put(self._compared, f"{race} {lane} {other}", text, len, KEPT_CHARACTERS)
+            _put(self._compared, f"{race} {lane} {other}", text, sys.getsizeof, KEPT_TEXT_BYTES)
 
     def comparison(self, race: str, lane: int, other: int) -> str:
         """What was kept. Raises RequestError where it is not there (any more)."""
@@ -164,7 +158,7 @@ def about(id: str, prompt: str, traces: Sequence[Trace], facts: Mapping[str, Any
     asked = facts.get("prompt", prompt)
     lanes = [
         {"model": one.target, "device": one.device, "date": one.recorded[:10]}
-        | {"prompt": asked if one.prompt == traces[0].prompt else prompt_of(one)}
+        | {"prompt": asked if "prompt" in facts or one.prompt == traces[0].prompt else prompt_of(one)}
         for one in traces
     ]
     several = {} if all(one == lanes[0] for one in lanes) else {"lanes": lanes}
@@ -178,7 +172,13 @@ def prepared(facts: Mapping[str, Any], traces: Sequence[Trace]) -> str:
 
 def prompt_of(trace: Trace) -> str:
     """The beginning of the prompt as far as a trace has it: its tokens' texts, the chat template's among them."""
-    return "".join(piece(trace, token) for token in trace.prompt[:PROMPT])[:PROMPT]
+    found, room = [], PROMPT
+    for token in trace.prompt[:PROMPT]:
+        if room == 0:
+            break
+        found.append(piece(trace, token)[:room])
+        room -= len(found[-1])
+    return "".join(found)
 
 
 def _put(shelf: OrderedDict, id: str, value: Any, size: Callable[[Any], int], most: int) -> list[str]:

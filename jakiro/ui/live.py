@@ -43,6 +43,7 @@ def live_races(models: Models, library: Library, gpu: Decorator | None) -> Calla
         finally:
             race.close()  # so that its caches go now, and not with a later collection of garbage
             library.keep(id, race.traces())  # a race that was stopped can be looked at as far as it went
+            race.models.settle()
 
     if gpu is None:
         return here
@@ -58,6 +59,7 @@ def live_races(models: Models, library: Library, gpu: Decorator | None) -> Calla
                 traces = read_traces(text)
                 library.begin(id, arguments[0])
                 library.keep(id, traces)
+                models.get().settle()
             else:
                 yield text
 
@@ -77,7 +79,9 @@ def branches(models: Models, library: Library, gpu: Decorator | None) -> Callabl
 
     def again(asked: Mapping[str, Any]) -> str:
         text, facts = decode(asked)
-        return library.add(read_traces(text), facts)
+        id = library.add(read_traces(text), facts)
+        models.get().settle()
+        return id
 
     return again
 

@@ -34,6 +34,14 @@ class Loaded:
     tuner: Tuner  # measures what is auto in their settings
     busy: threading.Lock = field(default_factory=threading.Lock)  # held by what runs on them: the queue lets go sooner
 
+    def settle(self) -> None:
+        """Collect garbage, unless that would stop what runs on them in the middle of a round."""
+        if self.busy.acquire(blocking=False):
+            try:
+                settle()
+            finally:
+                self.busy.release()
+
 
 def load(target: Target) -> Loaded:
     """Load every method that the target allows, and warm each up, so that the first race is timed like the others."""
@@ -53,6 +61,7 @@ def load(target: Target) -> Loaded:
                 why = f"{type(error).__name__}: {error}"
                 LOG.exception("%s cannot run", name)
         makers.pop(name, None)
+        defaults.pop(name, None)
         missing[name] = why
     return Loaded(target, makers, defaults, missing, Tuner(target))
 
@@ -76,6 +85,11 @@ class Models:
         if self._loaded is None:
             raise RequestError(f"no model to run: {self._error}")
         return self._loaded
+
+    def settle(self) -> None:
+        """`Loaded.settle`, once there is something that could run."""
+        if self._loaded is not None:
+            self._loaded.settle()
 
     def status(self) -> dict[str, Any]:
         """What the page says about them: state is loading, ready or failed."""

@@ -72,11 +72,16 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
 
     reading = asyncio.Lock()  # one file at a time: reading a large one takes seconds
 
+    def kept(text: str) -> str:
+        id = library.add(read_traces(text))
+        models.settle()
+        return id
+
     async def opened(request: Request) -> Response:
         try:
             text = await _text(request)
             async with reading:
-                return JSONResponse({"id": await run_in_threadpool(lambda: library.add(read_traces(text)))})
+                return JSONResponse({"id": await run_in_threadpool(kept, text)})
         except (TraceError, UnicodeDecodeError) as error:
             return JSONResponse({"error": str(error)})  # a status of 400 would be an error of the page in its console
 

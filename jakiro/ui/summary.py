@@ -9,6 +9,7 @@ from jakiro import metrics
 from jakiro.diversity import run_diversity
 from jakiro.graph import piece
 from jakiro.routing import run_routing
+from jakiro.settings import written
 from jakiro.trace import Trace
 from jakiro.ui.figures.labels import quote
 
@@ -52,7 +53,7 @@ def header(trace: Trace) -> list[list[str]]:
         ("Target", trace.target),
         ("Device", f"{trace.device}, {trace.dtype}"),
         ("Sampling", sampling),
-        ("Settings", " · ".join(f"{name} {_plain(value)}" for name, value in trace.settings.items())),
+        ("Settings", " · ".join(f"{name} {written(value)}" for name, value in trace.settings.items())),
         ("Recorded", trace.recorded),
         ("Versions", " · ".join(f"{name} {version}" for name, version in trace.versions.items())),
         ("Prompt", f"{len(trace.prompt)} tokens"),
@@ -129,7 +130,3 @@ def _diversity_rows(trace: Trace) -> list[dict[str, Any]]:
 
 def _row(key: str, label: str, value: float, text: str, help: str) -> dict[str, Any]:
     return {"key": key, "label": label, "value": value, "text": text, "help": help}
-
-
-def _plain(value: Any) -> str:
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)

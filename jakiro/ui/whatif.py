@@ -8,7 +8,6 @@ from typing import Any
 
 from jakiro.branch import Change, branch, told
 from jakiro.methods import METHODS
-from jakiro.settings import AUTO
 from jakiro.trace import Trace
 from jakiro.ui.library import WHAT_IF, Library
 from jakiro.ui.models import Loaded, RequestError
@@ -67,7 +66,7 @@ def descriptions() -> dict[str, list[dict[str, Any]]]:
 def _description(one) -> dict[str, Any]:
     facts = one.metadata
     kind = {bool: "bool", str: "choice", int: "int", float: "float"}[type(one.default)]
-    known = {"name": one.name, "help": facts["help"].replace(f", or {AUTO}", ""), "kind": kind, "default": one.default}
+    known = {"name": one.name, "help": facts["help"], "kind": kind, "default": one.default}
     return known | {"choices": facts["choices"], "low": facts["low"], "high": facts["high"]}
 
 

@@ -49,13 +49,13 @@ def _idle(trace: Trace) -> str:
         return "The last tokens occur nowhere earlier in the text, so there was nothing to copy"
     if any(len(step.tree) > 1 for step in trace.steps):
         return "Nothing was drafted in this round"
-    return "This method drafts nothing"
+    return "This method drafts nothing" if trace.method == "vanilla" else "Nothing was drafted in this run"
 
 
 def _draft_ended(trace: Trace, step: StepTrace) -> str:
     """The draft never looked past the node."""
     if "copied_from" in step.tree.columns:
-        copied = _count(len(step.tree) - 1, "copied token")
+        copied = _count(len(step.accepted), "copied token")
         return f"The draft stopped there: {copied} all right, and the target added {_bonus(trace, step)}."
     depth = trace.number("depth")
     if depth is not None and len(step.accepted) >= depth:

@@ -208,6 +208,7 @@ def test_a_run_of_one_token_says_so_and_leaves_the_views_whole(chromium, tmp_pat
     run = synthetic.tree_trace(3, nodes=8)
     recorded.save(tmp_path, "long", "Long", "Why?", [run])
     recorded.save(tmp_path, "short", "Short", "Why?", [synthetic.vanilla_trace(run.tokens[:1])])
+    recorded.save(tmp_path, "stopped", "Stopped", "Why?", [synthetic.vanilla_trace(run.tokens[:1], stop="stopped")])
     with served(tmp_path) as address:
         tab, trouble = open_page(chromium, address, "?race=long")
         wait_for_tree(tab)
@@ -217,6 +218,8 @@ def test_a_run_of_one_token_says_so_and_leaves_the_views_whole(chromium, tmp_pat
         for view in ("table", "compare", "tree"):
             tab.locator(f"[data-tab={view}]").click()
             expect(note).to_be_visible()
+        part(tab, "races").select_option("stopped")
+        expect(note).to_contain_text("was stopped after its first token")
         part(tab, "races").select_option("long")
         wait_for_tree(tab)
         expect(note).to_be_hidden()

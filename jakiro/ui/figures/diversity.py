@@ -13,6 +13,7 @@ from jakiro.ui.figures.theme import SOURCES
 
 ROUND_HEIGHT, RUN_HEIGHT = 320, 480
 PERCENT = {"range": [-0.03, 1.06], "tickvals": [0, 0.5, 1], "tickformat": ".0%"}
+APART = math.log(2)  # nats: divergence of two experts that share nothing; of more it may be larger
 NAMES = ["● expert 0", "◆ expert 1", "■ both", "▲ mixture"]  # of the values of `source`
 DASHES = ("solid", "dash", "dot", "dashdot")
 OTHERS = ("@other", "@bonus", "@mixture")  # colours of the methods that are compared with
@@ -31,9 +32,10 @@ def round_diversity_figure(trace: Trace) -> dict | None:
     hover = "depth %{x}: %{y:.1%} of the target's mass is in the tree<extra></extra>"
     data = [bars([], [], "@accepted", "covered", hovertemplate=hover)]
     if experts:
+        most = max([APART, *(node.js for found in rounds for node in found.experts if node.js is not None)])
         axes |= {"xaxis2": axis(domains[1], "y2", "depth", **by_level), "yaxis2": axis((0, 0.9), "x2", **PERCENT),
                  "xaxis3": axis(domains[2], "y3", "depth", **by_level),
-                 "yaxis3": axis((0, 0.9), "x3", "nats", range=[-0.02, 0.73], nticks=4)}  # fmt: skip
+                 "yaxis3": axis((0, 0.9), "x3", "nats", range=[-0.02, round(most + 0.04, 2)], nticks=4)}  # fmt: skip
         after = "after <b>%{customdata.label}</b>, depth %{x:.0f}"
         data += [
             on(2, _points(after + "<br>%{y:.0%} of the top-k shared<extra></extra>")),
@@ -107,12 +109,12 @@ def run_diversity_figure(runs: list[tuple[str, RunDiversity]]) -> dict:
     if experts:
         axes |= {
             "xaxis3": axis(left, "y3", "depth", showgrid=False, dtick=1),
-            "yaxis3": axis(low, "x3", **PERCENT),
+            "yaxis3": axis(low, "x3", **_up_to(max(mine.js.values(), default=0.0) / APART)),
             "xaxis4": axis(right, "y4", showgrid=False),
             "yaxis4": axis(low, "x4", range=[0, 1.12], tickformat=".0%", nticks=3),
         }
         captions += [
-            caption(0, 0.44, "experts: top-k in common (bars), divergence as a share of log 2 (line)"),
+            caption(0, 0.44, "experts: top-k in common (bars), divergence, 100% = log 2 (line)"),
             caption(0.57, 0.44, _rescues(mine)),
         ]
         data += [*_disagreement(mine), *_by_source(mine)]
@@ -147,7 +149,7 @@ def _unique(runs: list[tuple[str, RunDiversity]]) -> list[dict]:
 
 
 def _disagreement(run: RunDiversity) -> list[dict]:
-    share = rounded_list([value / math.log(2) for value in run.js.values()])
+    share = rounded_list([value / APART for value in run.js.values()])
     nats = rounded_list([*run.js.values()])
     shared = "depth %{x}: %{y:.0%} of the top-k shared<extra></extra>"
     apart = "depth %{x}: %{customdata:.3f} nats<extra></extra>"
@@ -156,6 +158,11 @@ def _disagreement(run: RunDiversity) -> list[dict]:
         on(3, overlap),
         on(3, curve([*run.js], share, "@text", "divergence", customdata=nats, hovertemplate=apart)),
     ]
+
+
+def _up_to(share: float) -> dict:
+    """An axis of percentages as far as `share` at least."""
+    return PERCENT if share <= 1 else {"range": [-0.03, share + 0.06], "nticks": 4, "tickformat": ".0%"}
 
 
 def _by_source(run: RunDiversity) -> list[dict]:

@@ -19,8 +19,10 @@ from typing import Any
 
 from benchmarks import common
 from jakiro import bench
+from jakiro.arguments import at_least, positive
 from jakiro.assets import TARGET
 from jakiro.drafting.tree import TreeSettings, pool
+from jakiro.methods import check_tree
 from jakiro.prompts import read_prompts
 from jakiro.report import means
 from jakiro.settings import AUTO
@@ -34,6 +36,7 @@ SIZES = ("top_k", "depth", "total_tokens")
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
     """Tune, then race auto against the grid."""
+    check_tree(options.method)
     prompts = read_prompts(options.prompts, options.limit)
     target = Target.load(options.target, options.device, options.dtype)
     tuner = Tuner(target)
@@ -92,13 +95,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id; its heads are its sub-folders")
     parser.add_argument("--method", default="jakiro", help="a method with a draft tree (default: %(default)s)")
     parser.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
-    parser.add_argument("--limit", type=int, help="prompts of each file")
-    parser.add_argument("--max-new-tokens", type=int, default=96)
+    parser.add_argument("--limit", type=positive, help="prompts of each file")
+    parser.add_argument("--max-new-tokens", type=at_least(2), default=96)
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
-    parser.add_argument("--repeats", type=int, default=3, help="speeds are medians over them (default: %(default)s)")
-    parser.add_argument("--top-k", type=int, nargs="+", default=[3, 5, 10])
-    parser.add_argument("--depth", type=int, nargs="+", default=[2, 3, 5])
-    parser.add_argument("--total-tokens", type=int, nargs="+", default=[6, 10, 20, 60])
+    shown = "speeds are medians over them (default: %(default)s)"
+    parser.add_argument("--repeats", type=positive, default=3, help=shown)
+    parser.add_argument("--top-k", type=positive, nargs="+", default=[3, 5, 10])
+    parser.add_argument("--depth", type=positive, nargs="+", default=[2, 3, 5])
+    parser.add_argument("--total-tokens", type=positive, nargs="+", default=[6, 10, 20, 60])
     return common.run(parser, report, argv)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from jakiro.arguments import check_writable
+from jakiro.arguments import DEVICE, check_writable
 from jakiro.engine import Drafter, decode
 from jakiro.files import write_text
 from jakiro.loading import DTYPES
@@ -42,7 +42,7 @@ def parser(name: str, doc: str | None, folder: str = "benchmarks") -> argparse.A
 
 def add_device(made: argparse.ArgumentParser) -> None:
     """--device and --dtype."""
-    made.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: %(default)s)")
+    made.add_argument("--device", default="cpu", help=DEVICE)
     made.add_argument("--dtype", default="float32", choices=list(DTYPES), help="(default: %(default)s)")
 
 

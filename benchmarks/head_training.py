@@ -31,7 +31,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from benchmarks import common
-from jakiro.arguments import RECIPES
+from jakiro.arguments import RECIPES, positive
 from jakiro.assets import TARGET
 from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
@@ -189,7 +189,7 @@ def _large(rows: list[dict[str, Any]]) -> common.Table:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = common.parser("head_training", __doc__)
-    parser.add_argument("--repeats", type=int, default=3, help="timed steps (default: %(default)s)")
+    parser.add_argument("--repeats", type=positive, default=3, help="timed steps (default: %(default)s)")
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="time the recipes without it")
     return common.run(parser, report, argv)
 

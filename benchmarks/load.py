@@ -40,6 +40,7 @@ from benchmarks import browsing, common
 from benchmarks.largest import largest
 from benchmarks.ways import GREEDY, Run, Watched, Ways
 from jakiro import metrics
+from jakiro.arguments import at_least, positive
 from jakiro.assets import TARGET, TRACES
 from jakiro.machine import use_threads
 from jakiro.prompts import examples
@@ -167,15 +168,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = common.parser("load", __doc__)
     common.add_device(parser)
     parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id of a target with its heads")
-    parser.add_argument("--prompts", type=int, default=3, help="of the page's examples (default: %(default)s)")
-    parser.add_argument("--max-new-tokens", type=int, default=96, help="of an answer (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=10, help="of each way (default: %(default)s)")
-    parser.add_argument("--threads", type=int, help="CPU threads of the page (default: as app.py, all but one)")
+    parser.add_argument("--prompts", type=positive, default=3, help="of the page's examples (default: %(default)s)")
+    parser.add_argument("--max-new-tokens", type=at_least(2), default=96, help="of an answer (default: %(default)s)")
+    parser.add_argument("--repeats", type=positive, default=10, help="of each way (default: %(default)s)")
+    parser.add_argument("--threads", type=positive, help="CPU threads of the page (default: as app.py, all but one)")
     parser.add_argument(
-        "--rounds", type=int, default=MAX_NODES // (2 * NODES + 1), help="of the largest race (default: %(default)s)"
+        "--rounds",
+        type=positive,
+        default=MAX_NODES // (2 * NODES + 1),
+        help="of the largest race (default: %(default)s)",
     )
-    parser.add_argument("--nodes", type=int, default=NODES, help="of its trees (default: %(default)s)")
-    parser.add_argument("--visits", type=int, default=5, help="to it (default: %(default)s)")
+    parser.add_argument("--nodes", type=positive, default=NODES, help="of its trees (default: %(default)s)")
+    parser.add_argument("--visits", type=positive, default=5, help="to it (default: %(default)s)")
     return common.run(parser, report, argv)
 
 

@@ -30,6 +30,7 @@ from tqdm import tqdm
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from benchmarks import common
+from jakiro.arguments import at_least, positive
 from jakiro.assets import TARGET
 from jakiro.bench import load_methods
 from jakiro.engine import Drafter, Prefill, decode
@@ -211,10 +212,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     common.add_device(parser)
     parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id of a target with its heads")
     parser.add_argument("--methods", default="vanilla,eagle2,jakiro", help="comma-separated (default: %(default)s)")
-    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="(default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=12, help="of a run (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each method and length (default: %(default)s)")
-    parser.add_argument("--memory-rounds", type=int, default=10_000, help="0: leave out (default: %(default)s)")
+    parser.add_argument("--lengths", type=positive, nargs="+", default=LENGTHS, help="(default: %(default)s)")
+    parser.add_argument("--rounds", type=positive, default=12, help="of a run (default: %(default)s)")
+    runs = "runs of each method and length (default: %(default)s)"
+    parser.add_argument("--repeats", type=positive, default=5, help=runs)
+    parser.add_argument("--memory-rounds", type=at_least(0), default=10_000, help="0: leave out (default: %(default)s)")
     return common.run(parser, report, argv)
 
 

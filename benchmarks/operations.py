@@ -18,6 +18,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import common
+from jakiro.arguments import positive
 from jakiro.assets import TARGET
 from jakiro.limits import timed
 from jakiro.target import Target
@@ -75,7 +76,7 @@ def _line(row: dict[str, Any]) -> dict[str, str]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = common.parser("operations", __doc__)
     parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id (default: the embedded model)")
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 10, 60], help="(default: %(default)s)")
+    parser.add_argument("--nodes", type=positive, nargs="+", default=[1, 10, 60], help="(default: %(default)s)")
     return common.run(parser, report, argv)
 
 

@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchmarks import common
+from jakiro.arguments import positive
 from jakiro.assets import TARGET
 from jakiro.limits import timed
 from jakiro.products import Product, lay_out, prefers_columns
@@ -97,8 +98,8 @@ def _ways(row: dict[str, Any], unit: str, scale: float) -> dict[str, str]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = common.parser("products", __doc__)
     parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id (default: the embedded model)")
-    parser.add_argument("--rows", type=int, nargs="+", default=[1, 5, 10, 60], help="(default: %(default)s)")
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 5, 10, 60], help="(default: %(default)s)")
+    parser.add_argument("--rows", type=positive, nargs="+", default=[1, 5, 10, 60], help="(default: %(default)s)")
+    parser.add_argument("--nodes", type=positive, nargs="+", default=[1, 5, 10, 60], help="(default: %(default)s)")
     return common.run(parser, report, argv)
 
 

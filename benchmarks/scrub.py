@@ -36,6 +36,7 @@ from benchmarks.browsing import (
     versions,
     wait_for_tree,
 )
+from jakiro.arguments import positive
 from jakiro.assets import TARGET, TRACES
 from jakiro.engine import record
 from jakiro.methods import METHODS
@@ -194,8 +195,8 @@ def _line(found: dict[str, Any]) -> dict[str, str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = common.parser("scrub", __doc__)
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--nodes", type=int, default=60)
+    parser.add_argument("--rounds", type=positive, default=200)
+    parser.add_argument("--nodes", type=positive, default=60)
     parser.add_argument("--target", type=Path, default=TARGET, help="whose heads Compare is measured with")
     return common.run(parser, report, argv)
 

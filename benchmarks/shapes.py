@@ -26,6 +26,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks import common
 from benchmarks.published import LLAMA_3_8B, VICUNA_7B, Published
+from jakiro.arguments import positive
 from jakiro.drafting.fused import FusedEagle, FusedJakiro
 from jakiro.drafting.head import EagleHead, HeadConfig, JakiroHead
 from jakiro.drafting.tree import TreeSettings
@@ -40,7 +41,6 @@ from jakiro.trace import StepTrace
 
 SCHEMA = "jakiro-shapes/1"
 TREE = {"top_k": 10, "depth": 6, "total_tokens": 60}  # of EAGLE-2 and Jakiro at 7B, root and all six levels counted
-BUFFER = 2**31  # bytes at most that are read to learn the bandwidth, far more than a cache holds
 
 Methods = dict[str, tuple[Callable[[Any], Any], Any]]  # name -> (make, settings)
 
@@ -159,7 +159,7 @@ def floors(target: Target, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """What a step of vanilla must read, over the bandwidth: seconds at least, and how often vanilla needs that."""
     table = target.model.get_input_embeddings().weight.nbytes  # a step reads one row of it
     weights = sum(one.nbytes for one in target.model.parameters()) - table
-    bandwidth = read_bandwidth(target, min(weights, BUFFER))
+    bandwidth = read_bandwidth(target, weights)
     steps = []
     for row in rows:
         if row["method"] == "vanilla":
@@ -210,9 +210,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     common.add_device(parser)
     parser.add_argument("--no-graphs", dest="graphs", action="store_false", help="without CUDA graphs")
     parser.add_argument("--shape", choices=list(SHAPES), default="tiny", help="(default: %(default)s)")
-    parser.add_argument("--lengths", type=int, nargs="+", help="tokens of context; default: four up to 1,920")
-    parser.add_argument("--rounds", type=int, default=50, help="of a run (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each length and method (default: %(default)s)")
+    parser.add_argument("--lengths", type=positive, nargs="+", help="tokens of context; default: four up to 1,920")
+    parser.add_argument("--rounds", type=positive, default=50, help="of a run (default: %(default)s)")
+    runs = "runs of each length and method (default: %(default)s)"
+    parser.add_argument("--repeats", type=positive, default=3, help=runs)
     return common.run(parser, report, argv)
 
 

@@ -14,6 +14,9 @@ from jakiro.sharing import replay, validate
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Bad input prints one line that says what to do, and returns 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a redirected one may lack letters of the tables
     options = parser().parse_args(arguments)
     options.line = shlex.join(["python", "-m", "jakiro", *(sys.argv[1:] if arguments is None else arguments)])
     try:
@@ -71,11 +74,9 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def _peers(options: argparse.Namespace, target):
-    from functools import partial
-
     from jakiro.peers import generate_peers
 
-    return partial(generate_peers, target) if options.peers else None
+    return generate_peers(target) if options.peers else None
 
 
 def tune(options: argparse.Namespace) -> int:
@@ -86,10 +87,12 @@ def tune(options: argparse.Namespace) -> int:
     from jakiro.bench import load_methods
     from jakiro.files import write_text
     from jakiro.machine import machine, versions
+    from jakiro.methods import check_tree
     from jakiro.tuning import Tuner, as_text
 
     if options.out:
         check_writable(options.out)
+    check_tree(options.method)
     target = _target(options)
     tuner = Tuner(target)
     sizes = dict.fromkeys(("top_k", "depth", "total_tokens"), "auto")
@@ -139,12 +142,14 @@ def _target(options: argparse.Namespace):
     from transformers.utils import logging
 
     from jakiro.machine import settle
-    from jakiro.methods import check_heads
+    from jakiro.methods import ASSISTANT, check_heads
     from jakiro.target import Target
 
     logging.disable_progress_bar()
     heads = _pairs(options.head, "--head")
     check_heads(heads)
+    if ASSISTANT in heads and not getattr(options, "peers", False):
+        raise ValueError(f"--head {ASSISTANT} is for bench --peers alone: add --peers, or leave it out")
     given = {name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "chat_template")}
     target = Target.load(options.target, heads=heads, **given)
     settle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from jakiro.assets import TARGET
@@ -11,6 +12,21 @@ from jakiro.files import destination
 
 DESCRIPTION = "Decode, look, measure and train"
 RECIPES = Path(__file__).parent / "training" / "recipes"
+DEVICE = "cpu, cuda, cuda:1, mps or xpu (default: %(default)s)"
+
+
+def at_least(low: int) -> Callable[[str], int]:
+    """The type of an option that is a whole number of at least `low`."""
+
+    def read(text: str) -> int:
+        if not text.isdigit() or int(text) < low:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {low}")
+        return int(text)
+
+    return read
+
+
+positive = at_least(1)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,8 +39,9 @@ def parser() -> argparse.ArgumentParser:
     model.add_argument(
         "--head", action="append", default=[], metavar="METHOD=DIR", help="a trained head: folder or hub id"
     )
-    model.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ...")
-    model.add_argument("--dtype", default="float32", help="float32, bfloat16, float16 or float64")
+    model.add_argument("--device", default="cpu", help=DEVICE)
+    dtypes = "float32, bfloat16, float16 or float64 (default: %(default)s)"
+    model.add_argument("--dtype", default="float32", help=dtypes)
     model.add_argument("--attention", metavar="NAME", help="sdpa or eager (default: what the model has, sdpa first)")
     model.add_argument("--chat-template", type=Path, metavar="FILE", help="Jinja file in place of the tokenizer's own")
     model.add_argument("--no-graphs", dest="graphs", action="store_false", help="on CUDA, without CUDA graphs")
@@ -34,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     chosen.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=help_)
 
     decoding = argparse.ArgumentParser(add_help=False, parents=[model, chosen])
-    decoding.add_argument("--max-new-tokens", type=int, default=128)
+    decoding.add_argument("--max-new-tokens", type=int, default=128, help="of an answer (default: %(default)s)")
     decoding.add_argument("--top-p", type=float, default=1.0, help="above 0 and up to 1, where 1 keeps every token")
     decoding.add_argument("--seed", type=int, default=0, help="the same seed gives the same text by every method")
     decoding.add_argument("--out", type=Path, required=True, help="file to write")
@@ -52,22 +69,22 @@ def parser() -> argparse.ArgumentParser:
     still.add_argument("--out", type=Path, required=True, help="HTML file to write")
 
     many = commands.add_parser("bench", parents=[decoding], help="measure methods on prompt files")
-    many.add_argument("--methods", default="vanilla,eagle2,jakiro", help="comma-separated")
+    many.add_argument("--methods", default="vanilla,eagle2,jakiro", help="comma-separated (default: %(default)s)")
     many.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
-    many.add_argument("--limit", type=_positive, help="prompts of each file")
+    many.add_argument("--limit", type=positive, help="prompts of each file")
     many.add_argument("--temperature", type=float, nargs="+", default=[0.0], help="0 is greedy; several are measured")
-    many.add_argument("--repeats", type=_positive, default=1, help="speeds are medians over them")
+    many.add_argument("--repeats", type=positive, default=1, help="speeds are medians over them")
     many.add_argument("--peers", action="store_true", help="measure transformers' own generation beside them")
     many.add_argument("--limits", action="store_true", help="measure what the device and the bare networks allow")
 
     fit = commands.add_parser("tune", parents=[model, chosen], help="measure which draft tree suits this machine")
-    fit.add_argument("--method", required=True)
+    fit.add_argument("--method", required=True, help="eagle2 or jakiro")
     fit.add_argument("--out", type=Path, help="file to write; without it the result is only printed")
 
     sick = commands.add_parser("doctor", parents=[model], help="say why a head accepts little")
-    sick.add_argument("--method", required=True)
+    sick.add_argument("--method", required=True, help="eagle2 or jakiro")
     sick.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
-    sick.add_argument("--limit", type=_positive, help="prompts of each file")
+    sick.add_argument("--limit", type=positive, help="prompts of each file")
     sick.add_argument("--out", type=Path, help="file to write; without it the findings are only printed")
 
     learn = commands.add_parser("train", help="train the target, or heads of it; with accelerate, on many devices")
@@ -84,8 +101,9 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument("--start", type=Path, help="go on from a trained target, or from a folder of trained heads")
     written = "folder to write, for answers a file; default: heads in your target's, answers in the run's"
     learn.add_argument("--out", type=Path, default=None, help=written)
-    learn.add_argument("--device", default="cpu", help="cpu or cuda; which GPU a process takes is accelerate's choice")
-    learn.add_argument("--threads", type=_positive, help="CPU threads; default: torch's choice")
+    trainer = "cpu or cuda; which GPU a process takes is accelerate's choice (default: %(default)s)"
+    learn.add_argument("--device", default="cpu", help=trainer)
+    learn.add_argument("--threads", type=positive, help="CPU threads; default: torch's choice")
     learn.add_argument("--no-compile", dest="compile", action="store_false", help="without torch.compile")
     learn.add_argument("--shard", action="store_true", help="share parameters among the processes (FSDP)")
 
@@ -98,10 +116,11 @@ def parser() -> argparse.ArgumentParser:
         "--run-folder", type=Path, required=True, help="the heads and their training; resumes what is there"
     )
     ask.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
-    ask.add_argument("--limit", type=_positive, help="prompts of each file")
-    ask.add_argument("--repeats", type=_positive, default=1, help="speeds are medians over them")
-    ask.add_argument("--device", default="cpu")
-    ask.add_argument("--dtype", default="float32", help="in which is decoded; of training: docs/training.md")
+    ask.add_argument("--limit", type=positive, help="prompts of each file")
+    ask.add_argument("--repeats", type=positive, default=1, help="speeds are medians over them")
+    ask.add_argument("--device", default="cpu", help=trainer)
+    decoded = "in which is decoded (default: %(default)s); of training: docs/training.md"
+    ask.add_argument("--dtype", default="float32", help=decoded)
     ask.add_argument("--no-compile", dest="compile", action="store_false", help="train without torch.compile")
     ask.add_argument("--out", type=Path, required=True, help="report to write, as bench does")
     ask.add_argument("--page", type=Path, help="Markdown file to write: tables, and what they allow one to say")
@@ -116,12 +135,6 @@ def parser() -> argparse.ArgumentParser:
     about.add_argument("--data", type=Path, required=True, help="folder with train/ and eval/")
     about.set_defaults(device="cpu", dtype="float32", head=[], graphs=True, attention=None, chat_template=None)
     return whole
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
 
 
 def check_writable(path: Path) -> None:

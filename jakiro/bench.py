@@ -17,7 +17,7 @@ from tqdm import tqdm
 from jakiro import hub, metrics, programs, report
 from jakiro.engine import Drafter, record
 from jakiro.journal import Journal
-from jakiro.machine import machine, peak_bytes, reset_peak, versions
+from jakiro.machine import code, machine, peak_bytes, reset_peak, versions
 from jakiro.methods import METHODS
 from jakiro.prompts import Prompt
 from jakiro.report import Sample
@@ -29,7 +29,7 @@ from jakiro.tuning import Tuner
 from jakiro.verify import Sampling
 
 SCHEMA = "jakiro-bench/1"
-WARM_UP = 2  # prompts that each method decodes before anything is counted
+WARM_UP = 2  # prompts that each method decodes at each temperature before anything is counted
 
 Methods = dict[str, tuple[Callable[[Any], Drafter], Any]]  # name -> what makes a drafter from settings, and settings
 
@@ -42,6 +42,9 @@ class Generated:
     first: int  # how many of them its first step gave, which prefill_s is the time of
     prefill_s: float
     decode_s: float
+
+
+Peers = dict[str, Callable[[list[int], int, Sampling], Generated]]  # name -> what decodes ids within a budget
 
 
 def load_methods(target: Target, names: Sequence[str], changes: dict[str, str], tuner: Tuner | None = None) -> Methods:
@@ -85,17 +88,15 @@ def run(
     methods: Methods,
     max_new_tokens: int,
     samplings: Sequence[Sampling],
-    peers: Callable[[Sampling], dict[str, Callable]] | None = None,
+    peers: Peers | None = None,
     repeats: int = 1,
     journal: Journal | None = None,
 ) -> dict[str, Any]:
     """The whole benchmark as JSON-able data, with methods of which no setting is auto.
 
-    `peers` gives other decoders, name -> ((prompt ids, budget) -> Generated). What the journal already has is not
-    measured again.
+    `peers` are other decoders. What the journal already has is not measured again.
     """
-    others = {sampling: peers(sampling) if peers else {} for sampling in samplings}
-    bench = _Bench(target, methods, max_new_tokens, others)
+    bench = _Bench(target, methods, max_new_tokens, peers or {})
     journal = Journal() if journal is None else journal
     work = [
         (str((sampling.temperature, repeat, at)), (prompt, sampling, repeat, repeat + at))
@@ -104,8 +105,9 @@ def run(
         for at, prompt in enumerate(prompts)
     ]
     left = [one for one in work if one[0] not in journal]
-    for _, group in left[:WARM_UP]:
-        bench.group(*group)
+    for sampling in samplings:
+        for group in [group for _, group in left if group[1] == sampling][:WARM_UP]:
+            bench.group(*group)
     for key, group in tqdm(left, desc="bench", unit="prompt", dynamic_ncols=True):
         journal.add(key, bench.group(*group))
     rows = report.rows(journal.samples())
@@ -130,7 +132,7 @@ def open_journal(
     methods: Methods,
     max_new_tokens: int,
     samplings: Sequence[Sampling],
-    peers: Callable[[Sampling], dict[str, Callable]] | None,
+    peers: Peers | None,
     repeats: int,
     heads: dict[str, Path] | None = None,
 ) -> Journal:
@@ -152,6 +154,8 @@ def open_journal(
         "files": {name: hub.weights(folder) for name, folder in folders.items()},
         "attention": target.model.config._attn_implementation,
         "template": target.tokenizer and target.tokenizer.chat_template,
+        "ends": sorted(target.ends),
+        "code": code(),
         "versions": versions(),
         "dtype": str(target.dtype),
         "machine": machine(target.device),
@@ -180,13 +184,13 @@ class _Bench:
     target: Target
     methods: Methods
     budget: int
-    peers: dict[Sampling, dict[str, Callable]]
+    peers: Peers
 
     def group(self, prompt: Prompt, sampling: Sampling, repeat: int, turn: int) -> list[Sample]:
         """Every decoder on one prompt, one after the other; their samples come in one order on all turns."""
         ids = encode(self.target.tokenizer, prompt.text)
         where = {"task": prompt.task, "prompt": prompt.id, "temperature": sampling.temperature, "repeat": repeat}
-        names, samples, reference = [*self.methods, *self.peers[sampling]], {}, None
+        names, samples, reference = [*self.methods, *self.peers], {}, None
         for name in in_turn(names, turn):
             reset_peak(self.target.device)
             text, counts = (self._method if name in self.methods else self._peer)(name, ids, sampling)
@@ -206,7 +210,7 @@ class _Bench:
 
     def _peer(self, name: str, ids: list[int], sampling: Sampling) -> tuple[list[int], dict[str, Any]]:
         """The text of another library's, and what is counted of it."""
-        found = self.peers[sampling][name](ids, self.budget)
+        found = self.peers[name](ids, self.budget, sampling)
         counts = {"tokens": len(found.ids), "decoded": len(found.ids) - found.first}
         return found.ids, counts | {"prefill_s": found.prefill_s, "decode_s": found.decode_s}
 

@@ -8,11 +8,13 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
+from jakiro.bootstrap import LEVEL
 from jakiro.report import means, method_totals, prompts_a_task
 
 NONE = "–"
 NO_PICTURES: Mapping[str, str] = MappingProxyType({})
 BETTER, WORSE, SAME = "better", "worse", "not told apart"
+OF_EXPERTS = ("decoupled", "contrast", "diversity")  # loss weights that are Jakiro's alone (training/losses.py)
 HEAD = [
     "variant",
     "tau",
@@ -67,15 +69,17 @@ def _how(report: dict[str, Any]) -> str:
     about, machine = report["experiment"], report["machine"]
     tasks = ", ".join(dict.fromkeys(row["task"] for row in report["rows"]))
     fewest = min(row["prompts"] for row in report["rows"])
+    chance = round(100 / (100 - LEVEL))
     narrow = 100 * (1 - math.sqrt((fewest - 1) / fewest))
     return " ".join(
         [
             f"Target {report['target']} in {report['dtype']} on {machine['device']}, {machine['threads']} threads.",
             f"All heads: {about['steps']} steps of {about['tokens_a_step']:,} tokens, the same rows in one order;",
             f"of these {about['distinct_tokens']:,} are distinct, so that each was seen {_seen(about):.0f} times.",
-            f"Measured on {prompts_a_task(report)} prompts of each of {tasks}, at most",
-            f"{report['max_new_tokens']} new tokens. Tau is the mean of the tasks; intervals hold 95 % of a bootstrap",
-            "over prompts. Each head was trained once, so what another seed would change is not in the intervals; and",
+            f"Measured on {prompts_a_task(report)} prompts of each of {tasks}, at most {report['max_new_tokens']} new",
+            f"tokens. Tau is the mean of the tasks; intervals hold {LEVEL} % of a bootstrap over prompts.",
+            f"Each comparison stands alone: of {chance} without a difference about one is told apart all the same.",
+            "Each head was trained once, so what another seed would change is not in the intervals; and",
             f"with {fewest} prompts a task a percentile bootstrap makes them too narrow, by about {narrow:.0f} %.",
             f"The reference is *{about['reference']}*.",
             f"The variants gave vanilla's tokens on {_identical(report)} of the runs.",
@@ -120,6 +124,8 @@ def _others(about: dict[str, Any], temperature: float) -> list[dict[str, Any]]:
 
 def _verdict(row: dict[str, Any]) -> str:
     low, high = row["over_reference_interval"]
+    if low == high:
+        return SAME  # nothing varied, so nothing is known of how sure one may be
     return BETTER if low > 1 else WORSE if high < 1 else SAME
 
 
@@ -142,9 +148,14 @@ def _parts(about: dict[str, Any], temperatures: list[float]) -> list[list[str]]:
 
 def _heads(about: dict[str, Any]) -> list[list[str]]:
     return [
-        [label, one["head"], f"{one['parameters']:,}", _named(one["losses"]), _named(one["set"])]
+        [label, one["head"], f"{one['parameters']:,}", _named(_losses(one)), _named(one["set"])]
         for label, one in about["variants"].items()
     ]
+
+
+def _losses(one: dict[str, Any]) -> dict[str, float]:
+    """The loss weights that a head of this kind is trained with."""
+    return {name: value for name, value in one["losses"].items() if one["kind"] == "jakiro" or name not in OF_EXPERTS}
 
 
 def _rows(report: dict[str, Any], temperature: float) -> list[list[str]]:

@@ -11,6 +11,8 @@ from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationE
 
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 _NEEDED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+_BESIDE = ["config.json", "generation_config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"]
+_BESIDE += ["*.model", "vocab*", "merges.txt"]  # of the tokenizer, too
 _ORIGINAL = ["original/*", "consolidated*", "onnx/*", "gguf/*"]  # the same weights again, for other programs
 
 
@@ -63,8 +65,10 @@ def check(folder: Path) -> None:
 
 
 def weights(folder: Path) -> dict[str, Any]:
-    """What tells the weights in a folder from others, unread: where they are, their bytes and time of change (ns)."""
-    stats = [(file.name, file.stat()) for file in sorted(_weight_files(folder))]
+    """What tells a model in a folder from others, unread: where it is; bytes and time of change (ns) of its weights,
+    configuration and tokenizer."""
+    files = {*_weight_files(folder), *(file for pattern in _BESIDE for file in folder.glob(pattern))}
+    stats = [(file.name, file.stat()) for file in sorted(files)]
     return {"folder": str(folder.resolve()), "files": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]}
 
 

@@ -90,6 +90,7 @@ def _train_heads(options: argparse.Namespace, accelerator) -> None:
 def experiment(options: argparse.Namespace) -> int:
     """Train the heads of an experiment, decode with each variant, write the report and the page about it."""
     _huge_pages()
+    import gc
     import json
 
     from jakiro import experiment as experiments
@@ -99,7 +100,6 @@ def experiment(options: argparse.Namespace) -> int:
     from jakiro.prompts import read_prompts
     from jakiro.target import Target
     from jakiro.training import workers
-    from jakiro.training.heads import train_heads
     from jakiro.training.sources import only_source
 
     for file in filter(None, (options.out, options.page)):
@@ -109,13 +109,13 @@ def experiment(options: argparse.Namespace) -> int:
     if options.dtype not in DTYPES:
         raise ValueError(f"dtype is {options.dtype!r}; use one of {', '.join(DTYPES)}")
     texts = read_prompts(options.prompts, options.limit)
+    experiments.check_prompts(texts)
     data, only = only_source(options.data)
     recipe = replace(asked.training, mix=only) if only else asked.training
     accelerator = workers.start(options.device)
-    model, tokenizer = _model(options)
     heads = {name: options.run_folder / "heads" / name for name in recipe.heads}
-    given = (list(heads), accelerator, model, tokenizer, recipe, data, options.run_folder, heads)
-    train_heads(*given, options.compile)
+    _train_variants(options, accelerator, recipe, data, heads)
+    gc.collect()  # the target that they were trained on, before it is loaded for decoding
     target = Target.load(options.target, options.device, options.dtype, chat_template=options.chat_template)
     report, journal = experiments.run(target, asked, heads, texts, options.repeats, options.out)
     report |= {"command": options.line}
@@ -126,6 +126,15 @@ def experiment(options: argparse.Namespace) -> int:
     print(as_page(report))
     workers.end(accelerator)
     return 0
+
+
+def _train_variants(options: argparse.Namespace, accelerator, recipe, data: Path, heads: dict[str, Path]) -> None:
+    """Train all heads of an experiment on a target that nothing holds afterwards."""
+    from jakiro.training.heads import train_heads
+
+    model, tokenizer = _model(options)
+    given = (list(heads), accelerator, model, tokenizer, recipe, data, options.run_folder, heads)
+    train_heads(*given, options.compile)
 
 
 def _huge_pages() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import platform
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 import transformers
 
+_OWN = Path(__file__).parent
 _PEAK, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")  # of Linux
 
 
@@ -35,14 +37,23 @@ def versions() -> dict[str, str]:
     }
 
 
+def code() -> str:
+    """Digest of the project's code that decides how quick decoding is: all but the page, training and the doctor."""
+    found = hashlib.sha256()
+    for file in sorted(file for part in ("", "drafting", "methods") for file in (_OWN / part).glob("*.py")):
+        found.update(f"{file.relative_to(_OWN).as_posix()}\0".encode() + file.read_bytes())
+    return found.hexdigest()
+
+
 def device_name(device: torch.device) -> str:
-    """What the device calls itself: the GPU's or the processor's name."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
+    """What the device calls itself: the GPU's or the processor's name, which is all that an mps device has."""
+    if device.type in ("cuda", "xpu"):
+        return getattr(torch, device.type).get_device_name(device)
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
+    cpu = next(names, platform.processor() or platform.machine())
+    return f"{cpu} (mps)" if device.type == "mps" else cpu
 
 
 def use_threads(count: int | None = None) -> int:

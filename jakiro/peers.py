@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from transformers import (
@@ -13,7 +14,7 @@ from transformers import (
     StoppingCriteriaList,
 )
 
-from jakiro.bench import Generated
+from jakiro.bench import Generated, Peers
 from jakiro.engine import stopwatch
 from jakiro.generation import plain
 from jakiro.methods import ASSISTANT
@@ -39,23 +40,27 @@ class _Stopwatch(StoppingCriteria):
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 
-def generate_peers(target: Target, sampling: Sampling) -> dict[str, Callable]:
+def generate_peers(target: Target) -> Peers:
     """`model.generate` with its default dynamic cache, its static cache, its prompt lookup, and assisted.
 
     The last one only where the target has an ASSISTANT. Raises ValueError where that has another vocabulary. On the
     devices in COMPILED the static cache's steps are compiled, and none of the times includes that (`_static`).
     """
-    options = {"do_sample": False}
-    if sampling.temperature:
-        options = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
     found = {
-        "hf_generate_dynamic": _generator(target, options | {"cache_implementation": "dynamic"}),
-        "hf_generate_static": _static(target, options),
-        "hf_prompt_lookup": _generator(target, options | {"prompt_lookup_num_tokens": LOOKUP}),
+        "hf_generate_dynamic": _generator(target, {"cache_implementation": "dynamic"}),
+        "hf_generate_static": _static(target, {}),
+        "hf_prompt_lookup": _generator(target, {"prompt_lookup_num_tokens": LOOKUP}),
     }
     if ASSISTANT in target.heads:
-        found["hf_assisted"] = _generator(target, options | {"assistant_model": _assistant(target)})
+        found["hf_assisted"] = _generator(target, {"assistant_model": _assistant(target)})
     return found
+
+
+def _law(sampling: Sampling) -> dict[str, Any]:
+    """The sampling as `generate` is told of it."""
+    if not sampling.temperature:
+        return {"do_sample": False}
+    return {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
 
 
 def _assistant(target: Target) -> PreTrainedModel:
@@ -69,9 +74,10 @@ def _assistant(target: Target) -> PreTrainedModel:
     return model
 
 
-def _generator(target: Target, options: dict) -> Callable[[list[int], int], Generated]:
+def _generator(target: Target, options: dict) -> Callable[[list[int], int, Sampling], Generated]:
     @torch.inference_mode()
-    def generate(prompt: list[int], max_new_tokens: int) -> Generated:
+    def generate(prompt: list[int], max_new_tokens: int, sampling: Sampling) -> Generated:
+        torch.manual_seed(sampling.seed)  # of what `generate` draws from
         ids = torch.tensor([prompt], device=target.device)
         clock = stopwatch(target.device)
         watch = _Stopwatch(clock)
@@ -85,6 +91,7 @@ def _generator(target: Target, options: dict) -> Callable[[list[int], int], Gene
                 stopping_criteria=StoppingCriteriaList([watch]),
                 eos_token_id=sorted(target.ends) or None,
                 pad_token_id=min(target.ends, default=0),
+                **_law(sampling),
                 **options,
             )
             new = output[0, len(prompt) :].tolist()
@@ -95,7 +102,7 @@ def _generator(target: Target, options: dict) -> Callable[[list[int], int], Gene
     return generate
 
 
-def _static(target: Target, options: dict) -> Callable[[list[int], int], Generated]:
+def _static(target: Target, options: dict) -> Callable[[list[int], int, Sampling], Generated]:
     """With a static cache of the text's own length: `generate` makes its own as long as the longest that it ever made,
     and every step reads the whole of it.
 
@@ -107,7 +114,7 @@ def _static(target: Target, options: dict) -> Callable[[list[int], int], Generat
     compiled, cache, length = target.device.type in COMPILED, None, 0
 
     @torch.inference_mode()
-    def generate(prompt: list[int], max_new_tokens: int) -> Generated:
+    def generate(prompt: list[int], max_new_tokens: int, sampling: Sampling) -> Generated:
         nonlocal cache, length
         needed = min(len(prompt) + max_new_tokens, target.context)
         if needed > length or not compiled:
@@ -115,8 +122,8 @@ def _static(target: Target, options: dict) -> Callable[[list[int], int], Generat
         decode = _generator(target, options | {"past_key_values": cache})
         if compiled:
             cache.reset()
-            decode(prompt, max_new_tokens)
+            decode(prompt, max_new_tokens, sampling)
             cache.reset()
-        return decode(prompt, max_new_tokens)
+        return decode(prompt, max_new_tokens, sampling)
 
     return generate

@@ -10,6 +10,8 @@ from typing import Any
 
 from jakiro.assets import PROMPTS
 
+MEAN = "mean"  # what tables call all tasks together (report.py)
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -31,12 +33,14 @@ def read_prompts(paths: Sequence[Path] | None, limit: int | None = None) -> list
     files the page's examples.
 
     Blank lines are passed over; a line without an `id` has its number. Raises OSError or ValueError, naming the file
-    and the line, also for a second prompt of the same task and id.
+    and the line, also for a second prompt of the same task and id, and for a task called MEAN.
     """
     if not paths:
         return examples(limit)
     prompts, places = [], {}
     for path in paths:
+        if path.stem == MEAN:
+            raise ValueError(f"{path}: a task cannot be called {MEAN}, as all tasks together are; rename the file")
         lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
         for number, line in [(number, line) for number, line in lines if line.strip()][:limit]:
             place = f"{path}, line {number}"

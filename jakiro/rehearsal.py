@@ -9,7 +9,6 @@ texts greedily would accept, up to the last bits of features, which come from on
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 
 from jakiro.engine import Context, Drafter, decode, stopwatch
+from jakiro.programs import now
 from jakiro.prompts import examples
 from jakiro.target import Target
 from jakiro.text import encode
@@ -63,10 +63,10 @@ def _passes(target: Target, most: int) -> Callable[[int], float]:
     @torch.inference_mode()
     def seconds(n: int) -> float:
         parents = [-1, *((node - 1) // 2 for node in range(1, n))]
-        start = time.perf_counter()
+        start = now()
         tokens = [token % target.vocab_size for token in range(n)]
         target.score(tokens, parents, cache)[0].argmax(-1).tolist()
-        return time.perf_counter() - start
+        return now() - start
 
     return seconds
 

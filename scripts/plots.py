@@ -1,7 +1,7 @@
 """Pictures of every figure of the page's benchmark view: `python scripts/plots.py [--out benchmarks/plots]`.
 
-One SVG a figure, on white, named after its report and its title. Pages about experiments (docs/decoupling.md from
-decoupling-cpu.json) are written anew with them. Needs Chromium.
+One SVG a figure, on white, named after its report and its title. A page about an experiment is written anew with them
+if it is one of docs/ that the report's own command wrote (docs/decoupling.md by decoupling-cpu.json's). Needs Chromium.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import json
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from urllib.parse import unquote
@@ -58,9 +59,17 @@ def main() -> None:
                 print(name, *trouble)
     for report, pictures in found.items():
         data = json.loads((BENCHMARKS / f"{report}.json").read_text(encoding="utf-8"))
-        if "experiment" in data:
+        if "experiment" in data and (page := page_of(data["command"])):
             beside = {title: os.path.relpath(options.out / name, DOCS) for title, name in pictures.items()}
-            write_text(DOCS / f"{report.partition('-')[0]}.md", as_page(data, beside))
+            write_text(page, as_page(data, beside))
+
+
+def page_of(command: str) -> Path | None:
+    """The page that a command writes, if it is one of docs/."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--page", type=Path)
+    page = parser.parse_known_args(shlex.split(command))[0].page
+    return ROOT / page if page and (ROOT / page).parent == DOCS else None
 
 
 def _decoded(address: str) -> bytes:

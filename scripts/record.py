@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
+from jakiro.arguments import at_least
 from jakiro.assets import TARGET, TRACES
 from jakiro.bench import load_methods
 from jakiro.engine import record
@@ -34,7 +35,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--out", type=Path, default=TRACES)
-    parser.add_argument("--max-new-tokens", type=int, default=128)
+    parser.add_argument("--max-new-tokens", type=at_least(2), default=128)
     parser.add_argument("--only-cut", action="store_true", help="add cut nodes to the races that are in --out")
     options = parser.parse_args()
     target = Target.load(options.target, options.device, options.dtype)
@@ -60,14 +61,15 @@ def main() -> None:
 
 
 def with_cut(target: Target, trace: Trace, max_new_tokens: int) -> Trace:
-    """The trace with the cut nodes of the same run decoded again.
+    """The trace with the cut nodes of the same run decoded again, up to its own length if that ended it.
 
     Raises ValueError naming the round in which the run is another, since cut nodes hang on the nodes of its tree.
     """
     method = METHODS[trace.method]
     make, settings = method.load(target), build(method.settings, None, trace.settings)
     sampling = Sampling(trace.temperature, trace.top_p, trace.seed)
-    again = record(target, make(settings), trace.prompt, max_new_tokens, sampling, trace.method, settings)
+    budget = len(trace.tokens) if trace.stop == "length" else max_new_tokens
+    again = record(target, make(settings), trace.prompt, budget, sampling, trace.method, settings)
     steps = []
     for number, (old, new) in enumerate(zip_longest(trace.steps, again.steps), start=1):
         if not (old and new and same(old, new)):

@@ -15,10 +15,12 @@ from typing import Any
 
 from benchmarks import common
 from jakiro import bench
+from jakiro.arguments import at_least, positive
 from jakiro.assets import TARGET
 from jakiro.prompts import Prompt, read_prompts
 from jakiro.rehearsal import verify_cost
 from jakiro.report import means
+from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.verify import Sampling
 
@@ -33,14 +35,13 @@ def grid(
     target: Target, prompts: list[Prompt], trees: list[dict[str, float]], budget: int, sampling: Sampling
 ) -> list[dict]:
     """Mean speed-up and tau of both trained methods with each tree."""
-    methods = bench.load_methods(target, ["vanilla"], {})
-    names = {}
+    loaded = bench.load_methods(target, ["vanilla", "eagle2", "jakiro"], {})
+    methods, names = {"vanilla": loaded.pop("vanilla")}, {}
     for tree in trees:
-        changes = {name: str(value) for name, value in tree.items()}
-        for name, loaded in bench.load_methods(target, ["eagle2", "jakiro"], changes).items():
+        for name, (make, base) in loaded.items():
             label = f"{name} {tree}"
             names[label] = name, tree
-            methods[label] = loaded
+            methods[label] = make, build(type(base), base, tree)
     found = means(bench.run(target, prompts, methods, budget, [sampling]))
     return [{"method": name, **tree, **found[label]} for label, (name, tree) in names.items()]
 
@@ -79,11 +80,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     common.add_device(parser)
     parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id; its heads are its sub-folders")
     parser.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", required=True)
-    parser.add_argument("--limit", type=int, default=3, help="prompts of each file (default: %(default)s)")
-    parser.add_argument("--max-new-tokens", type=int, default=64)
-    parser.add_argument("--top-k", type=int, nargs="+", default=[4, 6, 8])
-    parser.add_argument("--depth", type=int, nargs="+", default=[3, 4, 5, 6])
-    parser.add_argument("--total-tokens", type=int, nargs="+", default=[8, 12, 16, 24])
+    parser.add_argument("--limit", type=positive, default=3, help="prompts of each file (default: %(default)s)")
+    parser.add_argument("--max-new-tokens", type=at_least(2), default=64)
+    parser.add_argument("--top-k", type=positive, nargs="+", default=[4, 6, 8])
+    parser.add_argument("--depth", type=positive, nargs="+", default=[3, 4, 5, 6])
+    parser.add_argument("--total-tokens", type=positive, nargs="+", default=[8, 12, 16, 24])
     parser.add_argument("--draft-temperature", type=float, nargs="+", default=[1.0])
     parser.add_argument("--temperature", type=float, default=0.0)
     return common.run(parser, report, argv)

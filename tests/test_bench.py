@@ -3,7 +3,6 @@
 import copy
 import json
 import os
-from functools import partial
 
 import pytest
 from tiny import save_heads, tiny_model
@@ -35,7 +34,7 @@ def prompts(tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(target, prompts):
     methods = bench.load_methods(target, ["vanilla", "prompt_lookup", "eagle2", "jakiro"], {"depth": "3"})
-    return bench.run(target, read_prompts(prompts), methods, 12, [GREEDY], partial(generate_peers, target))
+    return bench.run(target, read_prompts(prompts), methods, 12, [GREEDY], generate_peers(target))
 
 
 def test_rows_cover_every_task_and_method(report):
@@ -117,15 +116,15 @@ def test_a_small_model_assists(target, tmp_path, report):
     own = Target.wrap(target.model, target.tokenizer, {"assistant": tmp_path / "assistant"})
     own.ends = target.ends
     ids = encode(target.tokenizer, "the man ran")
-    found = generate_peers(own, GREEDY)["hf_assisted"](ids, 12)
-    assert found.ids == generate_peers(target, GREEDY)["hf_generate_dynamic"](ids, 12).ids
+    found = generate_peers(own)["hf_assisted"](ids, 12, GREEDY)
+    assert found.ids == generate_peers(target)["hf_generate_dynamic"](ids, 12, GREEDY).ids
 
 
 def test_an_assistant_of_another_vocabulary_is_refused(target, tmp_path):
     tiny_model(vocab_size=310).save_pretrained(tmp_path / "assistant")
     own = Target.wrap(target.model, target.tokenizer, {"assistant": tmp_path / "assistant"})
     with pytest.raises(ValueError, match="has 310 tokens, the target 300: it cannot assist"):
-        generate_peers(own, GREEDY)
+        generate_peers(own)
 
 
 def test_without_vanilla_there_is_no_speedup(target, prompts):
@@ -170,6 +169,13 @@ def test_prompts_that_could_not_be_told_apart_are_refused(tmp_path, ids):
     assert len(read_prompts([paths[0], paths[1].rename(tmp_path / "other.jsonl")])) == 4
 
 
+def test_a_task_that_is_called_as_all_tasks_together_are_is_refused(tmp_path):
+    path = tmp_path / "mean.jsonl"
+    path.write_text('{"turns": ["fine"]}\n')
+    with pytest.raises(ValueError, match=r"mean\.jsonl: a task cannot be called mean.*; rename the file"):
+        read_prompts([path])
+
+
 def test_decoders_take_turns_after_vanilla(target, prompts, monkeypatch):
     """Another is the next on every prompt and repeat; samples keep their order."""
     order = []
@@ -180,7 +186,7 @@ def test_decoders_take_turns_after_vanilla(target, prompts, monkeypatch):
 
     real = bench.record
     monkeypatch.setattr(bench, "record", lambda *given, **more: noted(given[5], real(*given, **more)))
-    peer = lambda sampling: {"peer": lambda ids, budget: noted("peer", bench.Generated(ids, 1, 1.0, 1.0))}  # noqa: E731
+    peer = {"peer": lambda ids, budget, sampling: noted("peer", bench.Generated(ids, 1, 1.0, 1.0))}
     monkeypatch.setattr(bench, "WARM_UP", 0)
     methods = bench.load_methods(target, ["prompt_lookup", "eagle2", "vanilla"], {})
     report = bench.run(target, read_prompts(prompts[:1]), methods, 3, [GREEDY], peer, repeats=2)
@@ -193,6 +199,19 @@ def test_decoders_take_turns_after_vanilla(target, prompts, monkeypatch):
     ]
     assert [row["method"] for row in report["rows"]] == turns[0]
     assert bench.in_turn(["vanilla"], 3) == ["vanilla"] and bench.in_turn(["b", "a"], 3) == ["a", "b"]
+
+
+def test_every_temperature_is_warmed_up(target, prompts, monkeypatch):
+    heats, real = [], bench._Bench.group
+
+    def group(self, prompt, sampling, *given):
+        heats.append(sampling.temperature)
+        return real(self, prompt, sampling, *given)
+
+    monkeypatch.setattr(bench._Bench, "group", group)
+    methods = bench.load_methods(target, ["vanilla"], {})
+    bench.run(target, read_prompts(prompts), methods, 3, [GREEDY, Sampling(1.0)])
+    assert heats == [0, 0, 1, 1] + [0] * 3 + [1] * 3
 
 
 def test_a_run_is_held_against_vanilla_wherever_that_is_named(target, prompts):
@@ -210,22 +229,29 @@ def test_peers_decode_by_our_law_whatever_the_checkpoint_asks_for(tokenizer, nam
     text = record(own, make(settings), ids, 24, GREEDY).tokens
     config = GenerationConfig(repetition_penalty=9.0, no_repeat_ngram_size=1, suppress_tokens=[text[0]], min_p=0.9)
     own.model.generation_config = config
-    assert generate_peers(own, GREEDY)[name](ids, 24).ids == text
+    assert generate_peers(own)[name](ids, 24, GREEDY).ids == text
     assert own.model.generation_config is config
 
 
 def test_peers_sample_from_all_tokens_whatever_the_checkpoint_asks_for(tokenizer):
     own = Target.wrap(tiny_model(), tokenizer, graphs=False)
     own.model.generation_config = GenerationConfig(min_p=1.0)  # leaves the likeliest token alone
-    generate = generate_peers(own, Sampling(2.0))["hf_generate_dynamic"]
-    assert len({tuple(generate([1, 2, 3], 8).ids) for _ in range(3)}) > 1
+    generate = generate_peers(own)["hf_generate_dynamic"]
+    assert len({tuple(generate([1, 2, 3], 8, Sampling(2.0, seed=seed)).ids) for seed in range(3)}) > 1
+
+
+@pytest.mark.parametrize("name", ["hf_generate_dynamic", "hf_generate_static", "hf_prompt_lookup"])
+def test_peers_draw_by_the_seed(target, name):
+    generate, sampling = generate_peers(target)[name], Sampling(1.0, seed=7)
+    texts = [generate([1, 2, 3], 8, sampling).ids for _ in range(2)]
+    assert texts[0] == texts[1] != generate([1, 2, 3], 8, Sampling(1.0, seed=8)).ids
 
 
 def test_peers_are_timed_when_the_device_is_done(target, monkeypatch):
     """The clock that waits for the device is read at the start, at the first tokens and at the end."""
     ticks = iter(range(3))
     monkeypatch.setattr(peers, "stopwatch", lambda device: lambda: float(next(ticks)))
-    found = generate_peers(target, GREEDY)["hf_generate_dynamic"]([1, 2, 3], 6)
+    found = generate_peers(target)["hf_generate_dynamic"]([1, 2, 3], 6, GREEDY)
     assert (found.prefill_s, found.decode_s) == (1.0, 1.0) and next(ticks, None) is None
 
 
@@ -245,14 +271,14 @@ def calls_of_generate(target, monkeypatch, note):
 def test_where_a_static_cache_is_compiled_the_second_decode_is_timed(target, monkeypatch):
     """With the same tensors as the first; a longer text has new ones, which shorter ones then share."""
     prompts = [encode(target.tokenizer, text) for text in ("the ant", "the man ran and the ant ran", "a man")]
-    texts = [generate_peers(target, GREEDY)["hf_generate_dynamic"](ids, 12).ids for ids in prompts]
+    texts = [generate_peers(target)["hf_generate_dynamic"](ids, 12, GREEDY).ids for ids in prompts]
     ticks = iter(range(1000))
     monkeypatch.setattr(peers, "COMPILED", ("cpu",))
     monkeypatch.setattr(peers, "stopwatch", lambda device: lambda: float(next(ticks)) ** 2)
     calls = calls_of_generate(target, monkeypatch, lambda given: given["past_key_values"].layers[0].keys)
-    generate = generate_peers(target, GREEDY)["hf_generate_static"]
+    generate = generate_peers(target)["hf_generate_static"]
     for turn, (ids, text) in enumerate(zip(prompts, texts, strict=True)):
-        found, start = generate(ids, 12), 6 * turn + 3  # three looks at the clock a decode
+        found, start = generate(ids, 12, GREEDY), 6 * turn + 3  # three looks at the clock a decode
         assert found.ids == text
         assert found.prefill_s == (start + 1) ** 2 - start**2 and found.decode_s == (start + 2) ** 2 - (start + 1) ** 2
     one, again, longer, *others = calls
@@ -263,9 +289,9 @@ def test_where_a_static_cache_is_compiled_the_second_decode_is_timed(target, mon
 def test_elsewhere_a_static_cache_is_as_long_as_its_text(target, monkeypatch):
     """Whatever was decoded before: every step reads all of it."""
     rows = calls_of_generate(target, monkeypatch, lambda given: given["past_key_values"].layers[0].keys.shape[2])
-    generate = generate_peers(target, GREEDY)["hf_generate_static"]
+    generate = generate_peers(target)["hf_generate_static"]
     for length in (3, 9, 5):
-        generate(list(range(1, length + 1)), 6)
+        generate(list(range(1, length + 1)), 6, GREEDY)
     assert rows == [9, 15, 11]
 
 
@@ -277,16 +303,26 @@ def test_nothing_is_compiled_in_the_decode_that_is_timed(tokenizer, monkeypatch)
     monkeypatch.setattr(peers, "COMPILED", ("cpu",))
     counters.clear()
     compiled = calls_of_generate(own, monkeypatch, lambda given: counters["frames"]["ok"])
-    generate = peers._static(own, {"do_sample": False, "compile_config": config})
+    generate = peers._static(own, {"compile_config": config})
     for length in (3, 9, 5):
-        generate(list(range(1, length + 1)), 6)
+        generate(list(range(1, length + 1)), 6, GREEDY)
     first, second, third = zip(compiled[::2], compiled[1::2], strict=True)
     assert 0 < first[0] == first[1] < second[0] == second[1] == third[0] == third[1]
 
 
-@pytest.mark.parametrize("part", ["target", "eagle2"])
-def test_an_interrupted_run_of_other_weights_is_not_gone_on_with(tokenizer, prompts, tmp_path, part):
-    """Of the same name: elsewhere, or changed meanwhile."""
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "small/model.safetensors",
+        "small/config.json",
+        "small/generation_config.json",
+        "small/tokenizer.json",
+        "eagle2/model.safetensors",
+        "eagle2/config.json",
+    ],
+)
+def test_an_interrupted_run_of_another_model_is_not_gone_on_with(tokenizer, prompts, tmp_path, changed):
+    """Of the same name: elsewhere, or changed meanwhile. What training tells of itself is no part of it."""
 
     def opened(folder):
         loaded = Target.load(folder / "small", heads={"eagle2": folder / "eagle2"}, graphs=False)
@@ -298,23 +334,26 @@ def test_an_interrupted_run_of_other_weights_is_not_gone_on_with(tokenizer, prom
         tiny_model().save_pretrained(tmp_path / name / "small")
         tokenizer.save_pretrained(tmp_path / name / "small")
         save_heads(tmp_path / name)
-    opened(tmp_path / "here")
-    opened(tmp_path / "here")
+    opened(tmp_path / "here").add("a prompt", [])
+    (tmp_path / "here" / "eagle2" / "training.json").write_text("[]")
+    assert len(opened(tmp_path / "here")) == 1
     with pytest.raises(ValueError, match="beginning of another benchmark"):
         opened(tmp_path / "there")
-    os.utime(tmp_path / "here" / {"target": "small"}.get(part, part) / "model.safetensors", ns=(1, 1))
+    os.utime(tmp_path / "here" / changed, ns=(1, 1))
     with pytest.raises(ValueError, match="beginning of another benchmark"):
         opened(tmp_path / "here")
 
 
-def test_an_interrupted_run_with_other_attention_template_or_versions_is_not_gone_on_with(
-    tokenizer, prompts, tmp_path, monkeypatch
-):
+def test_an_interrupted_run_in_other_circumstances_is_not_gone_on_with(tokenizer, prompts, tmp_path, monkeypatch):
+    """Nor one whose settings this code has no more, which is other code."""
     loaded = Target.wrap(tiny_model(), copy.deepcopy(tokenizer), graphs=False)
     work = (loaded, read_prompts(prompts), bench.load_methods(loaded, ["vanilla"], {}), 8, [GREEDY], None, 1)
-    bench.open_journal(tmp_path / "bench.json", *work)
+    journal = bench.open_journal(tmp_path / "bench.json", *work)
+    journal.settle({"vanilla": {"renamed": 1}})
+    journal.add("a prompt", [])
     attention, template = (loaded.model.config, "_attn_implementation"), (loaded.tokenizer, "chat_template")
-    for place, value in ((attention, "eager"), (template, "{{ 1 }}"), ((bench, "versions"), dict)):
+    others = [(attention, "eager"), (template, "{{ 1 }}"), ((loaded, "ends"), frozenset({7}))]
+    for place, value in [*others, ((bench, "versions"), dict), ((bench, "code"), str)]:
         with monkeypatch.context() as patch, pytest.raises(ValueError, match="beginning of another benchmark"):
             patch.setattr(*place, value)
             bench.open_journal(tmp_path / "bench.json", *work)
@@ -325,8 +364,8 @@ def test_heads_that_the_target_does_not_name_are_part_of_the_plan(target, prompt
     methods = bench.load_methods(target, ["vanilla", "eagle2"], {})
     work = (tmp_path / "bench.json", target, read_prompts(prompts), methods, 8, [GREEDY], None, 1)
     heads = {name: save_heads(tmp_path / name)["eagle2"] for name in ("one", "two")}
-    for _ in range(2):
-        bench.open_journal(*work, heads)
+    bench.open_journal(*work, heads).add("a prompt", [])
+    assert len(bench.open_journal(*work, heads)) == 1
     os.utime(heads["one"] / "model.safetensors", ns=(1, 1))
     with pytest.raises(ValueError, match="beginning of another benchmark"):
         bench.open_journal(*work, heads)

@@ -11,11 +11,13 @@ from recipes import NEEDS_MUON
 from test_products import PACKS
 from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
 
-from benchmarks import browsing, common, head_training, load, long_text, operations, products, scrub, shapes
+from benchmarks import auto, browsing, common, head_training, load, long_text, operations, products, scrub, shapes
 from benchmarks.published import LLAMA_3_8B, VICUNA_7B
 from jakiro.arguments import RECIPES
+from jakiro.assets import BENCHMARKS
+from jakiro.methods import eagle2
 from jakiro.training.head_recipe import HeadRecipe
-from scripts import tree_sizes
+from scripts import plots, tree_sizes
 
 PHASES = ("draft_s", "verify_s", "overhead_s", "round_s")
 METHODS = ["vanilla", "eagle2", "jakiro"]
@@ -85,6 +87,9 @@ def test_tree_sizes(run, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(tree_sizes, "REPEATS", 2)
     prompts = tmp_path / "chat.jsonl"
     prompts.write_text('{"turns": ["the ant"]}\n')
+    loads, kind = [], eagle2.Eagle2
+    real = kind.load
+    monkeypatch.setattr(kind, "load", lambda *given: loads.append(given) or real(*given))
     sizes = ["--top-k", 2, 3, "--depth", 2, "--total-tokens", 4]
     report = run(tree_sizes, "--target", folder, "--prompts", prompts, "--max-new-tokens", 6, *sizes)
     assert report["cost"].keys() == {"1", "4"} and report["cost"]["1"]["over_one"] == 1.0
@@ -92,6 +97,7 @@ def test_tree_sizes(run, folder, tmp_path, monkeypatch):
         (method, top_k, 2, 4) for method in ("eagle2", "jakiro") for top_k in (2, 3)
     }
     assert all(positive(row["tau"], row["tokens_per_s"], row["speedup"]) for row in report["grid"])
+    assert len(loads) == 1, "a head is read once for all trees"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -143,6 +149,33 @@ def test_what_does_not_fit_is_said(folder, capsys):
     assert "ask for shorter texts or fewer rounds" in capsys.readouterr().err
     assert shapes.main(["--out", str(folder)]) == 2
     assert "it is a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("program", "option", "least"),
+    [
+        *((auto, option, 1) for option in ("--limit", "--repeats", "--top-k", "--depth", "--total-tokens")),
+        *((load, option, 1) for option in ("--prompts", "--repeats", "--threads", "--rounds", "--nodes", "--visits")),
+        *((program, "--max-new-tokens", 2) for program in (auto, load, tree_sizes)),
+        *((program, "--nodes", 1) for program in (operations, products, scrub)),
+        *((program, "--rounds", 1) for program in (long_text, scrub, shapes)),
+        *((program, "--repeats", 1) for program in (head_training, long_text, shapes)),
+        *((program, "--lengths", 1) for program in (long_text, shapes)),
+        *((long_text, "--memory-rounds", 0), (products, "--rows", 1), (tree_sizes, "--limit", 1)),
+    ],
+)
+def test_a_count_of_nothing_is_refused(capsys, program, option, least):
+    with pytest.raises(SystemExit):
+        program.main([option, str(least - 1)])
+    assert f"argument {option}: '{least - 1}' is not a whole number of at least {least}" in capsys.readouterr().err
+
+
+def test_a_page_is_written_anew_only_where_its_own_report_wrote_it():
+    """Whatever reports lie beside it, and whatever they are called."""
+    report = json.loads((BENCHMARKS / "decoupling-cpu.json").read_text(encoding="utf-8"))
+    assert plots.page_of(report["command"]) == plots.DOCS / "decoupling.md"
+    line = "python -m jakiro experiment training.json --out benchmarks/training-x.json"
+    assert plots.page_of(line) is plots.page_of(f"{line} --page /tmp/training.md") is None
 
 
 LOAD = ["--prompts", 1, "--max-new-tokens", 12, "--rounds", 3, "--nodes", 9, "--visits", 2]

@@ -1,5 +1,6 @@
 """The command line from end to end on a saved tiny target, and what it says of bad input."""
 
+import io
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import CHAT, save_heads, tiny_model, tiny_tokenizer
 
-from jakiro import limits, trace
+from jakiro import limits, peers, trace
 from jakiro.__main__ import main
 from jakiro.files import write_text
 
@@ -90,6 +91,40 @@ def test_bench_writes_its_report(folder, tmp_path):
     assert {row["prompts"] for row in report["rows"]} == {1}
 
 
+def test_an_output_without_our_letters_gets_others_in_their_place(folder, tmp_path, monkeypatch):
+    """As a redirected one on Windows, whose code page has no Greek."""
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, "cp1252"))
+    more = ("--methods", "vanilla", "--limit", 1, "--max-new-tokens", 4, "--out", tmp_path / "bench.json")
+    assert run("bench", folder, *more) == 0
+    sys.stdout.flush()
+    assert "| mean | 1.00×, ? 1.00 |" in printed.getvalue().decode("cp1252")
+
+
+def test_what_is_begun_with_a_mistake_can_be_begun_again_without(folder, tmp_path):
+    line = ("--methods", "vanilla", "--limit", 1, "--out", tmp_path / "bench.json", "--max-new-tokens")
+    assert [run("bench", folder, *line, count) for count in (0, 4)] == [2, 0]
+
+
+def test_an_assistant_is_loaded_once_for_all_temperatures_and_for_peers_alone(folder, tmp_path, capsys, monkeypatch):
+    tiny_model(num_hidden_layers=1, seed=3).save_pretrained(tmp_path / "assistant")
+    loads, real = [], peers._assistant
+    monkeypatch.setattr(peers, "_assistant", lambda target: loads.append(target) or real(target))
+    line = ["--head", f"assistant={tmp_path / 'assistant'}", "--methods", "vanilla", "--limit", 1]
+    line += ["--max-new-tokens", 4, "--temperature", 0, 1, "--out", tmp_path / "bench.json"]
+    assert run("bench", folder, *line) == 2 and "add --peers, or leave it out" in capsys.readouterr().err
+    assert run("bench", folder, *line, "--peers") == 0 and len(loads) == 1
+    rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
+    assert [row["temperature"] for row in rows if row["method"] == "hf_assisted"] == [0, 1]
+
+
+@pytest.mark.parametrize("command", ["trace", "bench", "tune", "doctor", "train", "experiment"])
+def test_the_help_says_what_an_option_is_where_it_is_left_out(capsys, command):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert "(default: cpu)" in " ".join(capsys.readouterr().out.split())
+
+
 def test_bench_repeats_at_several_temperatures_and_measures_the_limits(folder, tmp_path, capsys, monkeypatch):
     for name, value in {"TURNS": 1, "PASSES": 2, "NEW_TOKENS": 8, "SQUARE_ON_CPU": 32}.items():
         monkeypatch.setattr(limits, name, value)
@@ -123,7 +158,9 @@ BAD = {
     "temperature": (["--temperature", "nan"], "temperature"),
     "top_p": (["--top-p", "1.5"], "top_p"),
     "budget": (["--max-new-tokens", "0"], "max_new_tokens"),
-    "head of no method": (["--head", "jakrio=heads/jakiro"], "no method is called 'jakrio'; known: vanilla,"),
+    "head of no method": (["--head", "jakrio=heads/jakiro"], "is called 'jakrio'; known: eagle2, jakiro, assistant"),
+    "head of a method without": (["--head", "vanilla=heads/jakiro"], "no method with a head is called 'vanilla'"),
+    "assistant without peers": (["--head", "assistant=heads/jakiro"], "for bench --peers alone: add --peers"),
     "seed": (["--seed", str(2**53 + 1)], "use a whole number from 0 to 9007199254740992"),
     "dtype": (["--dtype", "int8"], "use one of float32"),
     "device": (["--device", "cuda"], "no CUDA device"),

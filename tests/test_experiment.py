@@ -1,6 +1,7 @@
 """Experiments on heads: what is compared, how sure one may be of it, and the whole command at a tiny size."""
 
 import json
+import weakref
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,14 @@ from recipes import NEEDS_MUON
 from texts import write_texts
 from tiny import tiny_model, tiny_tokenizer
 
-from jakiro import bench, files
+from jakiro import bench, files, findings, learning
 from jakiro.__main__ import main
 from jakiro.arguments import RECIPES
 from jakiro.bootstrap import Part, differences, intervals
 from jakiro.experiment import Experiment
 from jakiro.findings import as_page, summary
 from jakiro.report import Sample
+from jakiro.target import Target
 
 TINY = {
     "question": "Do they?",
@@ -100,6 +102,7 @@ def test_the_command_trains_decodes_and_compares(tmp_path, capsys, monkeypatch):
     line = ["experiment", tmp_path / "ask.json", "--data", tmp_path / "data/chat.jsonl", "--target", tmp_path / "model"]
     line += ["--run-folder", tmp_path / "run", "--prompts", tmp_path / "chat.jsonl", "--no-compile"]
     line += ["--out", tmp_path / "out.json", "--page", tmp_path / "page.md"]
+    the_target_is_freed_before_it_is_loaded_again(monkeypatch)
     assert main([str(one) for one in line]) == 0
     report = json.loads((tmp_path / "out.json").read_text())
     assert report["schema"] == "jakiro-bench/1" and {row["identical"] for row in report["rows"]} == {1.0}
@@ -128,6 +131,22 @@ def test_the_command_trains_decodes_and_compares(tmp_path, capsys, monkeypatch):
     what_was_measured_before_a_full_disk_is_kept(line, tmp_path, monkeypatch)
 
 
+def the_target_is_freed_before_it_is_loaded_again(monkeypatch):
+    copies, model, load = [], learning._model, Target.load
+
+    def noted(options):
+        found = model(options)
+        copies.append(weakref.ref(found[0]))
+        return found
+
+    def loaded(*given, **more):
+        assert copies and not any(copy() for copy in copies)
+        return load(*given, **more)
+
+    monkeypatch.setattr(learning, "_model", noted)
+    monkeypatch.setattr(Target, "load", loaded)
+
+
 def what_was_measured_before_a_full_disk_is_kept(line, folder, monkeypatch):
     def full_disk(path, text):
         raise OSError(28, "No space left on device")
@@ -144,15 +163,19 @@ def what_was_measured_before_a_full_disk_is_kept(line, folder, monkeypatch):
     assert (folder / "again.json").exists() and not (folder / "again.json.partial").exists()
 
 
-def test_findings_say_better_worse_or_nothing():
+def test_findings_say_better_worse_or_nothing(monkeypatch):
     row = {"temperature": 0, "tau": 2.0, "tau_interval": [1.9, 2.1]}
     ratios = {"dense": (1, 1, 1), "up": (1.1, 1.02, 1.2), "down": (0.9, 0.8, 0.95), "same": (1.01, 0.9, 1.1)}
+    ratios["flat"] = (1.3, 1.3, 1.3)  # of one prompt, or of a rare coincidence
+    losses = dict.fromkeys(("feature", "mixture", "decoupled", "contrast", "diversity", "top_k"), 0.5)
+    about = {"head": "one", "parameters": 5, "losses": losses, "set": {}}
     found = [
         {**row, "variant": name, "over_reference": ratio, "over_reference_interval": [low, high]}
         for name, (ratio, low, high) in ratios.items()
     ]
     report = {
-        "experiment": {"question": "Q", "reference": "dense", "intervals": found, "variants": {}, "experts": []}
+        "experiment": {"question": "Q", "reference": "dense", "intervals": found, "experts": []}
+        | {"variants": {"dense": about | {"kind": "eagle2"}, "up": about | {"kind": "jakiro"}}}
         | {"parts": [{"what": f"part {row['variant']}", "against": "dense"} | row for row in found[1:]]}
         | {"steps": 6, "tokens_a_step": 2, "distinct_tokens": 3},
         "rows": [
@@ -177,21 +200,27 @@ def test_findings_say_better_worse_or_nothing():
         "command": "python -m jakiro experiment",
     }
     assert summary(report["experiment"]) == [
-        "At temperature 0, 1 of 3 variants draft better than “dense”, 1 worse, and 1 cannot be told apart; "
-        "the best of them is “up” with tau +10.0 % (+2.0 to +20.0).",
-        "Part by part, drafts are better with part up, worse with part down; 1 of 3 cannot be told apart.",
+        "At temperature 0, 1 of 4 variants draft better than “dense”, 1 worse, and 2 cannot be told apart; "
+        "the best of them is “flat” with tau +30.0 % (+30.0 to +30.0).",
+        "Part by part, drafts are better with part up, worse with part down; 2 of 4 cannot be told apart.",
     ]
     page = as_page(report, {"A plot": "plot.svg"})
     assert "Measured on 2 to 8 prompts of each of a, b," in page
     assert "of these 3 are distinct, so that each was seen 4 times" in page
     assert "Each head was trained once, so what another seed would change is not in the intervals" in page
     assert "with 2 prompts a task a percentile bootstrap makes them too narrow, by about 29 %" in page  # 1 - sqrt(1/2)
-    assert "vanilla's tokens on 95 % of the runs" in page  # 38 of the variants' 40
+    assert "vanilla's tokens on 96 % of the runs" in page  # 48 of the variants' 50
+    assert "intervals hold 95 % of a bootstrap" in page and "of 20 without a difference about one is told" in page
+    assert "| dense | one | 5 | feature 0.5, mixture 0.5, top_k 0.5 | – |" in page
+    assert f"| up | one | 5 | {', '.join(f'{name} 0.5' for name in losses)} | – |" in page
     assert "python scripts/plots.py" in page.partition("## Again")[2]
     assert summary(report["experiment"])[0] in page and "![A plot](plot.svg)" in page
     assert "| part up | up | dense | +10.0 % (+2.0 to +20.0): better |" in page
     assert "| part down | down | dense | -10.0 % (-20.0 to -5.0): worse |" in page
     assert "| part same | same | dense | +1.0 % (-10.0 to +10.0): not told apart |" in page
+    assert "| part flat | flat | dense | +30.0 % (+30.0 to +30.0): not told apart |" in page
+    monkeypatch.setattr(findings, "LEVEL", 90)
+    assert "hold 90 % of a bootstrap" in as_page(report) and "of 10 without a difference" in as_page(report)
 
 
 @pytest.mark.parametrize(
@@ -230,12 +259,15 @@ def test_an_experiment_that_makes_no_sense_is_refused(tmp_path, capsys, change, 
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("option", "value"), [("--dtype", "int8"), ("--device", "gpu7")])
-def test_what_cannot_be_decoded_with_is_said_before_heads_are_trained(tmp_path, capsys, option, value):
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [("--dtype", "int8", "int8"), ("--device", "gpu7", "gpu7"), ("--limit", "1", "task 'examples' has one prompt")],
+)
+def test_what_cannot_be_decoded_with_is_said_before_heads_are_trained(tmp_path, capsys, option, value, message):
     (tmp_path / "ask.json").write_text(json.dumps(TINY))
     line = ["experiment", tmp_path / "ask.json", "--data", tmp_path, "--run-folder", tmp_path / "run", option, value]
     assert main([str(one) for one in [*line, "--out", tmp_path / "o"]]) == 2
-    assert value in capsys.readouterr().err and not (tmp_path / "run").exists()
+    assert message in capsys.readouterr().err and not (tmp_path / "run").exists()
 
 
 def test_the_experiments_that_ship_can_be_read():

@@ -57,7 +57,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "bench": LOOP | VIEWS | {"methods", "prompts", "hub", "report", "journal", "tuning"},
     "bootstrap": {"report"},
     "experiment": LOOP | VIEWS | {"methods", "training", "bench", "prompts", "bootstrap", "drafting"},
-    "findings": {"report"},
+    "findings": {"report", "bootstrap"},
     "learning": LOOP | {"arguments", "hub", "bench", "prompts", "training", "experiment", "findings"},
     "arguments": {"assets"},
     "__main__": LOOP

@@ -35,6 +35,15 @@ def test_another_benchmark_is_refused(tmp_path):
     assert len(Journal(path, {"prompts": 2})) == 1
 
 
+def test_another_benchmark_in_which_nothing_was_measured_is_written_over(tmp_path):
+    path = tmp_path / "bench.json.partial"
+    Journal(path, {"prompts": 2}).settle({"jakiro": {"depth": 3}})
+    other = Journal(path, {"prompts": 3})
+    assert other.settings is None and len(other) == 0
+    other.add("a", [ONE])
+    assert len(Journal(path, {"prompts": 3})) == 1
+
+
 def test_what_was_chosen_is_there_again(tmp_path):
     path = tmp_path / "bench.json.partial"
     journal = Journal(path, {})

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from jakiro.machine import machine, peak_bytes, reset_peak, use_threads
+from jakiro import machine as machines
+from jakiro.machine import code, device_name, machine, peak_bytes, reset_peak, use_threads
 
 CPU = torch.device("cpu")
 
@@ -19,6 +20,24 @@ def threads():
 def test_a_core_is_left_to_others_unless_said_otherwise(threads, there, asked, used):
     torch.set_num_threads(there)
     assert use_threads(asked) == torch.get_num_threads() == machine(CPU)["threads"] == used
+
+
+def test_devices_of_one_machine_have_names_of_their_own(monkeypatch):
+    for kind in ("cuda", "xpu"):
+        monkeypatch.setattr(getattr(torch, kind), "get_device_name", lambda device: f"{device.type} of somebody")
+    cpu, *others = (device_name(torch.device(kind)) for kind in ("cpu", "mps", "cuda", "xpu"))
+    assert others == [f"{cpu} (mps)", "cuda of somebody", "xpu of somebody"]
+
+
+def test_code_that_decides_speed_is_told_from_other_code(tmp_path, monkeypatch):
+    """By what it says, whatever else changes."""
+    monkeypatch.setattr(machines, "_OWN", tmp_path)
+    found = [code()]
+    for part, counts in (("", True), ("drafting", True), ("methods", True), ("ui", False), ("training", False)):
+        (tmp_path / part).mkdir(exist_ok=True)
+        (tmp_path / part / "one.py").write_text(part)
+        found.append(code())
+        assert (found[-1] != found[-2]) == counts
 
 
 @pytest.mark.skipif(peak_bytes(CPU) is None, reason="this system does not tell")

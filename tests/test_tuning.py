@@ -12,7 +12,7 @@ import torch
 from tiny import save_heads, tiny_model, tiny_tokenizer
 
 from benchmarks import auto
-from jakiro import bench, rehearsal, trace, tuning
+from jakiro import bench, programs, rehearsal, trace, tuning
 from jakiro.__main__ import main
 from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.tree import TreeSettings, pool
@@ -202,6 +202,19 @@ def test_verify_cost_takes_every_size(target):
     assert list(rehearsal.verify_cost(target, (1, 3, 8), repeats=2)) == [1, 3, 8]
 
 
+def test_a_pass_is_timed_without_the_recording_of_its_program(target, monkeypatch):
+    real = Target.score
+    monkeypatch.setattr(programs._pause, "seconds", 0.0)
+
+    def recorded_first(*given):
+        start = time.perf_counter()
+        programs._pause.seconds += time.perf_counter() - start + TICK  # all that the clock has gone on by
+        return real(*given)
+
+    monkeypatch.setattr(Target, "score", recorded_first)
+    assert rehearsal.verify_cost(target, (1, 3), repeats=2) == {1: TICK, 3: TICK}
+
+
 def planted(top_k: int, depth: int, draft: float, rounds: dict[int, int], tokens: int = 60) -> Trial:
     trial = Trial(None, TreeSettings(top_k, depth, max(rounds)), tuple(rounds))
     trial.texts, trial.times, trial.rounds = 1, [draft], rounds
@@ -338,7 +351,9 @@ def test_tune_prints_and_writes_what_it_found(folder, small, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--method", "vanilla"], "no method here has the setting depth, top_k, total_tokens"),
+        (["--method", "vanilla"], "vanilla has no draft tree to tune; those that have one: eagle2, jakiro"),
+        (["--method", "prompt_lookup", "--set", "depth=3"], "prompt_lookup has no draft tree to tune"),
+        (["--method", "eagle3"], "unknown method 'eagle3'"),
         (["--method", "eagle2", *(part for size in SIZES for part in ("--set", f"{size}=3"))], "nothing is auto"),
         (["--method", "eagle2", "--out", "."], "cannot write"),
     ],
@@ -421,6 +436,11 @@ def test_the_benchmark_compares_auto_with_a_grid(folder, small, tmp_path, capsys
     assert report["chosen"] == auto.label(chosen)
     assert report["over_best"] == auto.over_best(speed, chosen, [TreeSettings(2, 2, total) for total in (4, 6)])
     assert {"machine", "versions", "command", "tuning"} <= report.keys()
+
+
+def test_the_benchmark_is_for_methods_with_a_tree(folder, capsys):
+    assert auto.main(["--target", str(folder), "--method", "vanilla"]) == 2
+    assert "vanilla has no draft tree to tune; those that have one: eagle2, jakiro" in capsys.readouterr().err
 
 
 def test_auto_s_choice_and_the_same_tree_of_the_grid_count_as_one():

@@ -26,7 +26,7 @@ class Change:
     temperature: float | None = None
     top_p: float | None = None
     seed: int | None = None
-    token: int | None = None  # forced after the round's root
+    forced: tuple[int, ...] = ()  # tokens that stand after the round's root, whatever the target chooses
     rounds: int = 10
 
 
@@ -53,7 +53,7 @@ def branch(
     sampling = Sampling(**was | given)
     start = [start for start, _ in walk_positions(trace)][index]  # tokens before the round, its root the last of them
     text = trace.prompt + trace.tokens[:start]
-    prefix = (text[:-1], text[-1]) if change.token is None else (text, change.token)
+    *before, last = [*text, *change.forced]
 
     def run(which: str, prompt: list[int], first: int, settings: Any, sampling: Sampling) -> Trace:
         length = _enough(settings, change.rounds)
@@ -65,7 +65,7 @@ def branch(
         made = as_trace(target, prompt, length, sampling, start, steps, trace.method, settings)
         return replace(made, branch=which, stop=trace.stop if made.stop == "length" else made.stop)
 
-    return run("as it was", text[:-1], text[-1], had, Sampling(**was)), run("what if", *prefix, settings, sampling)
+    return run("as it was", text[:-1], text[-1], had, Sampling(**was)), run("what if", before, last, settings, sampling)
 
 
 def _enough(settings: Any, rounds: int) -> int:
@@ -87,13 +87,17 @@ def _changes(as_was: Trace, would: Trace) -> list[str]:
     before, after = (asdict(Sampling(one.temperature, one.top_p, one.seed)) | one.settings for one in (as_was, would))
     found = [f"{name} {written(after[name])} instead of {written(before[name])}" for name in after
              if after[name] != before[name]]  # fmt: skip
-    forced = len(would.prompt) - len(as_was.prompt) == 1
-    return found + [f"“{would.pieces.get(would.first, would.first)}” forced"] * forced
+    forced = _after_root(as_was, would)[: len(would.prompt) - len(as_was.prompt)]
+    return found + ["“{}” forced".format("".join(would.pieces.get(one, f"<{one}>") for one in forced))] * bool(forced)
+
+
+def _after_root(as_was: Trace, one: Trace) -> list[int]:
+    """The text of either run after the round's root, which neither decoded."""
+    return [*one.prompt, *one.tokens][len(as_was.prompt) + 1 :]
 
 
 def _text(as_was: Trace, would: Trace) -> str:
-    shift = len(would.prompt) - len(as_was.prompt)
-    ours, theirs = as_was.tokens[1:], would.tokens[1 - shift :]  # without the round's root, which neither decoded
+    ours, theirs = _after_root(as_was, as_was), _after_root(as_was, would)
     shared = min(len(ours), len(theirs))
     at = first_difference(ours[:shared], theirs[:shared])
     return f"the same text for {shared} tokens" if at is None else f"another text from token {at + 1} on"

@@ -19,7 +19,6 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool = True) -
     """
     if not isinstance(prompt, str) or not prompt.strip():
         raise ValueError("the prompt is empty; write a question or choose an example")
-    prompt = prompt.encode("utf-8", errors="replace").decode("utf-8")  # lone surrogates, which tokenizers refuse
     if chat and tokenizer.chat_template:
         turns = [{"role": "user", "content": prompt}]
         try:
@@ -28,9 +27,15 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool = True) -
             raise ValueError(
                 f"the chat template refuses a user's turn alone ({error}); give another with --chat-template FILE"
             ) from error
-        return tokenizer(text, add_special_tokens=False).input_ids
-    ids = tokenizer(prompt, add_special_tokens=False).input_ids
+        return plain(tokenizer, text)
+    ids = plain(tokenizer, prompt)
     return ids if tokenizer.bos_token_id is None else [tokenizer.bos_token_id, *ids]
+
+
+def plain(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """The ids of a text and nothing else, its leading space included."""
+    text = text.encode("utf-8", errors="replace").decode("utf-8")  # lone surrogates, which tokenizers refuse
+    return tokenizer(text, add_special_tokens=False).input_ids
 
 
 def decode(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> str:

@@ -11,7 +11,7 @@ from jakiro.branch import MOST_ROUNDS, Change, branch, told
 from jakiro.engine import Context, Drafter, record
 from jakiro.methods import METHODS
 from jakiro.target import Target
-from jakiro.text import encode
+from jakiro.text import encode, plain
 from jakiro.trace import from_json, to_json
 from jakiro.tree import DraftTree
 from jakiro.ui import models
@@ -140,11 +140,11 @@ def test_one_expert_alone_proposes_its_own_candidates(loaded, expert):
         assert all(rank is None or rank < 4 for rank in step.tree.columns[f"expert{expert}_rank"])
 
 
-@pytest.mark.parametrize("token", [None, 7])
-def test_rounds_go_no_further_than_the_run_that_a_cap_ended(loaded, token):
+@pytest.mark.parametrize("forced", [(), (7,)])
+def test_rounds_go_no_further_than_the_run_that_a_cap_ended(loaded, forced):
     trace = run(loaded, "jakiro")
     assert trace.stop == "length"
-    as_was, would = again(loaded, trace, len(trace.steps) - 2, token=token, rounds=12)
+    as_was, would = again(loaded, trace, len(trace.steps) - 2, forced=forced, rounds=12)
     assert [step.emitted for step in as_was.steps] == [step.emitted for step in trace.steps[-2:]]
     assert {len(one.prompt) + len(one.tokens) for one in (as_was, would)} == {len(trace.prompt) + 30}
     assert as_was.stop == would.stop == "length"
@@ -158,10 +158,26 @@ def test_what_neither_decoded_is_not_counted_as_the_same(loaded):
 def test_a_forced_token_stands_after_the_root(loaded):
     trace = run(loaded, "jakiro")
     start = 1 + sum(len(step.emitted) for step in trace.steps[:2])
-    as_was, would = again(loaded, trace, 2, token=7, rounds=3)
+    as_was, would = again(loaded, trace, 2, forced=(7,), rounds=3)
     assert would.prompt == trace.prompt + trace.tokens[:start] and would.tokens[0] == 7
     assert as_was.tokens[0] == trace.tokens[start - 1]
     assert "forced" in told(as_was, would, 2, "Jakiro")
+
+
+def test_forced_words_stand_after_the_root_and_the_text_goes_on_from_them(loaded):
+    trace = run(loaded, "jakiro")
+    words = tuple(plain(loaded.target.tokenizer, " the an"))
+    assert len(words) > 2
+    as_was, would = again(loaded, trace, 2, forced=words, rounds=3)
+    text = [*would.prompt, *would.tokens]
+    root = len(as_was.prompt) + 1
+    assert text[:root] == [*as_was.prompt, as_was.first] and tuple(text[root : root + len(words)]) == words
+    on = record(loaded.target, METHODS["vanilla"].load(loaded.target)(None), text[: root + len(words)], 2, Sampling())
+    assert text[root + len(words) :][:2] == on.tokens
+    said = told(as_was, would, 2, "Jakiro")
+    assert "with “ the an” forced" in said and "another text from token" in said
+    kept = tuple(trace.tokens[len(as_was.prompt) + 1 - len(trace.prompt) :][:4])
+    assert "the same text for" in told(*again(loaded, trace, 2, forced=kept, rounds=3), 2, "Jakiro")
 
 
 def test_another_seed_gives_another_text(loaded):
@@ -179,7 +195,7 @@ def test_another_seed_gives_another_text(loaded):
         ({"settings": {"depth": "auto"}}, "depth must be a number here"),
         ({"settings": {"other": 1}}, "unknown setting 'other'"),
         ({"temperature": -1.0}, "temperature is -1.0"),
-        ({"token": 10_000}, "the token 10000 is outside"),
+        ({"forced": (10_000,)}, "the token 10000 is outside"),
     ],
 )
 def test_bad_changes_are_refused(loaded, change, message):
@@ -232,6 +248,15 @@ def test_a_forced_token_is_not_taken_for_another_prompt(loaded, tmp_path):
         assert library.about(race)["prompt"] == "the an the" and "lanes" not in library.about(race)
 
 
+def test_words_can_be_forced_as_they_are_written(loaded, tmp_path):
+    library = Library(tmp_path)
+    asked = {"race": library.add([run(loaded, "vanilla")]), "lane": 0, "round": 1, "rounds": 3, "text": " the an"}
+    _, facts = what_if(loaded, library, asked)
+    assert "with “ the an” forced" in facts["note"]
+    _, facts = what_if(loaded, library, asked | {"token": 7})
+    assert " the an" not in facts["note"]
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -242,6 +267,8 @@ def test_a_forced_token_is_not_taken_for_another_prompt(loaded, tmp_path):
         ({"rounds": "many"}, "rounds must be a number"),
         ({"seed": 1.5}, "seed must be a whole number"),
         ({"settings": "x"}, "names with values"),
+        ({"text": 5}, "the text that is forced"),
+        ({"text": "x" * 1001}, "at most 1000 characters"),
     ],
 )
 def test_bad_requests_are_told_what_to_do(loaded, tmp_path, asked, message):

@@ -16,7 +16,7 @@ const STOPS = [ // `live`: what is not said where there is no server
   {part: 'node', text: 'Whatever the trace knows of one node: draft and target probability, ranks, router weights. Click a node, or walk the '
     + 'tree with the arrow keys.'},
   {part: 'tabs', text: 'The same round otherwise: as an outline, by router, by diversity; and the whole run.',
-    live: ' What if decodes again from here with another tree, one expert alone or a forced token.'},
+    live: ' What if decodes again from here with another tree, one expert alone or forced words.'},
   {query: '[data-do=run]', text: '', live: 'Write a prompt and run it live. Share copies the address of exactly what you see, Export takes it along.'},
 ];
 

@@ -33,7 +33,7 @@ function form(race, lane, methods, ask) {
   const fields = [
     ...own.map((field) => control(field, had(field), inputs)),
     ...OF_SAMPLING.map((field) => control(field, lane.sampling[field.name], inputs)),
-    control(ROUNDS, 10, inputs), forced(inputs),
+    control(ROUNDS, 10, inputs), ...forced(inputs),
   ];
   const button = h('button', {type: 'submit', class: 'primary'});
   const made = h('form', {class: 'whatif'}, ...fields, button, h('p', {class: 'none'}));
@@ -44,7 +44,7 @@ function form(race, lane, methods, ask) {
     const value = (name) => read(inputs.get(name));
     const settings = Object.fromEntries(own.filter((field) => value(field.name) !== had(field)).map(({name}) => [name, value(name)]));
     const sampling = Object.fromEntries(OF_SAMPLING.map(({name}) => [name, value(name)]));
-    return {race: race.id, lane: race.lanes.indexOf(lane), round: Number(made.dataset.round), settings, ...sampling, rounds: value('rounds'), token: value('token')};
+    return {race: race.id, lane: race.lanes.indexOf(lane), round: Number(made.dataset.round), settings, ...sampling, rounds: value('rounds'), token: value('token'), text: value('text')};
   }
 }
 
@@ -65,13 +65,19 @@ function candidates(lane, round) {
 }
 
 function forced(inputs) {
-  const select = h('select', {name: 'token'});
-  inputs.set('token', select);
-  return h('label', {'data-help': 'Force another token after the root of this round.'}, 'next token ', select);
+  const select = h('select', {name: 'token'}), text = h('input', {type: 'text', name: 'text', maxlength: 1000, autocomplete: 'off'});
+  select.addEventListener('change', () => { text.value = ''; });
+  text.addEventListener('input', () => { select.value = ''; });
+  inputs.set('token', select).set('text', text);
+  return [
+    h('label', {'data-help': 'Force another token after the root of this round.'}, 'next token ', select),
+    h('label', {'data-help': 'Or force a text there, its leading space included.'}, 'or text ', text),
+  ];
 }
 
 function read(input) {
   if (input.type === 'checkbox') return input.checked;
   if (input.type === 'number') return input.valueAsNumber;
+  if (input.type === 'text') return input.value || null;
   return input.value === '' ? null : /^\d+$/.test(input.value) && input.options[0].value === '' ? Number(input.value) : input.value;
 }

@@ -8,18 +8,21 @@ from typing import Any
 
 from jakiro.branch import Change, branch, told
 from jakiro.methods import METHODS
+from jakiro.text import plain
 from jakiro.trace import Trace
 from jakiro.ui.library import WHAT_IF, Library
 from jakiro.ui.models import Loaded, RequestError
 from jakiro.ui.replay import keys
 
+LONGEST = 1000  # characters of a text that is forced
 SAMPLING = ("temperature", "top_p", "seed")
 
 
 def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple[list[Trace], dict[str, Any]]:
     """Two runs, the rounds as they were and as they would have been, and what the page is to say of them as a race.
 
-    `asked` has race, lane and round (from 0), and what is changed: settings, temperature, top_p, seed, token, rounds.
+    `asked` has race, lane and round (from 0), and what is changed: settings, temperature, top_p, seed, rounds, and what
+    stands after the round's root: a token, or a text.
     Raises RequestError with the remedy.
     """
     race, lane, index = asked.get("race"), asked.get("lane"), asked.get("round")
@@ -34,7 +37,7 @@ def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple
         raise RequestError(f"{trace.method} cannot run here: {why}")
     method = METHODS[trace.method]
     try:
-        as_was, would = branch(loaded.target, method, loaded.makers[trace.method], trace, index, _change(asked))
+        as_was, would = branch(loaded.target, method, loaded.makers[trace.method], trace, index, _change(loaded, asked))
     except ValueError as error:
         raise RequestError(str(error)) from error
     back = {"race": race, "method": keys(traces)[lane], "round": index}
@@ -44,7 +47,7 @@ def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple
     return [as_was, would], facts | {"prompt": prompt, "title": prompt}
 
 
-def _change(asked: Mapping[str, Any]) -> Change:
+def _change(loaded: Loaded, asked: Mapping[str, Any]) -> Change:
     settings = asked.get("settings") or {}
     if not isinstance(settings, Mapping):
         raise ValueError("settings must be names with values")
@@ -55,7 +58,15 @@ def _change(asked: Mapping[str, Any]) -> Change:
         if name in ("seed", "token", "rounds") and value != int(value):
             raise ValueError(f"{name} must be a whole number, not {value}")
     whole = {name: int(value) if name in ("seed", "token", "rounds") else float(value) for name, value in given.items()}
-    return Change(settings=dict(settings), **whole)
+    forced = (whole.pop("token"),) if "token" in whole else _ids(loaded, asked.get("text") or "")
+    return Change(settings=dict(settings), forced=forced, **whole)
+
+
+def _ids(loaded: Loaded, text: Any) -> tuple[int, ...]:
+    """Of what somebody wrote."""
+    if not isinstance(text, str) or len(text) > LONGEST:
+        raise ValueError(f"the text that is forced must be one of at most {LONGEST} characters")
+    return tuple(plain(loaded.target.tokenizer, text)) if text else ()
 
 
 def descriptions() -> dict[str, list[dict[str, Any]]]:

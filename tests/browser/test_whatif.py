@@ -43,6 +43,14 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     part(tab, "back").click()
     tab.wait_for_selector("[data-round='1'][data-method=jakiro]")
     expect(part(tab, "kind")).to_have_text("live")
+    form.get_by_label("next token").select_option(index=1)
+    form.get_by_label("or text").press_sequentially(" an")  # no shortcut of the page
+    expect(form.get_by_label("next token")).to_have_value("")  # one or the other
+    form.locator("[type=submit]").click()
+    expect(part(tab, "notice")).to_contain_text("“ an” forced")
+    part(tab, "back").click()
+    tab.wait_for_selector("[data-round='1'][data-method=jakiro]")
+    form.get_by_label("or text").fill("")
     form.get_by_label("depth").fill("99")
     tab.evaluate("document.querySelector('form.whatif').noValidate = true")
     form.locator("[type=submit]").click()

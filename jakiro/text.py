@@ -27,12 +27,12 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool = True) -
             raise ValueError(
                 f"the chat template refuses a user's turn alone ({error}); give another with --chat-template FILE"
             ) from error
-        return plain(tokenizer, text)
-    ids = plain(tokenizer, prompt)
+        return tokenize(tokenizer, text)
+    ids = tokenize(tokenizer, prompt)
     return ids if tokenizer.bos_token_id is None else [tokenizer.bos_token_id, *ids]
 
 
-def plain(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+def tokenize(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """The ids of a text and nothing else, its leading space included."""
     text = text.encode("utf-8", errors="replace").decode("utf-8")  # lone surrogates, which tokenizers refuse
     return tokenizer(text, add_special_tokens=False).input_ids

@@ -11,7 +11,7 @@ from jakiro.branch import MOST_ROUNDS, Change, branch, told
 from jakiro.engine import Context, Drafter, record
 from jakiro.methods import METHODS
 from jakiro.target import Target
-from jakiro.text import encode, plain
+from jakiro.text import encode, tokenize
 from jakiro.trace import from_json, to_json
 from jakiro.tree import DraftTree
 from jakiro.ui import models
@@ -166,7 +166,7 @@ def test_a_forced_token_stands_after_the_root(loaded):
 
 def test_forced_words_stand_after_the_root_and_the_text_goes_on_from_them(loaded):
     trace = run(loaded, "jakiro")
-    words = tuple(plain(loaded.target.tokenizer, " the an"))
+    words = tuple(tokenize(loaded.target.tokenizer, " the an"))
     assert len(words) > 2
     as_was, would = again(loaded, trace, 2, forced=words, rounds=3)
     text = [*would.prompt, *would.tokens]

@@ -8,12 +8,13 @@ import torch
 from recipes import MIX, NEEDS_MUON, SMALL, head_recipe, losses, train_both
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
-from jakiro.drafting.head import HeadConfig, HeadOutput
+from jakiro.drafting.head import EagleHead, HeadConfig, HeadOutput, JakiroHead
 from jakiro.drafting.weights import load_head
 from jakiro.target import Target
 from jakiro.training import answers, history, loop, workers
 from jakiro.training.answers import Answers
 from jakiro.training.data import draw
+from jakiro.training.growth import widen
 from jakiro.training.head_job import Unrolled
 from jakiro.training.head_recipe import KINDS
 from jakiro.training.heads import head_config, train_heads
@@ -38,6 +39,37 @@ def test_heads_go_on_from_heads(trained, data, tmp_path):
     shutil.copytree(first["jakiro"], wide / "eagle2")
     with pytest.raises(ValueError, match=r"layers\.0\.mlp_moe\.gate\.weight is not expected"):
         train_both(trained, data, tmp_path / "no", tmp_path / "three", start=wide)
+
+
+@pytest.mark.parametrize("kind", [EagleHead, JakiroHead])
+def test_widening_keeps_the_function_and_all_new_units_learn(kind):
+    narrow, wide = (kind(HeadConfig(32, inner, 2, 50, expert_intermediate_size=inner)) for inner in (24, 40))
+    given = torch.randn(2, 1, 5, 32)
+    before = narrow(*given)
+    wide.load_state_dict(widen(narrow.state_dict(), wide))
+    for one, two in zip(*((out if kind is JakiroHead else [out]) for out in (before, wide(*given))), strict=True):
+        torch.testing.assert_close(one, two)
+    out = wide(*given)
+    (out.mixed if kind is JakiroHead else out).square().sum().backward()
+    downs = [weight.grad for name, weight in wide.named_parameters() if "down_proj" in name]
+    assert downs
+    assert all((grad[:, 24:] != 0).any(0).all() for grad in downs)
+
+
+def test_heads_go_on_wider_and_never_narrower(trained, data, tmp_path):
+    """Losses begin where they were; the folder that is written says the new width."""
+    heads = {"eagle2": SMALL | {"intermediate_size": 40}, "jakiro": SMALL | {"expert_intermediate_size": 24}}
+    train_both(trained, data, tmp_path / "first", tmp_path / "one", steps=2)
+    same = train_both(trained, data, tmp_path / "same", tmp_path / "two", start=tmp_path / "one")
+    wide = train_both(trained, data, tmp_path / "wide", tmp_path / "three", start=tmp_path / "one", heads=heads)
+    for name in same:
+        curves = [losses(tmp_path / run / "metrics.csv", f"{name}_loss") for run in ("same", "wide")]
+        assert curves[0][0] == pytest.approx(curves[1][0], rel=2e-3)
+        assert curves[0][-1] != curves[1][-1]
+    found = {name: load_head(folder, Target.load(trained / "out")).config for name, folder in wide.items()}
+    assert (found["eagle2"].intermediate_size, found["jakiro"].expert_intermediate_size) == (40, 24)
+    with pytest.raises(ValueError, match=r"mlp\.gate_proj\.weight has shape \[40, 32\], expected \[24, 32\]"):
+        train_both(trained, data, tmp_path / "no", tmp_path / "four", start=tmp_path / "three")
 
 
 @pytest.mark.parametrize("native", [True, False], ids=["bfloat16", "float32"])

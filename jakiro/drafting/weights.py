@@ -43,7 +43,7 @@ def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
         raise FileNotFoundError(f"{folder} has no config.json: give a folder that holds a draft head")
     config = HeadConfig.from_json(folder / "config.json")
     _check_target(config, target, folder)
-    tensors = _own_tensors(folder)
+    tensors = own_tensors(folder)
     cls = _class_of(tensors, folder)
     if not issubclass(cls, kind):
         raise ValueError(f"{folder} holds a head of kind {_KINDS[cls]}; this method needs one of kind {_KINDS[kind]}")
@@ -59,9 +59,8 @@ def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
     return head.eval().requires_grad_(False)
 
 
-def load_weights(head: Head, folder: Path) -> None:
-    """Put the weights of the head in `folder` into one of the same shape. Raises as `load_head` does."""
-    tensors = _own_tensors(folder)
+def load_weights(head: Head, tensors: dict[str, Tensor], folder: Path) -> None:
+    """Put weights that were read from `folder` into a head. Raises ValueError naming what does not fit."""
     _check_keys(head.state_dict(), tensors, head.config, folder)
     head.load_state_dict(tensors)
 
@@ -75,8 +74,8 @@ def save_head(folder: str | Path, module: Head, config: HeadConfig | None = None
     save_torch_state_dict(tensors, folder, max_shard_size=SHARD_BYTES)
 
 
-def _own_tensors(folder: Path) -> dict[str, Tensor]:
-    """All but the copy of the target's embedding that a published head may bring."""
+def own_tensors(folder: Path) -> dict[str, Tensor]:
+    """As `read_tensors`, but for the copy of the target's embedding that a published head may bring."""
     tensors = read_tensors(folder)
     tensors.pop("embed_tokens.weight", None)
     return tensors

@@ -1,12 +1,13 @@
-"""Models that grow in depth and compute the same function before and after.
+"""Models that grow and compute the same function before and after.
 
-New layers are put between the old ones as copies whose output projections are zero (block expansion, as in LLaMA Pro,
-arXiv 2401.02415, section 3).
+Targets grow in depth: new layers are put between the old ones as copies whose output projections are zero (block
+expansion, as in LLaMA Pro, arXiv 2401.02415, section 3). Heads grow in width: nothing is read yet of the new units.
 """
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 
@@ -37,6 +38,23 @@ def _source_name(name: str, copies: int) -> str:
     head, mark, tail = name.partition("layers.")
     number, _, rest = tail.partition(".")
     return f"{head}layers.{int(number) // copies}.{rest}" if mark else name
+
+
+def widen(tensors: dict[str, Tensor], head: torch.nn.Module) -> dict[str, Tensor]:
+    """Weights by key, of a head whose feed-forward part may be narrower than that of `head`, in the latter's shape.
+
+    New units begin as those of `head` do; what else does not fit is left as it is.
+    """
+    found = dict(tensors)
+    for key, wide in head.state_dict().items():
+        across = {"gate_proj": 0, "up_proj": 0, "down_proj": 1}.get(key.split(".")[-2])
+        if across is None or key not in tensors:
+            continue
+        own = tensors[key]
+        if own.ndim == 2 and own.shape[1 - across] == wide.shape[1 - across] and own.shape[across] < wide.shape[across]:
+            new = wide.narrow(across, own.shape[across], wide.shape[across] - own.shape[across])
+            found[key] = torch.cat([own, torch.zeros_like(new) if across else new], dim=across)
+    return found
 
 
 def silence(layer: torch.nn.Module) -> None:

@@ -13,13 +13,14 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.drafting.head import HeadConfig
-from jakiro.drafting.weights import load_weights, save_head
+from jakiro.drafting.weights import load_weights, own_tensors, save_head
 from jakiro.files import write_text
 from jakiro.generation import end_ids
 from jakiro.target import Target
 from jakiro.training import answers, history, loop, workers
 from jakiro.training.claims import claim, contents, digest, lies_in
 from jakiro.training.data import Document, draw, take
+from jakiro.training.growth import widen
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
 from jakiro.training.optim import check_muon, check_schedule
@@ -46,9 +47,9 @@ def train_heads(
     """Train the heads named in `names` on `model` (the target) and write one head folder for each into `out`.
 
     The recipe is written beside the weights. With `start`, a folder of heads by name, they are trained further, as
-    after a target has changed. Raises ValueError where the recipe has no such head or cannot be trained so, where
-    `run` is one of another recipe, target, `start` or of other data, or where a head of `start` has another shape or
-    would be written over.
+    after a target has changed; the recipe may make their feed-forward parts wider. Raises ValueError where the recipe
+    has no such head or cannot be trained so, where `run` is one of another recipe, target, `start` or of other data, or
+    where a head of `start` has another shape or would be written over.
     """
     _check(names, accelerator, recipe, shard)
     if start and any(out[name].resolve() == (start / name).resolve() for name in names):
@@ -60,7 +61,7 @@ def train_heads(
         heads[name] = KINDS[plan.kind](head_config(model, plan.shape))
         done[name] = history.read(start / name, "steps") if start else []
         if start:
-            load_weights(heads[name], start / name)
+            load_weights(heads[name], widen(own_tensors(start / name), heads[name]), start / name)
     with accelerator.main_process_first():
         begun = {name: digest(head.state_dict()) for name, head in heads.items()} if start else None
         made = _made_from(recipe, model, tokenizer, data)

@@ -33,6 +33,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from benchmarks import common
 from jakiro.arguments import RECIPES, positive
 from jakiro.assets import TARGET
+from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
@@ -132,7 +133,7 @@ def _job(model: PreTrainedModel, recipe: HeadRecipe, compiled: bool) -> HeadJob:
     rows = rng.integers(4, model.config.vocab_size, (2 * recipe.rows, recipe.row + 1)).astype(np.uint16)
     heads = {name: KINDS[plan.kind](head_config(model, plan.shape)) for name, plan in recipe.heads.items()}
     given = (replace(recipe, trial=None), [(rows, np.ones(rows.shape, bool))])
-    return HeadJob(workers.start(), model, heads, *given, compiled=compiled)
+    return HeadJob(workers.start(), Target.wrap(model), heads, *given, compiled=compiled)
 
 
 def _counted(job: HeadJob, index: int) -> int:

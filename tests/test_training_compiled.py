@@ -31,7 +31,7 @@ def job_of(how, widths=(64,), compiled=True):
     made = {name: KINDS[plan.kind](head_config(model, plan.shape)) for name, plan in how.heads.items()}
     rng = np.random.default_rng(0)
     rows = [rng.integers(4, 290, (how.rows * 64 // width, width + 1)).astype(np.uint16) for width in widths]
-    return HeadJob(workers.start(), model, made, how, [(ids, ids > 40) for ids in rows], compiled)
+    return HeadJob(workers.start(), Target.wrap(model), made, how, [(ids, ids > 40) for ids in rows], compiled)
 
 
 @needs_compiler
@@ -122,7 +122,7 @@ def test_too_few_tokens_for_one_step_are_refused():
     with pytest.raises(ValueError, match="too few tokens for one step of 2 x 1 rows of 32"):
         StageJob(workers.start(), tiny_model(), Stage(1, 64, 32, 1, 2, "all", (1, 1)), rows, [], False, recipe())
     with pytest.raises(ValueError, match="too few tokens for one batch of 4 rows of 64"):
-        HeadJob(workers.start(), tiny_model(), {}, HeadRecipe.of(given(rows=4, row=64)), rows, False)
+        HeadJob(workers.start(), Target.wrap(tiny_model()), {}, HeadRecipe.of(given(rows=4, row=64)), rows, False)
 
 
 def test_the_loss_that_is_reported_is_of_answers_alone():

@@ -9,6 +9,7 @@ from tiny import tiny_model
 from torch import nn
 
 from jakiro.drafting.head import HeadOutput
+from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
@@ -26,13 +27,13 @@ def in_float32(monkeypatch):
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
 
 
-def job_of(ids, **changes):
+def job_of(ids, model=None, **changes):
     """Of a Jakiro head on one row, of which one token is said."""
     how = HeadRecipe.of(given(rows=1, heads={"jakiro": SMALL}, **changes))
-    model, said = tiny_model().requires_grad_(False), np.zeros(ids.shape, bool)
+    model, said = model or tiny_model(), np.zeros(ids.shape, bool)
     said[:, SAID] = True
     heads = {"jakiro": KINDS["jakiro"](head_config(model, SMALL))}
-    return HeadJob(workers.start(), model, heads, how, [(ids, said)], compiled=False)
+    return HeadJob(workers.start(), Target.wrap(model), heads, how, [(ids, said)], compiled=False)
 
 
 class Right(nn.Module):
@@ -48,11 +49,16 @@ class Right(nn.Module):
         return [HeadOutput(mixed, contrast, torch.stack([mixed, mixed]), torch.zeros(*mixed.shape[:2], 4))]
 
 
+@pytest.mark.parametrize("scale", [1.0, 6.0])
 @pytest.mark.parametrize(("loss", "ahead"), [("feature", None), ("mixture", 0), ("decoupled", 0), ("contrast", 1)])
-def test_a_head_that_is_right_has_the_loss_of_the_target_itself(loss, ahead):
-    """No distance, the first token, and the entropy of what the target says of the token that is said, or the next."""
+def test_a_head_that_is_right_has_the_loss_of_the_target_itself(loss, ahead, scale):
+    """No distance, the first token, and the entropy of what the target says of the token that is said, or the next.
+
+    Also where the target divides what its output embedding says.
+    """
     ids = np.random.default_rng(0).integers(4, 290, (1, 65)).astype(np.uint16)
-    job = job_of(ids, losses=dict.fromkeys(("feature", "mixture", "decoupled", "contrast"), 0.0) | {loss: 1.0})
+    model = tiny_model("granite", logits_scaling=scale)
+    job = job_of(ids, model, losses=dict.fromkeys(("feature", "mixture", "decoupled", "contrast"), 0.0) | {loss: 1.0})
     tokens = torch.from_numpy(ids.astype(np.int64))[:, :-1]
     with torch.no_grad():
         job.modules["jakiro"] = Right(job.model.get_decoder()(input_ids=tokens).last_hidden_state)

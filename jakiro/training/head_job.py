@@ -14,9 +14,9 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from transformers import PreTrainedModel
 
 from jakiro.drafting.head import Head, HeadOutput
+from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.compiling import compile_loss
 from jakiro.training.head_recipe import HeadRecipe
@@ -63,7 +63,7 @@ class HeadJob:
     def __init__(
         self,
         accelerator: Accelerator,
-        model: PreTrainedModel,
+        target: Target,
         heads: dict[str, Head],
         recipe: HeadRecipe,
         rows: list[Rows],
@@ -80,7 +80,7 @@ class HeadJob:
             )
         self.steps, self.in_bfloat16 = recipe.steps, in_bfloat16(accelerator.device)
         self.known: dict[int, Tensor] = {}  # batch -> features of its rows, in host memory
-        self.model = model
+        self.target, self.model = target, target.model
         self.modules = {name: workers.prepare(accelerator, Unrolled(one, recipe), shard) for name, one in heads.items()}
         self.optimizers = {name: Optimizer(workers.bare(module)) for name, module in self.modules.items()}
         self.averages = {name: self._average(module) for name, module in self.modules.items() if recipe.average}
@@ -172,7 +172,7 @@ class HeadJob:
 
     def _loss(self, name: str, given: tuple[Tensor, ...], features: Tensor, at: Tensor, kept: Tensor | None) -> Tensor:
         """[3]: summed over the positions, the loss, and whether the argmax agrees in the first and in the last pass."""
-        read, losses = self.model.get_output_embeddings(), self.recipe.heads[name].losses
+        read, losses = self.target.logits, self.recipe.heads[name].losses
         # no weights that are cast are kept: some versions of torch give a later pass those of one without gradients
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.in_bfloat16, cache_enabled=False):
             found = self.modules[name](*given)

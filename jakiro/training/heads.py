@@ -70,10 +70,9 @@ def train_heads(
     asked = held_out_prompts(model, tokenizer, recipe.trial, recipe.mix, data, recipe.seed) if recipe.trial else []
     rows = rows_of(accelerator, recipe, model, tokenizer, data, run)
     model = model.to(accelerator.device, product_dtype(accelerator.device)).eval().requires_grad_(False)
-    trials = None
-    if recipe.trial:
-        trials = Trials(Target.wrap(model, tokenizer, graphs=False), asked, recipe.trial, run / "trials.csv")
-    job = HeadJob(accelerator, model, heads, recipe, rows, compiled, shard, trials)
+    target = Target.wrap(model, tokenizer, graphs=False)
+    trials = Trials(target, asked, recipe.trial, run / "trials.csv") if recipe.trial else None
+    job = HeadJob(accelerator, target, heads, recipe, rows, compiled, shard, trials)
     loop.run(job, run, accelerator.is_main_process)
     for name, head in job.heads().items():
         if not lies_in(out[name], head):

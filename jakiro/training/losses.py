@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from jakiro.drafting.head import HeadOutput
 
+Read = Callable[[Tensor], Tensor]  # what the target says of features: [..., h] -> [..., vocab]
 TOP = 10  # tokens of the top_k loss, as published
 
 
@@ -38,7 +40,7 @@ class Wanted(NamedTuple):
     kept: Tensor | None  # [k] bool
 
     @classmethod
-    def of(cls, read: nn.Module, features: Tensor, kept: Tensor | None = None) -> Wanted:
+    def of(cls, read: Read, features: Tensor, kept: Tensor | None = None) -> Wanted:
         law = read(features).float().softmax(dim=-1)
         best = law.argmax(dim=-1)
         if kept is not None:
@@ -51,7 +53,7 @@ class Wanted(NamedTuple):
 
 
 def loss_of(
-    out: HeadOutput, at: Tensor, read: nn.Module, soon: Wanted, later: Wanted | None, losses: Losses
+    out: HeadOutput, at: Tensor, read: Read, soon: Wanted, later: Wanted | None, losses: Losses
 ) -> tuple[Tensor, Tensor]:
     """Of one pass, summed over the positions that count; and at how many the likeliest token is the target's."""
     mixed = _take(out.mixed, at)
@@ -74,7 +76,7 @@ def loss_of(
     return loss, agree
 
 
-def _logprobs(read: nn.Module, features: Tensor) -> Tensor:
+def _logprobs(read: Read, features: Tensor) -> Tensor:
     return read(features).float().log_softmax(dim=-1)
 
 

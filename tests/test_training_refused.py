@@ -56,6 +56,9 @@ WRONG = {
     "a stage's rate in words": (*target_with(rate=["1", 1]), "rate is .'1', 1.: use a number"),
     "half a rate": (*target_with(rate=[1]), r"rate is \[1\]: use two numbers"),
     "a misspelt model": (*target_with({"hiden_size": 8}), "`model` has an unknown field 'hiden_size'"),
+    "a model of words": (*target_with({"hidden_size": "8"}), "no model can be made of `model`"),
+    "a negative model": (*target_with({"hidden_size": -8}), "no model can be made of `model`"),
+    "heads that share nothing": (*target_with({"num_attention_heads": 7}), "no model can be made of `model`"),
     "a vocabulary twice": (
         *target_with({"vocab_size": 8}),
         "`model` says vocab_size, which the recipe's own vocab_size",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformers import LlamaConfig
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from jakiro.training import recipe_file
 from jakiro.training.packing import row_widths
@@ -78,11 +80,12 @@ class Recipe:
         found = cls(mixes=mixes, stages=stages, **data)
         recipe_file.check_positive(found, "vocab_size")
         recipe_file.check_numbers(found, "prompt_weight")
-        _check_model(found.model)
+        _check_names(found.model)
+        _check_shape(found)
         return found
 
 
-def _check_model(model: dict) -> None:
+def _check_names(model: dict) -> None:
     """Raise ValueError at a field that LlamaConfig has not, and would take all the same, or that is said elsewhere."""
     known = LlamaConfig().to_dict().keys() | {"rope_theta", "rope_scaling"}  # which it takes for rope_parameters
     for name in model:
@@ -90,3 +93,12 @@ def _check_model(model: dict) -> None:
             raise ValueError(f"`model` says {name}, which {SAID_ELSEWHERE[name]} gives: leave it out there")
         if name not in known:
             raise ValueError(f"`model` has an unknown field {name!r}; its fields are those of LlamaConfig")
+
+
+def _check_shape(recipe: Recipe) -> None:
+    """Raise ValueError where transformers cannot make such a model; without memory for its weights."""
+    try:
+        with torch.device("meta"):
+            LlamaForCausalLM(LlamaConfig(**recipe.model, vocab_size=recipe.vocab_size, num_hidden_layers=1))
+    except (StrictDataclassError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
+        raise ValueError(f"no model can be made of `model`: {' '.join(str(error).split())}") from error

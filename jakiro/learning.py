@@ -113,6 +113,8 @@ def experiment(options: argparse.Namespace) -> int:
     data, only = only_source(options.data)
     recipe = replace(asked.training, mix=only) if only else asked.training
     accelerator = workers.start(options.device)
+    if accelerator.num_processes > 1:
+        raise ValueError("an experiment measures speed, so it runs in one process: start it without a launcher")
     heads = {name: options.run_folder / "heads" / name for name in recipe.heads}
     _train_variants(options, accelerator, recipe, data, heads)
     gc.collect()  # the target that they were trained on, before it is loaded for decoding

@@ -40,6 +40,18 @@ def test_what_is_held_out_is_decided_by_what_the_user_says(tmp_path):
     assert held_out(talk(3)) == held_out(talk(3, system)) and isinstance(held_out([message("assistant", "a")]), bool)
 
 
+def test_conversations_whose_user_says_nothing_are_not_all_held_out(tmp_path):
+    folder = write(tmp_path, *([message("user", ""), message("assistant", f"answer {i}.")] for i in range(300)))
+    assert len(list(read_chats(Source("chat.jsonl", 1.0), folder))) > 250
+
+
+def test_half_an_emoji_is_read_as_a_question_mark(tmp_path):
+    record = {"messages": [message("user", "\ud83d hi"), message("assistant", "ok \udc00.")]}
+    (tmp_path / "chat.jsonl").write_text(json.dumps(record))
+    [found] = both(Source("chat.jsonl", 1.0), tmp_path)
+    assert [one["content"] for one in found] == ["? hi", "ok ?."]
+
+
 def test_a_system_message_is_no_turn_and_is_not_shortened(tmp_path):
     system = message("system", "One sentence. Another, which is long. A third.")
     folder = write(tmp_path, [*talk(1, system), *talk(2), *talk(3)])

@@ -16,7 +16,7 @@ from jakiro.training.answers import Answers
 from jakiro.training.data import draw
 from jakiro.training.growth import widen
 from jakiro.training.head_job import Unrolled
-from jakiro.training.head_recipe import KINDS
+from jakiro.training.head_recipe import KINDS, HeadRecipe
 from jakiro.training.heads import head_config, train_heads
 from jakiro.training.losses import TOP, Losses, Wanted, loss_of
 from jakiro.training.packing import load_rows
@@ -54,6 +54,40 @@ def test_widening_keeps_the_function_and_all_new_units_learn(kind):
     downs = [weight.grad for name, weight in wide.named_parameters() if "down_proj" in name]
     assert downs
     assert all((grad[:, 24:] != 0).any(0).all() for grad in downs)
+
+
+def test_heads_go_on_computing_as_they_did(trained, data, tmp_path):
+    """Other attention heads or positions would fit the same weights."""
+    train_both(trained, data, tmp_path / "first", tmp_path / "one", steps=2)
+    for name, value in (("num_attention_heads", 4), ("rope_theta", 5e5), ("rms_norm_eps", 1e-3)):
+        shared = {"num_key_value_heads": 2} if name == "num_attention_heads" else {}  # keys as wide as they were
+        heads = {"eagle2": SMALL | shared | {name: value}}
+        with pytest.raises(ValueError, match=f"the head in .*eagle2 has {name} .*, the recipe"):
+            train_heads(
+                ["eagle2"],
+                workers.start(),
+                AutoModelForCausalLM.from_pretrained(trained / "out"),
+                AutoTokenizer.from_pretrained(trained / "out"),
+                head_recipe(2, heads=heads),
+                data,
+                tmp_path / "no",
+                {"eagle2": tmp_path / "two"},
+                compiled=False,
+                start=tmp_path / "one",
+            )
+
+
+def test_rows_beyond_the_targets_context_are_refused(trained, data, tmp_path):
+    for more in ({}, {"answers": {"new_tokens": 9, "batch": 4, "temperatures": [0.0]}}):
+        with pytest.raises(ValueError, match="`row` of the recipe is 256, and the target's context 128 tokens"):
+            train_both(trained, data, tmp_path / "run", tmp_path, row=256, **more)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_recipe_beside_a_head_is_one(trained, data, tmp_path):
+    folders = train_both(trained, data, tmp_path / "run", tmp_path, steps=2)
+    for folder in folders.values():
+        assert HeadRecipe.read(folder / "recipe.json") == head_recipe(2)
 
 
 def test_heads_go_on_wider_and_never_narrower(trained, data, tmp_path):

@@ -59,6 +59,15 @@ WRONG = {
     "a model of words": (*target_with({"hidden_size": "8"}), "no model can be made of `model`"),
     "a negative model": (*target_with({"hidden_size": -8}), "no model can be made of `model`"),
     "heads that share nothing": (*target_with({"num_attention_heads": 7}), "no model can be made of `model`"),
+    "rows beyond the context": (
+        *target_with({"max_position_embeddings": 3}),
+        "a stage has rows of 8 tokens, its model positions for 3",
+    ),
+    "answers as long as rows": (
+        "eagle2",
+        given(answers=ANSWERS | {"new_tokens": 64, "temperatures": [0]}),
+        "leave no room for prompts",
+    ),
     "a vocabulary twice": (
         *target_with({"vocab_size": 8}),
         "`model` says vocab_size, which the recipe's own vocab_size",

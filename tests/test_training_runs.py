@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from counter import Counter
-from recipes import CHAT, NEEDS_MUON, SMALL, TEMPLATE, given, recipe
+from recipes import CHAT, MIX, NEEDS_MUON, SMALL, TEMPLATE, given, recipe
 from safetensors.torch import load_file
 from tiny import tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -305,6 +305,20 @@ def test_a_head_is_no_target_to_go_on_from_and_a_target_no_head(target, data, tm
     (tmp_path / "start/eagle2/training.json").write_text('[{"stage": {}}]')
     with pytest.raises(ValueError, match=r"entries without 'steps': name the folder of a head that `train` wrote"):
         train_eagle(target, data, tmp_path / "run", start=tmp_path / "start")
+
+
+def test_a_vocabulary_that_the_texts_do_not_make_is_refused(data, tmp_path):
+    with pytest.raises(ValueError, match=r"a vocabulary of .* tokens, and it asks for 5000: change its vocab_size"):
+        train_target(recipe(vocab_size=5000), data, tmp_path)
+    assert not (tmp_path / "run/tokenizer").exists()
+
+
+def test_the_tokenizer_is_made_of_the_last_conversations(data, tmp_path):
+    """Also where plain text is read after them."""
+    mixes = {"all": CHAT, "more": MIX[1:]}
+    stages = [Stage(1, 64, 32, 2, 1, mix, (1, 1)) for mix in mixes]
+    train_target(recipe(*stages, mixes=mixes), data, tmp_path)
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) == 300
 
 
 def test_another_programs_tokenizer_is_refused(target, data, tmp_path):

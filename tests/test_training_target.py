@@ -69,6 +69,17 @@ def test_going_on_from_a_trained_target_is_going_on_with_its_run(trained, data, 
     assert told[0] == told[1] and len(told[0]) == 3
     seen = losses(outs["run"] / "stage2" / "metrics.csv", "tokens")
     assert told[0][2]["tokens"] == sum(seen) and Stage.of(told[0][2]["stage"]) == more.stages[2]
+    folder = tmp_path / "one"
+    (folder / "model.safetensors").write_bytes(b"")  # as of an earlier, smaller model: it would be read first
+    (folder / "model.safetensors.index.json").unlink(missing_ok=True)
+    train(workers.start(), more, data, outs["run"], folder, compiled=False)
+    assert len(AutoModelForCausalLM.from_pretrained(folder).model.layers) == 2
+    for name, value in (("rope_theta", 5e4), ("num_key_value_heads", 2), ("intermediate_size", 40)):
+        other = replace(more, model=more.model | {name: value})
+        with pytest.raises(ValueError, match=r"the recipe .*: change its `model`"):
+            train(
+                workers.start(), other, data, tmp_path / "no", tmp_path / "out", compiled=False, start=trained / "out"
+            )
     other = replace(more, stages=[replace(more.stages[0], tokens=5000), *more.stages[1:]])
     for wrong, why in ((other, "did not go through this recipe's first 2"), (growing(), "all of the recipe's stages")):
         with pytest.raises(ValueError, match=why):

@@ -15,6 +15,8 @@ from two import run
 
 from jakiro.__main__ import main
 from jakiro.training import workers
+from jakiro.training.optim import Optimizer
+from jakiro.training.workers import Whole
 
 pytestmark = NEEDS_MUON
 ROOT = Path(__file__).parent.parent
@@ -98,3 +100,13 @@ def test_a_device_that_is_not_here_is_refused(capsys, tmp_path):
     line = ["train", "eagle2", "--device", "cuda", "--data", str(tmp_path), "--run-folder", str(tmp_path)]
     assert main(line) == 2
     assert "change --device" in capsys.readouterr().err
+
+
+def test_what_an_optimizer_kept_is_of_sharded_parameters_or_of_whole_ones():
+    """A run that began without --shard does not go on with it, nor the other way round."""
+    module = torch.nn.Linear(4, 4)
+    optimizer = Optimizer(module)
+    with pytest.raises(ValueError, match="this run began with --shard: go on with it"):
+        optimizer.load_state_dict({"state": {}, "param_groups": []})
+    with pytest.raises(ValueError, match="this run began without --shard: go on so"):
+        Whole(module, optimizer.parts).load_state_dict(optimizer.state_dict())

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from jinja2 import TemplateError
 
-from jakiro.training.sources import Source, read_chats, read_plain
+from jakiro.training.sources import Source, is_plain, read_chats, read_plain
 
 AHEAD = 1024  # documents that are encoded together
 
@@ -76,7 +76,7 @@ class Documents:
     def __init__(
         self, source: Source, root: Path, tokenizer, longest: int, seed: int, validation: bool = False
     ) -> None:
-        self.tokenizer, self.longest, self.plain = tokenizer, longest, source.file.startswith("plain/")
+        self.tokenizer, self.longest, self.plain = tokenizer, longest, is_plain(source)
         self.validation, self.source = validation, source
         self.random = random.Random(f"{seed} {source.file} {source.only}")
         if self.plain:

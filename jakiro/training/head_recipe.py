@@ -80,6 +80,8 @@ class HeadRecipe:
             recipe_file.check_numbers(found.answers, "temperatures")
             if not found.answers.temperatures:
                 raise ValueError("temperatures is empty: name at least one; 0 is greedy")
+            if (asked := found.answers.new_tokens) >= found.row:
+                raise ValueError(f"answers of {asked} tokens leave no room for prompts in rows of {found.row}")
         if found.trial:
             recipe_file.check_positive(found.trial, *Trial.__slots__)
         return found
@@ -88,6 +90,7 @@ class HeadRecipe:
 def _plan(name: str, one: dict, common: dict) -> Plan:
     kind, losses = one.pop("kind", name), Losses(**{**common, **one.pop("losses", {})})
     recipe_file.check_numbers(losses, *Losses.__slots__, low=-math.inf)
+    one = {**one.pop("shape", {}), **one}  # as a run writes it beside the weights
     if kind not in KINDS:
         raise ValueError(f"head {name!r} of the recipe is of kind {kind!r}; known: {', '.join(KINDS)}")
     if unknown := one.keys() - {field.name for field in fields(HeadConfig)}:

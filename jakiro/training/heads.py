@@ -29,6 +29,7 @@ from jakiro.training.precision import product_dtype
 from jakiro.training.trial import Trials, held_out_prompts, ways
 
 FREE = ("note", "trial", "remember")  # fields of a recipe on which neither rows nor weights depend
+UNSEEN = ("num_attention_heads", "num_key_value_heads", "rms_norm_eps", "rope_theta", "rope_type", "rope_factor")
 
 
 def train_heads(
@@ -52,6 +53,7 @@ def train_heads(
     where a head of `start` has another shape or would be written over.
     """
     _check(names, accelerator, recipe, shard)
+    _check_row(recipe, model)
     if start and any(out[name].resolve() == (start / name).resolve() for name in names):
         raise ValueError(f"the heads in {start}, where they start, would be written over: name another --out")
     recipe = replace(recipe, heads={name: recipe.heads[name] for name in names})
@@ -62,6 +64,7 @@ def train_heads(
         done[name] = history.read(start / name, "steps") if start else []
         if start:
             load_weights(heads[name], widen(own_tensors(start / name), heads[name]), start / name)
+            _check_alike(heads[name].config, start / name)
     with accelerator.main_process_first():
         begun = {name: digest(head.state_dict()) for name, head in heads.items()} if start else None
         made = _made_from(recipe, model, tokenizer, data)
@@ -106,6 +109,24 @@ def _check(names: list[str], accelerator: Accelerator, recipe: HeadRecipe, shard
             ways(recipe.heads[name].kind, recipe.trial)
         except ValueError as error:
             raise ValueError(f"head {name!r} cannot be tried as `trial` of the recipe says: {error}") from error
+
+
+def _check_row(recipe: HeadRecipe, model: PreTrainedModel) -> None:
+    """Raise ValueError where rows go beyond the positions that the target knows."""
+    context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if context and recipe.row > context:
+        raise ValueError(f"`row` of the recipe is {recipe.row}, and the target's context {context} tokens: lower it")
+
+
+def _check_alike(config: HeadConfig, start: Path) -> None:
+    """Raise ValueError where a head computes otherwise than that in `start`, in a way that its weights do not tell."""
+    has = HeadConfig.from_json(start / "config.json")
+    for name in UNSEEN:
+        if getattr(has, name) != getattr(config, name):
+            raise ValueError(
+                f"the head in {start} has {name} {getattr(has, name)}, the recipe {getattr(config, name)}: it goes on "
+                "in its own shape"
+            )
 
 
 def _made_from(recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path) -> dict[str, Any]:
@@ -161,6 +182,7 @@ def answer(
     """
     if not recipe.answers:
         raise ValueError("the recipe says nothing of `answers`: how many new tokens, batch size and temperatures")
+    _check_row(recipe, model)
     with accelerator.main_process_first():
         made = _made_from(recipe, model, tokenizer, data)
         made["recipe"] = {name: made["recipe"][name] for name in ("mix", "answers", "row", "seed")}

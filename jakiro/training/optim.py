@@ -42,6 +42,8 @@ class Optimizer:
         return {str(i): part.state_dict() for i, part in enumerate(self.parts)}
 
     def load_state_dict(self, state: dict) -> None:
+        if "0" not in state:
+            raise ValueError("this run began with --shard: go on with it, or name another --run-folder")
         for i, part in enumerate(self.parts):
             part.load_state_dict(state[str(i)])
 

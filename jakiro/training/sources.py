@@ -63,8 +63,12 @@ def only_source(data: str | Path) -> tuple[Path, list[Source] | None]:
 
 
 def held_out(messages: list[dict]) -> bool:
-    """One prompt in a hundred is kept for validation, with all of its answers: by what the user says first."""
-    first = next((message for message in messages if message["role"] == "user"), messages[0])
+    """One prompt in a hundred is kept for validation, with all of its answers: by what the user says first.
+
+    Where the user says nothing, by what is said first.
+    """
+    spoken = [message for message in messages if message["content"]]
+    first = next((message for message in spoken if message["role"] == "user"), spoken[0])
     return zlib.crc32(first["content"].encode()) % 100 == 0
 
 
@@ -106,6 +110,11 @@ def _shortened(messages: list[dict], longest: int) -> Iterator[dict]:
             if not message["content"]:
                 return
         yield message
+
+
+def is_plain(source: Source) -> bool:
+    """Whether a source holds documents, not conversations."""
+    return source.file.startswith("plain/")
 
 
 def shorten(text: str, longest: int) -> str:
@@ -162,11 +171,16 @@ def _messages(record: dict, file: str) -> list[dict]:
         raise ValueError(f"{file}: a record has neither messages nor conversations, but {', '.join(record)}")
     try:
         if "messages" in record:
-            return [{**one, "role": one["role"], "content": one["content"]} for one in record["messages"]]
-        turns = [(one["from"], one["value"]) for one in record["conversations"]]
+            return [{**one, "role": one["role"], "content": _whole(one["content"])} for one in record["messages"]]
+        turns = [(one["from"], _whole(one["value"])) for one in record["conversations"]]
     except (KeyError, TypeError) as error:
         raise ValueError(f"{file}: a message has not what it needs ({error!r}): {str(record)[:200]}") from error
     return [{"role": ROLES.get(who, who), "content": text} for who, text in turns]
+
+
+def _whole(text: object) -> object:
+    """A text without halves of surrogate pairs, which no tokenizer takes: cut emoji have them."""
+    return text.encode("utf-8", errors="replace").decode("utf-8") if isinstance(text, str) else text
 
 
 def read_plain(path: Path) -> list[str]:

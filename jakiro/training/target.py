@@ -25,12 +25,13 @@ from jakiro.training.data import draw, take
 from jakiro.training.growth import check_growth, grow, silence
 from jakiro.training.optim import check_muon, check_schedule
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
-from jakiro.training.sources import read_chats
+from jakiro.training.sources import is_plain, read_chats
 from jakiro.training.target_job import StageJob
 from jakiro.training.target_recipe import Recipe, Stage
 from jakiro.training.tokenizer import END, PAD, train_tokenizer
 
 TOKENIZER_CHARS = 12_000_000  # text that the tokenizer is trained on
+AS_SAVED = ("architectures", "dtype", "transformers_version", "_name_or_path")  # what a config has of being saved
 
 
 def train(
@@ -59,6 +60,8 @@ def train(
     with accelerator.main_process_first():
         tokenizer = _tokenizer_of(start or like, recipe) if start or like else _tokenizer(recipe, data, run)
     model = LlamaForCausalLM.from_pretrained(start, dtype=torch.float32) if start else None
+    if model:
+        _check_start(start, model.config, _config(recipe, tokenizer, model.config.num_hidden_layers))
     mixes = {stage.mix: recipe.mixes[stage.mix] for stage in recipe.stages}
     files = contents([source for mix in mixes.values() for source in mix], data)
     origin = {"tokenizer": _words(tokenizer), "start": digest(model.state_dict()) if model else None}
@@ -91,6 +94,7 @@ def train(
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     if not lies_in(out, model.to(DTYPES[recipe.dtype])):
+        (out / "model.safetensors").unlink(missing_ok=True)  # would be read instead of shards beside it
         model.save_pretrained(out, max_shard_size="9MB")
     tokenizer.save_pretrained(out)
     (out / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")
@@ -100,7 +104,14 @@ def train(
 def build(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, layers: int) -> LlamaForCausalLM:
     """A fresh model of `layers` layers."""
     torch.manual_seed(recipe.seed)
-    config = LlamaConfig(
+    model = LlamaForCausalLM(_config(recipe, tokenizer, layers))
+    for layer in model.model.layers:
+        silence(layer)
+    return model
+
+
+def _config(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, layers: int) -> LlamaConfig:
+    return LlamaConfig(
         vocab_size=recipe.vocab_size,
         num_hidden_layers=layers,
         bos_token_id=None,
@@ -108,10 +119,14 @@ def build(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, layers: int) -> Ll
         pad_token_id=tokenizer.convert_tokens_to_ids(PAD),
         **recipe.model,
     )
-    model = LlamaForCausalLM(config)
-    for layer in model.model.layers:
-        silence(layer)
-    return model
+
+
+def _check_start(start: Path, config: LlamaConfig, asked: LlamaConfig) -> None:
+    """Raise ValueError where the recipe's model is another than that which training starts from."""
+    has = config.to_dict()
+    for name, value in asked.to_dict().items():
+        if name not in AS_SAVED and has.get(name) != value:
+            raise ValueError(f"the model in {start} has {name} {has.get(name)}, the recipe {value}: change its `model`")
 
 
 def _check(accelerator: Accelerator, recipe: Recipe, done: int, shard: bool) -> None:
@@ -179,10 +194,10 @@ def _tokenizer(recipe: Recipe, data: Path, run: Path) -> PreTrainedTokenizerFast
     if folder.exists():
         return PreTrainedTokenizerFast.from_pretrained(folder)
     texts: list[str] = []
-    for source in recipe.mixes[recipe.stages[-1].mix]:
-        if source.file.startswith("plain/"):
-            continue
-        room = TOKENIZER_CHARS * source.weight / sum(s.weight for s in recipe.mixes[recipe.stages[-1].mix])
+    chats = [[source for source in recipe.mixes[stage.mix] if not is_plain(source)] for stage in recipe.stages]
+    last = next((number for number in reversed(range(len(chats))) if chats[number]), 0)
+    for source in chats[last]:
+        room = TOKENIZER_CHARS * source.weight / sum(s.weight for s in recipe.mixes[recipe.stages[last].mix])
         for messages in read_chats(source, data):
             text = "\n".join(message["content"] for message in messages)
             texts.append(text)
@@ -190,6 +205,11 @@ def _tokenizer(recipe: Recipe, data: Path, run: Path) -> PreTrainedTokenizerFast
             if room < 0:
                 break
     tokenizer = train_tokenizer(texts, recipe.vocab_size)
+    if len(tokenizer) != recipe.vocab_size:
+        raise ValueError(
+            f"the conversations of the recipe make a vocabulary of {len(tokenizer)} tokens, and it asks for "
+            f"{recipe.vocab_size}: change its vocab_size, or give it more of them"
+        )
     with replacing(folder) as new:
         tokenizer.save_pretrained(new)
     return tokenizer

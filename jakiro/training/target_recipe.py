@@ -98,7 +98,11 @@ def _check_names(model: dict) -> None:
 def _check_shape(recipe: Recipe) -> None:
     """Raise ValueError where transformers cannot make such a model; without memory for its weights."""
     try:
+        config = LlamaConfig(**recipe.model, vocab_size=recipe.vocab_size, num_hidden_layers=1)
         with torch.device("meta"):
-            LlamaForCausalLM(LlamaConfig(**recipe.model, vocab_size=recipe.vocab_size, num_hidden_layers=1))
+            LlamaForCausalLM(config)
     except (StrictDataclassError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
         raise ValueError(f"no model can be made of `model`: {' '.join(str(error).split())}") from error
+    longest, context = max(stage.row for stage in recipe.stages), config.max_position_embeddings
+    if longest > context:
+        raise ValueError(f"a stage has rows of {longest} tokens, its model positions for {context}")

@@ -122,7 +122,7 @@ def bare(module: nn.Module) -> nn.Module:
 
 
 class Whole:
-    """The states of a sharded module, or of optimizers of it, as one process would have them.
+    """The states of a sharded module as one process would have them, or by name of optimizers of it.
 
     Every process must ask for them.
     """
@@ -136,6 +136,8 @@ class Whole:
         return whole.get_model_state_dict(self.module, options=WHOLE)
 
     def load_state_dict(self, state: dict) -> None:
+        if self.optimizers and "state" not in state:
+            raise ValueError("this run began without --shard: go on so, or name another --run-folder")
         if self.optimizers:
             whole.set_optimizer_state_dict(self.module, self.optimizers, state, options=WHOLE)
         else:

@@ -24,8 +24,8 @@ def measure(target: Any) -> tuple[int, list]:
     """The context limit and the cache's shapes, learnt from one token through the model's own kind of cache.
 
     A sliding window equals full attention until it is full, so such a model is used within its window; one with
-    LongRoPE, within what its short factors are for. Raises ValueError for states that cannot be taken back: recurrent,
-    convolutional or compressed ones.
+    LongRoPE, within what its short factors are for. Raises ValueError for masks that know no positions, and for states
+    that cannot be taken back: recurrent, convolutional or compressed ones.
     """
     cache = DynamicCache(config=target.model.config)
     one = torch.ones(1, 1, dtype=torch.long, device=target.device)
@@ -34,6 +34,8 @@ def measure(target: Any) -> tuple[int, list]:
     except REFUSALS as error:
         raise ValueError(f"{target.name} does not run with a key/value cache: {error}; {REMEDY}") from error
     config = target.model.config.get_text_config(decoder=True)
+    if getattr(config, "attention_layers", None):  # GPT-Neo; nothing of it shows within a window
+        raise ValueError(f"{target.name} masks rows of its cache, not positions, so a tree is not its paths; {REMEDY}")
     limits = [getattr(config, "max_position_embeddings", None) or UNBOUNDED, *_short_factors(config)]
     shapes = []
     for layer in cache.layers:

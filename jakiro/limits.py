@@ -182,7 +182,7 @@ def _bare_rounds(target: Target, drafter: Any, run: Trace, length: int, parents:
 
 def _bare_draft(drafter: Any, tokens: list[int], features: torch.Tensor, fresh: int) -> Callable[[], int]:
     """A call that runs the network passes of a draft on `fresh` new tokens and returns their number."""
-    if not isinstance(drafter, HeadDrafter):
+    if not isinstance(drafter, HeadDrafter) or drafter.settings.total_tokens == 1:  # nothing is drafted
         return lambda: 0
     drafter.draft(Context(tokens, features, room=drafter.settings.depth))
     context = Context(tokens, features[-fresh:], room=drafter.settings.depth)

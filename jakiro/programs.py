@@ -31,6 +31,7 @@ class _Pause(threading.local):
 
 
 _pause = _Pause()
+_recording = threading.Lock()
 
 
 def now() -> float:
@@ -72,8 +73,8 @@ def upload(values: Sequence[int], device: torch.device) -> Tensor:
 
 
 def _cuda_graph(work: Callable[[], T], device: torch.device) -> Callable[[], T]:
-    """Record on a stream of its own, as CUDA asks for; other threads may go on meanwhile."""
-    with torch.cuda.device(device):
+    """Record on a stream of its own, as CUDA asks for. One at a time: waits are refused in the whole process."""
+    with _recording, torch.cuda.device(device):
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):  # a recording that fails leaves its stream set

@@ -31,6 +31,12 @@ def test_every_method_is_held_against_both_yardsticks(found):
     assert found["bandwidth_bytes_per_s"] > 0 and found["matmul_flops_per_s"] > 0
 
 
+def test_a_tree_of_its_root_alone_has_no_pass(target):
+    for name, (make, settings) in load_methods(target, ["eagle2", "jakiro"], {"total_tokens": "1"}).items():
+        features = torch.zeros(3, target.hidden_size)
+        assert limits._bare_draft(make(settings), [1, 2, 3, 4], features, 1)() == 0, name
+
+
 def test_rounds_are_held_against_the_bare_ones_of_their_own_turn():
     """So that a machine that becomes slower in between does not count."""
 

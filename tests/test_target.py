@@ -181,6 +181,14 @@ def test_models_that_ignore_the_tree_are_refused():
         Target.wrap(mpt)
 
 
+def test_models_that_mask_rows_instead_of_positions_are_refused():
+    """Their window is beyond what is tried when a target is loaded."""
+    layers = [[["global", "local", "global"], 1]]
+    neo = tiny_model("gpt_neo", "eager", num_heads=4, attention_types=layers, window_size=16)
+    with pytest.raises(ValueError, match="masks rows of its cache, not positions"):
+        Target.wrap(neo)
+
+
 def test_recurrent_states_are_refused():
     hybrid = tiny_model("qwen3_next", num_hidden_layers=4, head_dim=8, num_experts=2, num_experts_per_tok=1)
     with pytest.raises(ValueError, match="layers are all attention"):

@@ -39,7 +39,10 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--host", default=None, help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, default=None, help="port to listen on (default: 7860 or the next free one)")
     given = sys.argv[1:] if argv is None else argv
-    options = parser.parse_args([*shlex.split(os.environ.get(OPTIONS, "")), *given])
+    try:
+        options = parser.parse_args([*shlex.split(os.environ.get(OPTIONS, "")), *given])
+    except ValueError as error:
+        parser.error(f"{OPTIONS} in the environment cannot be read ({error}): close what is quoted")
     if options.threads is not None and options.threads < 1:
         parser.error("--threads takes a whole number of at least 1")
     if not all(all(head.partition("=")) for head in options.head):

@@ -38,6 +38,15 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return tokenizer(text, add_special_tokens=False).input_ids
 
 
+def continued(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """The ids of a text that goes on where another ended: without the space that some tokenizers put before a text."""
+    for before in (".", "\n", "a"):  # the first that does not become one token with the text's beginning
+        ids, whole = tokenize(tokenizer, before), tokenize(tokenizer, before + text)
+        if whole[: len(ids)] == ids:
+            return whole[len(ids) :]
+    return tokenize(tokenizer, text)
+
+
 def decode(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> str:
     """The text of a run of ids, without special tokens."""
     if tokenizer is None:

@@ -162,6 +162,13 @@ def test_a_space_has_its_options_from_the_environment_and_the_command_line_goes_
     assert options.head == ["eagle2=a", "jakiro=b"]
 
 
+def test_options_in_the_environment_that_are_not_closed_are_said(monkeypatch, capsys):
+    monkeypatch.setenv(app.OPTIONS, "--target 'my models")
+    with pytest.raises(SystemExit):
+        app.arguments([])
+    assert "JAKIRO_OPTIONS in the environment cannot be read (No closing quotation)" in capsys.readouterr().err
+
+
 def test_race_is_the_only_public_endpoint(client):
     found = client.view_api(return_format="dict")["named_endpoints"]
     assert list(found) == ["/race"]

@@ -7,7 +7,7 @@ from tiny import tiny_tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from jakiro.text import decode, encode, pieces
+from jakiro.text import continued, decode, encode, pieces
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,14 @@ def test_a_template_that_refuses_the_prompt_is_said_with_the_remedy():
 def test_no_bos_where_there_is_none(sentencepiece):
     assert sentencepiece.convert_ids_to_tokens(encode(sentencepiece, "an")) == ["▁", "a", "n"]
     assert sentencepiece.bos_token_id is None
+
+
+def test_a_text_that_goes_on_where_another_ended_gets_no_space_before_it(sentencepiece, tokenizer):
+    """And its own is not lost."""
+    for text, wanted in (("an", ["a", "n"]), (" an", ["▁", "a", "n"]), ("\n", ["<0x0A>"])):
+        assert sentencepiece.convert_ids_to_tokens(continued(sentencepiece, text)) == wanted
+    for text in ("the", " the", "\n\n", ".. a", "a", "...\n"):
+        assert decode(tokenizer, continued(tokenizer, text)) == text
 
 
 def test_lone_surrogates_do_not_crash(tokenizer):

@@ -6,16 +6,19 @@ import {draw, whole} from './figures.js';
 /** The view of reports. `go({bench})` names the one that is open, '' when none is. */
 export function benchmarksView(part, go, say) {
   const box = part('benchmarks'), choice = part('report');
-  let asked = null, shown = null, failed = false;
+  let asked = null, shown = null, failed = false, opened = false;
 
-  box.addEventListener('toggle', () => { if (box.open !== (box.dataset.shows !== undefined)) go({bench: box.open ? 'first' : ''}); });
+  box.querySelector('summary').addEventListener('click', (event) => { // the state opens it, and only that
+    event.preventDefault();
+    opened = !opened; // before it shows, which is within a frame
+    go({bench: opened ? 'first' : ''});
+  });
   choice.addEventListener('change', () => go({bench: choice.value}));
   return {at, experiments};
 
   /** Show a report in a theme, or none; what no report is called is the first one. */
   function at(name, theme, Plotly) {
-    if (name) box.dataset.shows = name; else delete box.dataset.shows;
-    box.open = Boolean(name);
+    box.open = opened = Boolean(name);
     if (!name) failed = false; // opened again, they are asked for again
     if (!name || !Plotly || failed) return;
     all().then((found) => fill(found, name, theme, Plotly), (error) => {

@@ -37,6 +37,7 @@ export function compareView(box, ask, choose) {
     [race, own] = [next, lane];
     const index = race.lanes.indexOf(lane);
     const options = race.lanes.map((one, at) => [at, one]).filter(([at]) => at !== index);
+    if (other === index) other = options[0]?.[0]; // the lane that was compared with is the one shown now
     select.replaceChildren(...options.map(([at, one]) => h('option', {value: at, selected: at === other}, one.title)));
     button.disabled = Boolean(why) || !options.length;
     const found = lane.compared?.get(other);

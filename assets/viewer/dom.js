@@ -71,4 +71,5 @@ export function helpBox(root, tip) {
   root.addEventListener('pointerleave', hide);
   root.addEventListener('focusout', hide);
   window.addEventListener('scroll', hide, {passive: true});
+  document.addEventListener('keydown', (event) => event.key === 'Escape' && hide());
 }

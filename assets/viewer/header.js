@@ -10,7 +10,7 @@ const OF_A_RACE = ['export', 'source', 'settings', 'lossless', 'pick'];
 /** The header's parts. `races` are the recorded ones, `exports` the names of a race's files, `files` where some lie. */
 export function headerView(part, {races, exports, files}) {
   const mine = new Map(); // races of this visit that are not among the recorded ones: id -> kind and prompt
-  return {race, lane, stays, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
+  return {race, lane, stays, keep: (id, title) => mine.set(id, title), empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
 
   /** A race is shown. */
   function race(shown) {

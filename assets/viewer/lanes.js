@@ -13,7 +13,7 @@ export function lanesView(box, choose, cross) {
   box.addEventListener('click', (event) => {
     const card = event.target.closest('.lane');
     if (!card || race?.running) return;
-    const round = event.target.closest('[data-round]')?.dataset.round;
+    const round = event.target.closest('.text [data-round]')?.dataset.round;
     if (round === undefined || round < 0) cross(cards.findIndex(({root}) => root === card));
     else choose({method: card.dataset.method, round: Number(round), node: null});
   });

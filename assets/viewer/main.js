@@ -28,6 +28,7 @@ export function mount({element: root, props, watch, send}) {
   const redraw = eachFrame(() => race && !race.running && redrawNow());
   let state = fromAddress(), race = null, lane = null, Plotly = null;
   let turn = 0; // what was last asked for
+  let pointed = false; // whether what was done last was done with a pointer, not with a key
 
   const notice = noticeView(part('notice')), {say, mention} = notice;
   const header = headerView(part, props);
@@ -45,9 +46,11 @@ export function mount({element: root, props, watch, send}) {
   fillHelp(part('help-text'));
   bindKeys(act);
   root.addEventListener('click', clicked);
+  for (const name of ['pointerdown', 'keydown']) root.addEventListener(name, () => { pointed = name === 'pointerdown'; }, true);
+  root.addEventListener('change', letGo);
   part('races').addEventListener('change', (event) => choose(event.target.value));
   new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
-  openFiles(part('file'), free, choose, say);
+  openFiles(part('file'), free, arrived, say);
   watch('value', () => live.read(props.value));
   open(state.race);
 
@@ -57,7 +60,8 @@ export function mount({element: root, props, watch, send}) {
    * is not there, the first recorded one. What was asked for later wins. */
   async function open(id, change = {}) {
     const first = props.races[0]?.id, own = turn += 1;
-    const waits = setTimeout(() => own === turn && !race && say('Waiting for a race that is still running …', true), PATIENCE);
+    const recorded = !id || props.races.some((one) => one.id === id);
+    const waits = setTimeout(() => own === turn && !race && say(recorded ? 'Loading …' : 'Waiting for a race that is still running …', true), PATIENCE);
     try {
       const next = id || first ? await fetched(id || first) : null;
       if (own !== turn) return;
@@ -84,6 +88,13 @@ export function mount({element: root, props, watch, send}) {
   /** Another race, from its beginning. */
   function choose(id) {
     if (free()) open(id, {round: null, node: null, place: null});
+  }
+
+  /** A file has become a race: it is shown, or can be chosen when the race that began meanwhile is over. */
+  function arrived(id, name) {
+    if (!race?.running) return choose(id);
+    header.keep(id, `opened: ${name}`);
+    say(`${name} is in the list of races, for when this one is over.`);
   }
 
   function nothing() {
@@ -140,7 +151,10 @@ export function mount({element: root, props, watch, send}) {
 
   /** Back to the race of the address, after one that came to nothing. */
   function restore() {
-    if (race?.running) { race = null; keep(state); open(state.race); }
+    if (!race?.running) return null;
+    race = null;
+    keep(state);
+    return open(state.race);
   }
 
   /** Once plotly is there: the tree first, and the timeline when that is on the screen. */
@@ -205,6 +219,11 @@ export function mount({element: root, props, watch, send}) {
 
   // ---- what buttons and keys do
 
+  /** A list in which something was chosen by mouse would take the keys that follow: as type-ahead, not as the page's. */
+  function letGo({target}) {
+    if (target.matches('select') && pointed) target.blur();
+  }
+
   function clicked(event) {
     if (event.target.closest('.menu a, .menu button')) part('export').open = false;
     const name = event.target.closest('[data-do]')?.dataset.do;
@@ -226,9 +245,17 @@ export function mount({element: root, props, watch, send}) {
       settings: () => document.querySelector('#settings .toggle-button')?.click(),
     };
     if (always[name]) return always[name]();
+    if (name === 'present' && race?.running) return presenting();
     if (!race || race.running) return;
     if (!lane) redrawNow(); // due in this frame: a key that is earlier still counts
     if (name === 'play') timeline.toggle(race, lane, state); else move(name, argument, {race, lane, state}, go, mention);
+  }
+
+  /** Only the race, or all again, while it runs. */
+  function presenting() {
+    state = {...state, present: state.present ? '' : '1'};
+    viewer.classList.toggle('presenting', state.present === '1');
+    keep({...state, race: race.id, round: null, node: null, place: null});
   }
 
   function save(format) {

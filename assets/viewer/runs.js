@@ -114,10 +114,10 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     settle(id, false, id ? 'Stopped: the race is shown as far as it went.' : 'Stopped before the race began.');
   }
 
-  function failed(message) {
+  async function failed(message) {
     rest();
     reader.forget();
-    restore();
+    await restore(); // which has something to say of the race that it shows
     say(message);
   }
 
@@ -129,7 +129,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     const race = id && await fetched(id).catch((error) => { text = error.message; });
     if (own !== asked) return;
     rest();
-    if (race) shown(race, {replay: replay && !race.back}); else restore();
+    if (race) shown(race, {replay: replay && !race.back}); else await restore();
     say(race?.note ?? text, Boolean(race) || !id); // why there is no race is not about the one before
   }
 

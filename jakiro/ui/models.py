@@ -94,7 +94,7 @@ class Models:
     def status(self) -> dict[str, Any]:
         """What the page says about them: state is loading, ready or failed."""
         if not self._done.is_set():
-            return {"state": "loading", "text": "The models are loading; this page shows a recording meanwhile."}
+            return {"state": "loading", "text": "The models are loading."}
         if self._loaded is None:
             return {"state": "failed", "text": f"Live runs are off: {self._error}"}
         name = self._loaded.target.name

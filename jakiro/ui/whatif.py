@@ -8,7 +8,7 @@ from typing import Any
 
 from jakiro.branch import Change, branch, told
 from jakiro.methods import METHODS
-from jakiro.text import tokenize
+from jakiro.text import continued
 from jakiro.trace import Trace
 from jakiro.ui.library import WHAT_IF, Library
 from jakiro.ui.models import Loaded, RequestError
@@ -66,7 +66,7 @@ def _ids(loaded: Loaded, text: Any) -> tuple[int, ...]:
     """Of what somebody wrote."""
     if not isinstance(text, str) or len(text) > LONGEST:
         raise ValueError(f"the text that is forced must be one of at most {LONGEST} characters")
-    return tuple(tokenize(loaded.target.tokenizer, text)) if text else ()
+    return tuple(continued(loaded.target.tokenizer, text)) if text else ()
 
 
 def descriptions() -> dict[str, list[dict[str, Any]]]:

@@ -6,9 +6,11 @@ import re
 import threading
 import time
 
+import synthetic
 from playwright.sync_api import expect
 from served import DROP, IN_CHROMIUM, ON_EVERY_SCREEN, launched, open_page, part, served, wait_for_tree
 
+from jakiro.trace import to_json
 from jakiro.ui import library, live
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models
@@ -119,6 +121,36 @@ def test_a_file_that_is_dropped_on_a_race_is_not_sent(show, monkeypatch):
     tab.locator("[data-do=stop]").click()
     tab.wait_for_selector("#viewer [data-running=no]")
     assert sent == []
+
+
+def test_a_file_that_comes_while_a_race_runs_can_be_chosen_afterwards(show, monkeypatch):
+    monkeypatch.setattr(Race, "rounds", slowly)
+    tab = show("?motion=0")
+    held = []
+    tab.route("**/races", lambda route: held.append(route))
+    tab.evaluate(DROP, to_json(synthetic.tree_trace(3, nodes=4)))
+    expect(part(tab, "notice")).to_contain_text("Reading")
+    run_until_it_is_in_the_address(tab)
+    held[0].continue_()
+    expect(part(tab, "notice")).to_contain_text("is in the list of races, for when this one is over")
+    tab.locator("[data-do=stop]").click()
+    tab.wait_for_selector("#viewer [data-running=no]")
+    [name] = [one for one in part(tab, "races").locator("option").all_text_contents() if one.startswith("opened:")]
+    part(tab, "races").select_option(label=name)
+    expect(part(tab, "kind")).to_have_text("opened")
+
+
+def test_a_running_race_can_be_presented_and_stopped(show, monkeypatch):
+    monkeypatch.setattr(Race, "rounds", slowly)
+    tab = show("?motion=0")
+    run_until_it_is_in_the_address(tab)
+    for presents in (True, False, True):
+        tab.keyboard.press("Shift+P")
+        expect(tab.locator("#viewer.presenting")).to_have_count(int(presents))
+    tab.locator("[data-do=stop]").click()
+    tab.wait_for_selector("#viewer [data-running=no]")
+    tab.keyboard.press("Escape")
+    expect(tab.locator("#viewer.presenting")).to_have_count(0)
 
 
 def test_enter_before_the_models_are_there_says_so(chromium, tmp_path):

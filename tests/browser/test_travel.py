@@ -167,11 +167,24 @@ def test_another_lane_is_shown_at_the_same_time_of_the_clock(show):
     at(tab, 7)
     same = tab.locator(".lane[data-method=eagle2] .text .same").first.get_attribute("data-round")
     assert same != "7"
-    tab.keyboard.press("2")
+    tab.locator(".lane[data-method=eagle2] h2 button").click()
     tab.wait_for_selector(f"[data-round='{same}'][data-method=eagle2]")
-    back = tab.locator(".lane[data-method=jakiro] .text .same").first.get_attribute("data-round")
-    tab.locator(".lane[data-method=jakiro] h2 button").click()
+    lane = tab.locator(".lane[data-method=jakiro]")
+    back = lane.locator(".text .same").first.get_attribute("data-round")
+    number = lane.evaluate("(one) => [...one.parentNode.children].indexOf(one) + 1")
+    tab.keyboard.press(str(number))
     at(tab, back)
+
+
+def test_a_list_lets_go_of_the_keys_once_something_is_chosen_by_mouse(show):
+    tab = show("?race=question&method=jakiro&round=0")
+    at(tab, 0)
+    option = part(tab, "moment").locator("option").last.get_attribute("value")
+    part(tab, "moment").click()
+    part(tab, "moment").select_option(option)
+    tab.keyboard.press("ArrowRight")
+    at(tab, 1)
+    expect(part(tab, "moment")).to_have_value(option)
 
 
 def test_who_wants_little_motion_is_offered_the_tour_too(show):

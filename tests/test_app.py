@@ -163,6 +163,8 @@ def test_a_space_has_its_options_from_the_environment_and_the_command_line_goes_
 
 
 def test_options_in_the_environment_that_are_not_closed_are_said(monkeypatch, capsys):
+    import app
+
     monkeypatch.setenv(app.OPTIONS, "--target 'my models")
     with pytest.raises(SystemExit):
         app.arguments([])

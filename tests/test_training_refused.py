@@ -59,6 +59,8 @@ WRONG = {
     "a model of words": (*target_with({"hidden_size": "8"}), "no model can be made of `model`"),
     "a negative model": (*target_with({"hidden_size": -8}), "no model can be made of `model`"),
     "heads that share nothing": (*target_with({"num_attention_heads": 7}), "no model can be made of `model`"),
+    "the mean with itself": (*target_with(average=1), "average is 1 in stage 1: name one before it, or 0"),
+    "half a stage": (*target_with(average=0.5), "average is 0.5 in stage 1"),
     "rows beyond the context": (
         *target_with({"max_position_embeddings": 3}),
         "a stage has rows of 8 tokens, its model positions for 3",

@@ -56,6 +56,28 @@ def test_growing_keeps_the_function(trained):
         grow(model, 3)
 
 
+def test_a_stage_may_end_in_the_mean_with_an_earlier_one(trained, data, tmp_path):
+    """From the run's folder and from the model alone, also when it is done already."""
+    last = Stage(2, 1000, 32, 4, 1, "all", (0.1, 0.1))
+    plain, averaged = (
+        replace(growing(), stages=[*growing().stages, last, replace(last, average=average)]) for average in (0, 3)
+    )
+    shutil.copytree(trained / "run", tmp_path / "run")
+    found = {}
+    for name, how, run in (("ends", plain, "run"), ("mean", averaged, "run"), ("alone", averaged, "other")):
+        start = trained / "out" if run == "other" else None
+        train(workers.start(), how, data, tmp_path / run, tmp_path / name, compiled=False, start=start)
+        found[name] = AutoModelForCausalLM.from_pretrained(tmp_path / name).state_dict()
+    before = torch.load(tmp_path / "run/stage2/model.pt", weights_only=True)
+    for name, weight in found["mean"].items():
+        assert torch.equal(weight, (found["ends"][name] + before[name]) / 2), name
+        assert torch.equal(weight, found["alone"][name]), name
+    assert not torch.equal(found["mean"]["model.norm.weight"], found["ends"]["model.norm.weight"])
+    early = replace(averaged, stages=[*averaged.stages[:3], replace(averaged.stages[3], average=1)])
+    with pytest.raises(ValueError, match="training starts after 2"):
+        train(workers.start(), early, data, tmp_path / "no", tmp_path / "out", compiled=False, start=trained / "out")
+
+
 def test_going_on_from_a_trained_target_is_going_on_with_its_run(trained, data, tmp_path):
     """Of a recipe that has a stage more, the model alone gives what the run folder gives."""
     more = replace(growing(), stages=[*growing().stages, Stage(2, 3000, 32, 4, 1, "all", (0.1, 0.1), answers=6)])

@@ -99,7 +99,8 @@ def _stages(entries: list[dict[str, Any]]) -> str:
         widths = ", ".join(map(str, row_widths(stage.row, stage.short)))
         cells = [stage.layers, f"{entry['tokens'] / 1e6:.1f}", widths, stage.mix, losses, f"{entry['loss']:.3f}"]
         lines.append(f"| {' | '.join(map(str, cells))} |")
-        notes += [f"\nStage {number}: {stage.note}."] * bool(stage.note)
+        mean = f"then the mean of its weights and those after stage {stage.average}" * bool(stage.average)
+        notes += [f"\nStage {number}: {one}." for one in (mean, stage.note) if one]
     return "\n".join(lines + notes)
 
 

@@ -57,6 +57,11 @@ def widen(tensors: dict[str, Tensor], head: torch.nn.Module) -> dict[str, Tensor
     return found
 
 
+def mean(one: dict[str, Tensor], other: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The mean of two models' weights by name."""
+    return {name: (weight + other[name]) / 2 for name, weight in one.items()}
+
+
 def silence(layer: torch.nn.Module) -> None:
     """Let a layer give back what it is given."""
     with torch.no_grad():

@@ -6,6 +6,7 @@ fraction of the cost.
 
 from __future__ import annotations
 
+import copy
 import json
 import zlib
 from dataclasses import asdict, replace
@@ -22,7 +23,7 @@ from jakiro.training import history, loop, repeats, workers
 from jakiro.training.answers import prompts_of
 from jakiro.training.claims import claim, contents, digest, lies_in
 from jakiro.training.data import draw, take
-from jakiro.training.growth import check_growth, grow, silence
+from jakiro.training.growth import check_growth, grow, mean, silence
 from jakiro.training.optim import check_muon, check_schedule
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
 from jakiro.training.sources import is_plain, read_chats
@@ -65,6 +66,8 @@ def train(
     mixes = {stage.mix: recipe.mixes[stage.mix] for stage in recipe.stages}
     files = contents([source for mix in mixes.values() for source in mix], data)
     origin = {"tokenizer": _words(tokenizer), "start": digest(model.state_dict()) if model else None}
+    named = {stage.average for stage in recipe.stages}
+    after = {len(done): copy.deepcopy(model.state_dict())} if model else {}  # so many stages, where they are named
     for number, stage in list(enumerate(recipe.stages))[len(done) :]:
         folder = run / f"stage{number}"
         model = grow(model, stage.layers) if model else build(recipe, tokenizer, stage.layers)
@@ -86,6 +89,9 @@ def train(
             accelerator.wait_for_everyone()
             model = build(recipe, tokenizer, stage.layers)  # whole and bare, whatever it was prepared for
         model.load_state_dict(torch.load(weights, weights_only=True))
+        if stage.average:
+            model.load_state_dict(mean(model.state_dict(), after[stage.average]))
+        after[number + 1] = copy.deepcopy(model.state_dict()) if number + 1 in named else None
         rows = history.metrics(folder)
         seen = {"tokens": int(sum(row["tokens"] for row in rows)), "loss": round(history.late(rows, "loss", 50), 4)}
         done.append({"stage": asdict(stage), **seen})
@@ -142,6 +148,8 @@ def _check(accelerator: Accelerator, recipe: Recipe, done: int, shard: bool) -> 
         check_schedule(stage.schedule)
         row_widths(stage.row, stage.short)
         workers.share(accelerator, stage.rows)  # narrower rows are a multiple of them
+        if stage.average and stage.average < done:
+            raise ValueError(f"a stage is averaged with those after {stage.average}, and training starts after {done}")
         if stage.looping and not stage.answers:
             raise ValueError("a stage with `looping` needs `answers`: the tokens of an answer")
         if stage.answers and workers.sharded(accelerator, shard):
@@ -152,10 +160,14 @@ def _check(accelerator: Accelerator, recipe: Recipe, done: int, shard: bool) -> 
 def _made_from(recipe: Recipe, number: int, files: dict[str, str]) -> dict[str, dict]:
     """What the weights after stage `number` depend on: no later stage, no note, and not how they are written."""
     stages = _without_notes(recipe.stages[: number + 1])
+    stages[-1] = replace(stages[-1], average=0)  # which comes after it
     mixes = {stage.mix: recipe.mixes[stage.mix] for stage in stages}
     own = {source.file: files[source.file] for mix in mixes.values() for source in mix}
     asked = asdict(replace(recipe, stages=stages, mixes=mixes))
     del asked["dtype"]
+    for stage in asked["stages"]:
+        if not stage["average"]:
+            del stage["average"]  # as in runs from before there were averages
     return {"recipe": asked, "data": own}
 
 

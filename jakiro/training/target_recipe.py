@@ -35,6 +35,7 @@ class Stage:
     answers: int = 0  # tokens of the model's own answers in which repetition is a loss too; 0 for none
     looping: int = 0  # prompts answered before the stage, so that own answers are to those alone that go round
     schedule: str = "linear"  # or cosine, between the two rates
+    average: int = 0  # its weights are averaged with those after so many stages (SWA, arXiv 1803.05407); 0: with none
     short: tuple[int, ...] = ()  # narrower rows, for documents that fit in them: attention costs less there
     note: str = ""  # for the model card
 
@@ -43,7 +44,7 @@ class Stage:
         """From JSON's types. Raises TypeError, KeyError or ValueError naming the field that is wrong or missing."""
         found = cls(**{**data, "rate": tuple(data["rate"]), "short": tuple(data.get("short", ()))})
         recipe_file.check_positive(found, "layers", "row", "rows", "passes")
-        recipe_file.check_numbers(found, "tokens", "rate", "unlikelihood", "answers", "looping")
+        recipe_file.check_numbers(found, "tokens", "rate", "unlikelihood", "answers", "looping", "average")
         row_widths(found.row, found.short)
         if len(found.rate) != 2:
             raise ValueError(f"rate is {list(found.rate)}: use two numbers, at the stage's start and at its end")
@@ -77,6 +78,11 @@ class Recipe:
             raise ValueError("`stages` is empty")
         if unknown := [stage.mix for stage in stages if stage.mix not in mixes]:
             raise ValueError(f"a stage names the mix {unknown[0]!r}, which `mixes` has not")
+        for number, stage in enumerate(stages, 1):
+            if stage.average not in range(number):
+                raise ValueError(f"average is {stage.average} in stage {number}: name one before it, or 0")
+            if stage.average and stages[stage.average - 1].layers != stage.layers:
+                raise ValueError(f"stage {number} and stage {stage.average}, its average, differ in their layers")
         found = cls(mixes=mixes, stages=stages, **data)
         recipe_file.check_positive(found, "vocab_size")
         recipe_file.check_numbers(found, "prompt_weight")

@@ -17,7 +17,7 @@ from jakiro.arguments import RECIPES
 from jakiro.assets import BENCHMARKS
 from jakiro.methods import eagle2
 from jakiro.training.head_recipe import HeadRecipe
-from scripts import plots, tree_sizes
+from scripts import loops, plots, tree_sizes
 
 PHASES = ("draft_s", "verify_s", "overhead_s", "round_s")
 METHODS = ["vanilla", "eagle2", "jakiro"]
@@ -80,6 +80,22 @@ def test_operations(run, folder, monkeypatch):
         parts = row["products_s"] + row["attention_s"] + row["others_s"] + row["python_s"]
         assert parts == pytest.approx(row["pass_s"]) and row["operations"] > 3 * 20
         assert positive(row["products_s"], row["attention_s"], row["others_s"])
+
+
+@NEEDS_MUON
+def test_loops(run, trained, data, tmp_path, monkeypatch):
+    """One count a target; what goes round is what `goes_round` says."""
+    prompts = tmp_path / "chat.jsonl"
+    prompts.write_text('{"turns": ["the ant"]}\n{"turns": ["a man"]}\n')
+    asked = ["--recipe", trained / "out/recipe.json", "--data", data, "--prompts", prompts, "--held-out", 3]
+    targets = ["--targets", trained / "out", trained / "out"]
+    for goes in (False, True):
+        monkeypatch.setattr(loops, "goes_round", lambda ids, goes=goes: goes)
+        one, two = run(loops, *targets, *asked, "--max-new-tokens", 8)["rows"]
+        assert one == two and one["held_out_loss"] > 0
+        for name, count in (("prompts", 2), ("held_out", 3)):
+            assert one[name]["answers"] == count and one[name]["go_round"] == count * goes
+            assert 0 < one[name]["tokens"] <= 8 * count
 
 
 def test_tree_sizes(run, folder, tmp_path, monkeypatch):

@@ -8,17 +8,21 @@ export const theme = () => (document.body.classList.contains('dark') ? 'dark' : 
 
 /** The visitor's choice from the address or an earlier visit, else what Gradio found in the system. */
 export function applyTheme() {
-  const wanted = new URLSearchParams(location.search).get('theme') ?? stored();
+  const wanted = new URLSearchParams(location.search).get('theme') ?? stored('jakiro-theme');
   if (wanted === 'dark' || wanted === 'light') document.body.classList.toggle('dark', wanted === 'dark');
 }
 
 export function toggleTheme() {
   document.body.classList.toggle('dark');
-  try { localStorage.setItem('jakiro-theme', theme()); } catch { /* private windows refuse: the choice lasts this visit */ }
+  store('jakiro-theme', theme());
 }
 
-function stored() {
-  try { return localStorage.getItem('jakiro-theme'); } catch { return null; }
+function store(name, value) {
+  try { localStorage.setItem(name, value); } catch { /* private windows refuse: the choice lasts this visit */ }
+}
+
+function stored(name) {
+  try { return localStorage.getItem(name); } catch { return null; }
 }
 
 /** Copy the page's address; where the browser refuses, show it to be copied by hand. */
@@ -55,8 +59,15 @@ const KEYS = [
   ['S', 'copy the address of this view'], ['E', 'export'], ['Shift P', 'present: only the race, in large'], ['?', 'this help'],
 ];
 
+let characters = stored('jakiro-keys') !== 'off'; // whether keys of one character work; who dictates may turn them off
+
 /** The help dialog's text. */
 export function fillHelp(box) {
+  const choice = h('input', {type: 'checkbox', checked: characters});
+  choice.addEventListener('change', () => {
+    characters = choice.checked;
+    store('jakiro-keys', characters ? 'on' : 'off');
+  });
   const rows = (list) => h('dl', {}, ...list.flatMap(([term, text]) => [h('dt', {}, term), h('dd', {}, text)]));
   box.replaceChildren(
     h('form', {method: 'dialog', class: 'head'}, h('h2', {}, 'What this page shows'),
@@ -66,7 +77,7 @@ export function fillHelp(box) {
       + 'is always the target’s own. So in fp32 all lanes give the same text, and only the number and the cost of the rounds differ.'),
     h('h3', {}, 'Numbers'),
     rows([['tok/s', WORDS.tps], ['×', WORDS.speedup], ['τ', WORDS.tau], ['bar', WORDS.bar]]),
-    h('h3', {}, 'Keys'), rows(KEYS),
+    h('h3', {}, 'Keys'), rows(KEYS), h('label', {class: 'inline'}, choice, 'keys of one character work'),
   );
 }
 
@@ -78,6 +89,7 @@ export function bindKeys(act) {
     const target = event.target;
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (target.closest('#settings, input:not([type=range], [type=checkbox]), textarea, select, dialog, [contenteditable]')) return;
+    if (/^\S$/.test(event.key) && !characters) return;
     const far = event.shiftKey ? 10 : 1;
     if (target.closest('[role=region]') && /^(Arrow|Home|End)/.test(event.key)) return; // they scroll it
     const inTree = target.closest('[data-view=tree], [data-view=outline]');

@@ -187,6 +187,25 @@ def test_a_list_lets_go_of_the_keys_once_something_is_chosen_by_mouse(show):
     expect(part(tab, "moment")).to_have_value(option)
 
 
+def test_keys_of_one_character_can_be_turned_off(show):
+    """For who dictates; arrows work all the same, and the choice outlasts the visit."""
+    tab = show("?race=question&method=jakiro&round=3")
+    at(tab, 3)
+    tab.keyboard.press("?")
+    part(tab, "help").get_by_label("keys of one character").uncheck()
+    tab.keyboard.press("Escape")
+    for again in (False, True):
+        if again:
+            tab.wait_for_function("location.search.includes('round=4')")  # written at most four times a second
+            tab.reload()
+            at(tab, 4)
+        for key in ("j", "1", "?"):
+            tab.keyboard.press(key)
+        tab.keyboard.press("ArrowRight")
+        at(tab, 5 if again else 4)
+        expect(part(tab, "help")).to_be_hidden()
+
+
 def test_who_wants_little_motion_is_offered_the_tour_too(show):
     tab = show("?race=question", reduced_motion="reduce")
     expect(part(tab, "offer")).to_be_visible()

@@ -50,8 +50,8 @@ def train(
 
     With the tokenizer of the model `like`, or one of the run's own. `start` is a model that went through the recipe's
     first stages: the others are trained on top. Raises ValueError where `like` has another vocabulary than the recipe
-    or a tokenizer of another kind, `start` went through other stages or would be written over, a stage cannot be
-    trained so, or `run` holds a stage of another recipe, other data, another tokenizer or another `start`.
+    or a tokenizer of another kind, `start` has another shape, went through other stages or would be written over, a
+    stage cannot be trained so, or `run` holds a stage of another recipe, other data, tokenizer or `start`.
     """
     done = _stages_of(start, recipe) if start else []
     _check(accelerator, recipe, len(done), shard)

@@ -110,7 +110,7 @@ def test_held_out_prompts_that_are_all_too_long_are_said(tmp_path):
 
 
 def test_one_bad_line_is_one_line_on_the_command_line(tmp_path, capsys):
-    tiny_model().save_pretrained(tmp_path / "model")
+    tiny_model(max_position_embeddings=1024).save_pretrained(tmp_path / "model")
     tiny_tokenizer().save_pretrained(tmp_path / "model")
     (tmp_path / "chat.jsonl").write_text('{"messages": [{"role": "user"}]}\n')
     line = [

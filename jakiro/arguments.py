@@ -128,7 +128,7 @@ def parser() -> argparse.ArgumentParser:
     about = commands.add_parser("card", help="write the model card of a trained target and its heads")
     about.add_argument("--target", type=Path, default=TARGET)
     about.add_argument("--target-recipe", type=Path, default=RECIPES / "target-cpu.json")
-    runs = [RECIPES / "heads-cpu.json", RECIPES / "heads-cpu-further.json"]
+    runs = [RECIPES / f"heads-cpu{run}.json" for run in ("", "-further", "-wider")]
     about.add_argument("--heads-recipe", type=Path, nargs="+", default=runs, help="of every run, in turn")
     about.add_argument("--default", type=Path, required=True, help="bench.json with the device's default tree")
     about.add_argument("--wide", type=Path, required=True, help="bench.json with 60 nodes")

@@ -15,9 +15,10 @@ check:
 test:
 	$(PYTHON) -m pytest -n logical
 
-bench:  ## the six evaluation sets with the device's default tree, with 60 nodes, and sampled
+bench:  ## the six evaluation sets: the device's default tree, 60 nodes, Jakiro with a pass for each level, sampled
 	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --limits --prompts $(EVAL) --limit 10 --repeats 3 --out benchmarks/cpu.json
 	$(PYTHON) -m jakiro bench --prompts $(EVAL) --limit 10 --set top_k=10 --set depth=6 --set total_tokens=60 --out benchmarks/cpu-60.json
+	$(PYTHON) -m jakiro bench --prompts $(EVAL) --limit 10 --repeats 2 --set contrastive=off --out benchmarks/cpu-passes.json
 	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --temperature 1 --prompts $(EVAL) --limit 4 --repeats 3 --out benchmarks/cpu-t1.json
 
 auto:  ## which tree pays on this machine, and whether it is as quick as the best of a grid

@@ -1,11 +1,12 @@
 """What the page costs: `python -m benchmarks.load [--repeats 10]`. Two measurements, both on one machine.
 
-Races: the page's first example prompts, decoded in four ways that take turns, all in one process and with the same
+Races: the page's first example prompts, decoded in five ways that take turns, all in one process and with the same
 models, settings and seed.
 
     command_line  each method by itself, as `python -m jakiro bench` decodes
     race          the lanes in turns (jakiro/ui/race.py), no page, and from here on with the page's threads
-    api           the same asked for over the page's public endpoint
+    beside        the same with a process beside it that counts, without end: what any neighbour costs here
+    api           the race asked for over the page's public endpoint
     page          the same by Run live in headless Chromium, which draws the stream
 
 `tokens_per_s` of a lane is its tokens after the first over the seconds of its own rounds (draft, verify, overhead), all
@@ -52,7 +53,7 @@ from jakiro.ui.race import MAX_NODES
 
 SCHEMA = "jakiro-load/1"
 NODES = 60  # of a large tree
-WAYS = ("command_line", "race", "api", "page")
+WAYS = ("command_line", "race", "beside", "api", "page")
 
 
 def races(ways: Ways, prompts: list[str], repeats: int) -> dict[str, Any]:

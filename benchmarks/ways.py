@@ -1,4 +1,4 @@
-"""Four ways to decode a prompt by the page's methods: load.py compares them.
+"""Five ways to decode a prompt by the page's methods: load.py compares them.
 
 All decode in a thread that ends with the race, as the page does. One that had run torch and lived on would keep its
 OpenMP workers, and races in other threads are then slower.
@@ -6,6 +6,8 @@ OpenMP workers, and races in other threads are then slower.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -104,6 +106,16 @@ class Ways:
             return Run(race.traces(), time.perf_counter() - start)
 
         yield lambda prompt: _in_a_thread(decode, self._request(prompt))
+
+    @contextmanager
+    def beside(self) -> Iterator[Decode]:
+        """As `race`, while another process keeps another core busy with next to no memory."""
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
+            try:
+                with self.race() as decode:
+                    yield decode
+            finally:
+                neighbour.kill()
 
     @contextmanager
     def api(self) -> Iterator[Decode]:

@@ -214,7 +214,7 @@ def check_load(report, ways, repeats):
 def test_load_without_a_browser(run, folder, monkeypatch):
     monkeypatch.setattr(browsing, "CHROMIUM", "")
     report = run(load, "--target", folder, *LOAD, "--repeats", 2)
-    check_load(report, ("command_line", "race", "api"), repeats=2)
+    check_load(report, ("command_line", "race", "beside", "api"), repeats=2)
     assert report["browser"] == browsing.NO_BROWSER and report["largest"]["shown"] is None
 
 

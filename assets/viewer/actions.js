@@ -88,7 +88,7 @@ export function bindKeys(act) {
   document.addEventListener('keydown', (event) => {
     const target = event.target;
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    if (target.closest('#settings, input:not([type=range], [type=checkbox]), textarea, select, dialog, [contenteditable]')) return;
+    if (target.closest('#settings, input:not([type=range], [type=checkbox]), textarea, select, dialog[open], [contenteditable]')) return;
     if (/^\S$/.test(event.key) && !characters) return;
     const far = event.shiftKey ? 10 : 1;
     if (target.closest('[role=region]') && /^(Arrow|Home|End)/.test(event.key)) return; // they scroll it

@@ -206,6 +206,22 @@ def test_keys_of_one_character_can_be_turned_off(show):
         expect(part(tab, "help")).to_be_hidden()
 
 
+def test_a_key_that_comes_before_the_closed_help_has_lost_the_focus_counts(show):
+    """The browser takes the focus out of a closed dialog with its next frame; a quick hand is quicker."""
+    tab = show("?race=question&method=jakiro&round=3")
+    at(tab, 3)
+    tab.keyboard.press("?")
+    part(tab, "help").get_by_label("keys of one character").focus()
+    focused = """(help) => {
+      help.close();
+      const focused = document.activeElement;
+      focused.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true, cancelable: true}));
+      return focused.type;
+    }"""
+    assert part(tab, "help").evaluate(focused) == "checkbox"
+    at(tab, 4)
+
+
 def test_who_wants_little_motion_is_offered_the_tour_too(show):
     tab = show("?race=question", reduced_motion="reduce")
     expect(part(tab, "offer")).to_be_visible()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 
+import pytest
 from playwright.sync_api import expect
 from served import HOSTILE, IN_CHROMIUM, open_page, part, wait_for_tree
 
@@ -184,6 +185,16 @@ def test_a_download_is_the_whole_figure(show):
     assert any(trace.get("showlegend") is not False for trace in asked["figure"]["data"])
     shown = tab.evaluate("document.querySelector('[data-figure=tree]')._fullLayout.xaxis.range")
     assert asked["figure"]["layout"]["xaxis"]["range"] == shown
+
+
+@pytest.mark.parametrize("width", [1280, 1440])
+def test_the_legend_is_broken_into_lines_before_it_is_cut_off(show, width):
+    tab = show("?race=question&method=jakiro&round=3&present=1", viewport={"width": width, "height": 900})
+    wait_for_tree(tab)
+    names = tab.locator("[data-view=tree] .key .legendtext")
+    expect(names.last).to_contain_text("bonus")
+    edges = names.evaluate_all("(all) => all.map((one) => one.getBoundingClientRect().right)")
+    assert max(edges) <= tab.locator("[data-view=tree] .key").evaluate("(key) => key.getBoundingClientRect().right")
 
 
 def test_the_tree_is_sketched_until_plotly_is_there(chromium, address):

@@ -23,8 +23,6 @@ def template(trace: Trace, sources: list[int | None], levels: int, height: int, 
     lines += [line(1.5, "@rejected", "dot"), line(5, "@accepted"), line(2.5, "@bonus")]
     nodes = [_source_trace(source, _hover(trace, source)) for source in sources]
     figure = layout(height, tree_axes(levels), margin=MARGIN, shapes=[])
-    if sources[0] not in (CONTRASTIVE, None):
-        figure["legend"] |= {"title": {"text": "in the top-k of ", "font": {"size": 11, "color": "@muted"}}}
     legend = _legend(sources if drafts else [], drafts) + [_ghost_entry()] * cut
     lines = [*_ghost_traces(), *lines] if cut else lines
     return {"data": [*lines, _accepted_trace(), *nodes, _root_trace(), _bonus_trace(), *legend], "layout": figure}
@@ -50,6 +48,9 @@ def line(width: float, color: str, dash: str = "solid") -> dict:
 def _legend(sources: list[int | None], drafts: bool) -> list[dict]:
     """Traces without points that only stand in the legend, which so looks the same in every round."""
     entries = []
+    if sources and sources[0] not in (CONTRASTIVE, None):
+        # no title: plotly leaves its width out when it breaks the legend into lines
+        entries.append({"name": "in the top-k of", "mode": "markers", "marker": {"color": CLEAR}})
     for source in sources:
         role, symbol, name = SOURCES[source]
         look = {"mode": "markers", "marker": {"symbol": symbol, "color": f"@{role}", "size": 10}}
@@ -60,7 +61,7 @@ def _legend(sources: list[int | None], drafts: bool) -> list[dict]:
         entries.append({"name": "first rejected", "mode": "lines+markers", "marker": ring,
                         "line": {"color": "@rejected", "width": 1.5, "dash": "dot"}})  # fmt: skip
     star = {"symbol": "star", "color": "@bonus", "size": 12}
-    entries.append({"name": "bonus (target's own)", "mode": "markers", "marker": star})
+    entries.append({"name": "bonus", "mode": "markers", "marker": star})
     return [{"type": "scatter", "x": [None], "y": [None], "hoverinfo": "skip"} | entry for entry in entries]
 
 

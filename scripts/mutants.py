@@ -229,8 +229,8 @@ MUTANTS = [
     Mutant(
         "a system message decides what is held out",
         "jakiro/training/sources.py",
-        'first = next((message for message in messages if message["role"] == "user"), messages[0])',
-        "first = messages[0]",
+        'first = next((message for message in spoken if message["role"] == "user"), spoken[0])',
+        "first = spoken[0]",
         "test_training_data.py",
     ),
     Mutant(
@@ -278,20 +278,26 @@ MUTANTS = [
 ]
 
 
+def planted(mutant: Mutant) -> str:
+    """The mutant's file with its mistake. Raises ValueError where the line is not to be found once."""
+    text = (ROOT / mutant.file).read_text(encoding="utf-8")
+    if text.count(mutant.line) != 1:
+        raise ValueError(f"{mutant.file} has this line {text.count(mutant.line)} times, expected 1: {mutant.line}")
+    return text.replace(mutant.line, mutant.instead)
+
+
 def caught(mutant: Mutant) -> bool:
-    """Whether the mutant's tests fail. Raises ValueError where its line is not to be found once."""
+    """Whether the mutant's tests fail."""
     with tempfile.TemporaryDirectory() as folder:
         copy = _copy(Path(folder))
-        path = copy / mutant.file
-        text = path.read_text(encoding="utf-8")
-        if text.count(mutant.line) != 1:
-            raise ValueError(f"{mutant.file} has this line {text.count(mutant.line)} times, expected 1: {mutant.line}")
-        path.write_text(text.replace(mutant.line, mutant.instead), encoding="utf-8")
+        (copy / mutant.file).write_text(planted(mutant), encoding="utf-8")
         return bool(_failure(copy, mutant.tests))
 
 
 def check_tests(mutants: list[Mutant]) -> None:
-    """Raise ValueError if tests fail in a copy without a mistake: they would seem to catch any."""
+    """Raise ValueError if a mistake cannot be planted, or if tests fail without any: they would seem to catch it."""
+    for mutant in mutants:
+        planted(mutant)
     names = sorted({name for mutant in mutants for name in mutant.tests.split()})
     with tempfile.TemporaryDirectory() as folder:
         if failure := _failure(_copy(Path(folder)), " ".join(names)):

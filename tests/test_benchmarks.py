@@ -17,7 +17,7 @@ from jakiro.arguments import RECIPES
 from jakiro.assets import BENCHMARKS
 from jakiro.methods import eagle2
 from jakiro.training.head_recipe import HeadRecipe
-from scripts import loops, plots, tree_sizes
+from scripts import loops, mutants, plots, tree_sizes
 
 PHASES = ("draft_s", "verify_s", "overhead_s", "round_s")
 METHODS = ["vanilla", "eagle2", "jakiro"]
@@ -281,3 +281,9 @@ def test_head_training_counts_what_its_formulas_say():
         assert more == pytest.approx(1, rel=0.1)  # attention is not in the formula
     [small, large] = head_training.extrapolated(HeadRecipe.read(RECIPES / "heads-chat.json"))
     assert small["flops"] == pytest.approx(small["flops_a_token"] * 20_000 * 16_384) and large["hours"] > small["hours"]
+
+
+@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda mutant: mutant.what)
+def test_every_mistake_can_still_be_planted(mutant):
+    compile(mutants.planted(mutant), mutant.file, "exec")  # a syntax error would be caught by any test
+    assert all((mutants.ROOT / "tests" / name).is_file() for name in mutant.tests.split())

@@ -16,6 +16,7 @@ from jakiro.programs import replayable
 ATTENTIONS = ("sdpa", "eager")  # flash attention takes no tree mask
 UNBOUNDED = 1 << 20  # context of a model whose config names none
 REFUSALS = (AttributeError, TypeError, ValueError, RuntimeError, IndexError)  # what models raise at a foreign argument
+ALIKE = 0.5  # cosine of logits and what the output embedding makes of features: a soft cap leaves more
 REMEDY = "use a model whose layers are all attention"
 
 
@@ -81,8 +82,8 @@ def check_trees(target: Any) -> tuple[int, int, float]:
         target.prefill(ids[:2], cache)
         logits, features = target.score(ids[2:].tolist(), [-1, 0, 0, 1], cache)
     except REFUSALS as error:
-        other = ATTENTIONS[attention == ATTENTIONS[0]]
-        raise ValueError(f"{target.name} cannot score a tree with {attention}: {error}; try {other}") from error
+        others = {"sdpa": "try eager", "eager": "try sdpa" if target.model._supports_sdpa else "use another model"}
+        raise ValueError(f"{target.name} cannot score a tree with {attention}: {error}; {others[attention]}") from error
     error = (logits[3].float() - plain).norm() / (plain - plain.mean()).norm()
     if not error < (0.01 if target.dtype in (torch.float32, torch.float64) else 0.2):
         raise ValueError(
@@ -95,14 +96,18 @@ def check_trees(target: Any) -> tuple[int, int, float]:
 def _logit_scale(target: Any, logits: Tensor, features: Tensor) -> float:
     """What the model multiplies the logits of its output embedding with; 1 where it does more to them, as a soft cap.
 
-    Granite and others divide them, Cohere multiplies, under names that mean either: so it is measured.
+    0 where that embedding does not read the features, or there is none. Granite and others divide the logits, Cohere
+    multiplies, under names that mean either: so it is measured.
     """
     try:
         bare = target.model.get_output_embeddings()(features)[..., : logits.shape[-1]].float()
+        alike = float(torch.cosine_similarity(bare, logits, dim=-1).mean())
         scale = float((logits * bare).sum() / bare.square().sum())
         scaled = (logits - scale * bare).norm() < 0.005 * logits.norm()  # half precision rounds by 0.002
-    except REFUSALS:  # it has no such layer, or one that does not read features
-        return 1.0
+    except (*REFUSALS, NotImplementedError):
+        return 0.0
+    if not alike > ALIKE:
+        return 0.0
     return scale if scaled and abs(scale - 1) > 0.005 else 1.0
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from jinja2 import TemplateError
 from safetensors import SafetensorError
+from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.checks import ATTENTIONS
@@ -57,6 +58,16 @@ def load_tokenizer(folder: Path, template: str | Path | None) -> PreTrainedToken
         where = f"{template or folder} has no chat template that takes a user's turn alone ({error})"
         raise ValueError(f"{where}: give a Jinja file as models have, with --chat-template FILE") from error
     return tokenizer
+
+
+def decoder_of(model: PreTrainedModel) -> nn.Module:
+    """The part of a model whose last hidden state its output embedding reads.
+
+    For a few models transformers' own search ends at the whole model (Llama 4) or at that embedding (ModernBERT).
+    """
+    found = model.get_decoder()
+    astray = found is model or found is model.get_output_embeddings()
+    return getattr(model, "model", found) if astray else found
 
 
 def choose_kernels(device: torch.device) -> None:

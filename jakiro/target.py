@@ -22,7 +22,7 @@ from jakiro.cache import KVCache
 from jakiro.checks import check_trees, measure, why_no_graphs
 from jakiro.fixed import ROWS, fixed_pass, padded
 from jakiro.generation import end_ids
-from jakiro.loading import DTYPES, check_request, choose_kernels, load_model, load_tokenizer
+from jakiro.loading import DTYPES, check_request, choose_kernels, decoder_of, load_model, load_tokenizer
 from jakiro.products import lay_out
 
 LOG = logging.getLogger(__name__)
@@ -55,7 +55,8 @@ class Target:
         self.ends = end_ids(model, tokenizer)
         choose_kernels(self.device)
         self._seen = threading.local()  # features of this thread's last pass: two threads may share a model
-        model.get_decoder().register_forward_hook(self._see)
+        self.decoder = decoder_of(model)
+        self.decoder.register_forward_hook(self._see)
         self.context, self._shapes = measure(self)
         self.graphs = False
         self.vocab_size, self.hidden_size, self.logit_scale = check_trees(self)
@@ -163,6 +164,14 @@ class Target:
         """
         logits = self.model.get_output_embeddings()(features)
         return logits if self.logit_scale == 1 else logits * self.logit_scale
+
+    def check_heads(self) -> None:
+        """Raise ValueError where no head can draft: one predicts features, which `logits` must be able to read."""
+        if not self.logit_scale:
+            raise ValueError(
+                f"{self.name} does more to its last hidden state than its output embedding, so no draft head can "
+                "predict its tokens: use vanilla or prompt_lookup"
+            )
 
     def mask(self, seen: Tensor) -> Tensor:
         """[1, 1, n, rows] to add to scores, from seen [n, rows]: sdpa would make it of a boolean one in every layer."""

@@ -17,7 +17,7 @@ from jakiro.arguments import RECIPES
 from jakiro.assets import BENCHMARKS
 from jakiro.methods import eagle2
 from jakiro.training.head_recipe import HeadRecipe
-from scripts import loops, mutants, plots, tree_sizes
+from scripts import architectures, loops, mutants, plots, tree_sizes
 
 PHASES = ("draft_s", "verify_s", "overhead_s", "round_s")
 METHODS = ["vanilla", "eagle2", "jakiro"]
@@ -96,6 +96,24 @@ def test_loops(run, trained, data, tmp_path, monkeypatch):
         for name, count in (("prompts", 2), ("held_out", 3)):
             assert one[name]["answers"] == count and one[name]["go_round"] == count * goes
             assert 0 < one[name]["tokens"] <= 8 * count
+
+
+def test_architectures(run, monkeypatch):
+    """A model of attention, one that keeps states, one that stays large; then one whose text is not the same."""
+    asked = ("--max-new-tokens", 12, "--families")
+    rows = run(architectures, *asked, "llama", "mamba", "blt")["rows"]
+    assert [row["family"] for row in rows] == ["blt", "llama", "mamba"]
+    assert [row["outcome"] for row in rows] == ["not tried", "identical", "refused"]
+    assert rows[1]["tau"] > 2 and "cannot take back a rejected token" in rows[2]["why"]
+    real = architectures.generated
+    monkeypatch.setattr(architectures, "generated", lambda *given: [*real(*given)[:-1], -1])
+    (row,) = run(architectures, *asked, "qwen3")["rows"]
+    assert (row["outcome"], row["why"]) == ("differs", "generate and vanilla part after 11 tokens at temperature 0")
+
+
+def test_architectures_are_those_of_transformers(capsys):
+    assert architectures.main(["--families", "llama", "lama"]) == 2
+    assert "no causal language model lama; leave --families out for all" in capsys.readouterr().err
 
 
 def test_tree_sizes(run, folder, tmp_path, monkeypatch):

@@ -28,6 +28,7 @@ FAMILIES = [
     ("qwen3_moe", "sdpa"),
     ("granite", "sdpa"),  # scaled logits
     ("cohere", "sdpa"),  # the other way round
+    ("llama4_text", "sdpa"),  # its decoder is not where transformers looks for it
 ]
 SCALES = {"granite": {"logits_scaling": 6.0}, "cohere": {"logit_scale": 0.3}}
 
@@ -121,6 +122,14 @@ def test_kernels_of_attention_are_those_of_the_device(monkeypatch, device, group
     assert os.environ[loading.GROUPED] == grouped and asked == calls
 
 
+def test_a_target_whose_features_cannot_be_read_has_no_heads():
+    """ModernBERT's decoder has a layer more between its last hidden state and its output embedding."""
+    target = Target.wrap(tiny_model("modernbert-decoder"))
+    assert target.hidden_size == 32
+    with pytest.raises(ValueError, match="no draft head can predict its tokens: use vanilla or prompt_lookup"):
+        target.check_heads()
+
+
 def test_facts_are_read_off_the_model(target):
     assert (target.vocab_size, target.hidden_size, target.context) == (300, 32, CONTEXT)
     assert target.dtype == torch.float32 and target.device.type == "cpu"
@@ -179,6 +188,13 @@ def test_models_that_ignore_the_tree_are_refused():
     mpt = tiny_model("mpt", "eager", d_model=32, n_heads=4, n_layers=2, num_hidden_layers=2, max_seq_len=64)
     with pytest.raises(ValueError, match="differently from its paths"):
         Target.wrap(mpt)
+
+
+def test_models_that_read_no_tree_mask_are_refused():
+    """BLOOM's masks have two dimensions, and it has eager attention alone."""
+    bloom = tiny_model("bloom", "eager", n_layer=2, n_head=4)
+    with pytest.raises(ValueError, match=r"cannot score a tree with eager: .*; use another model"):
+        Target.wrap(bloom)
 
 
 def test_models_that_mask_rows_instead_of_positions_are_refused():

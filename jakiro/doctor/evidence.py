@@ -69,7 +69,7 @@ def write(target: Target, drafter: Drafter, prompts: list[list[int]], new_tokens
 def _read(target: Target, ids: list[int], start: int) -> Text:
     """One plain pass over a text whose answer begins at `start`."""
     norm, outer, inner = last_norm(target), [], []
-    hooks = [target.model.get_decoder().register_forward_hook(lambda _, __, output: outer.append(output[0][0]))]
+    hooks = [target.decoder.register_forward_hook(lambda _, __, output: outer.append(output[0][0]))]
     if norm:
         hooks.append(norm.register_forward_pre_hook(lambda _, inputs: inner.append(inputs[0][0])))
     try:
@@ -85,8 +85,7 @@ def _read(target: Target, ids: list[int], start: int) -> Text:
 
 def last_norm(target: Target) -> nn.Module | None:
     """The norm between the target's last layer and its output embedding."""
-    decoder = target.model.get_decoder()
-    return next((getattr(decoder, name) for name in NORMS if hasattr(decoder, name)), None)
+    return next((getattr(target.decoder, name) for name in NORMS if hasattr(target.decoder, name)), None)
 
 
 @torch.inference_mode()

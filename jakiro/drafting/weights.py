@@ -116,6 +116,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
 
 
 def _check_target(config: HeadConfig, target: Target, folder: Path) -> None:
+    target.check_heads()
     for name in ("hidden_size", "vocab_size"):
         made_for, has = getattr(config, name), getattr(target, name)
         if made_for != has:

@@ -138,7 +138,7 @@ class HeadJob:
         """Of the target after each token, [b, s, h]. Computed on the fly, remembered if the rows come again."""
         if batch in self.known:
             return self.known[batch].to(self.device)
-        features = self.model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+        features = self.target.decoder(input_ids=ids, use_cache=False).last_hidden_state
         if self.recipe.epochs > 1 and len(self.known) * features.nbytes < self.recipe.remember * 2**30:
             self.known[batch] = features.cpu()
         return features

@@ -74,6 +74,7 @@ def train_heads(
     rows = rows_of(accelerator, recipe, model, tokenizer, data, run)
     model = model.to(accelerator.device, product_dtype(accelerator.device)).eval().requires_grad_(False)
     target = Target.wrap(model, tokenizer, graphs=False)
+    target.check_heads()
     trials = Trials(target, asked, recipe.trial, run / "trials.csv") if recipe.trial else None
     job = HeadJob(accelerator, target, heads, recipe, rows, compiled, shard, trials)
     loop.run(job, run, accelerator.is_main_process)

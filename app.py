@@ -32,6 +32,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--attention", metavar="NAME", help="sdpa or eager (default: what the model has, sdpa first)")
     parser.add_argument("--chat-template", type=Path, metavar="FILE", help="Jinja file in place of the tokenizer's own")
+    parser.add_argument("--no-graphs", dest="graphs", action="store_false", help="on CUDA, without CUDA graphs")
     parser.add_argument(
         "--threads", type=int, help="CPU threads of the models (default: all but one, which page and browser take)"
     )
@@ -84,7 +85,7 @@ def serve(options: argparse.Namespace) -> None:
         raise FileNotFoundError(f"there is no folder {options.traces}: give --traces one that recorded races are in")
     use_threads(options.threads)
     heads = dict(head.split("=", 1) for head in options.head)
-    given = {name: getattr(options, name) for name in ("device", "dtype", "attention", "chat_template")}
+    given = {name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "chat_template")}
 
     def load() -> Target:
         check_heads(heads)

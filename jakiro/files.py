@@ -19,18 +19,8 @@ def destination(path: str | Path) -> Path:
 
 def write_text(path: str | Path, text: str) -> None:
     """Replace a file in one step, so that a crash or a full disk leaves the old one or none. Raises OSError."""
-    path = destination(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes it private
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(destination(path)) as new:
+        new.write_text(text, encoding="utf-8")
 
 
 @contextmanager

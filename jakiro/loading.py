@@ -18,7 +18,7 @@ from jakiro.checks import ATTENTIONS
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"  # 1: attention under a mask repeats no shared keys, which a CPU's kernel can do
-ASKED = os.environ.get(GROUPED, "")  # what the user wants, if anything
+CHOSEN = "JAKIRO_CHOSE_GQA"  # beside GROUPED where that is not the user's wish: other processes inherit both
 
 
 def load_model(folder: Path, **how: Any) -> PreTrainedModel:
@@ -75,7 +75,8 @@ def choose_kernels(device: torch.device) -> None:
 
     On CUDA not cuDNN's: it plans for every shape anew, and a text has another length in every round.
     """
-    os.environ[GROUPED] = ASKED or str(int(device.type == "cpu"))
+    if CHOSEN in os.environ or not os.environ.get(GROUPED):
+        os.environ |= {GROUPED: str(int(device.type == "cpu")), CHOSEN: "1"}
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
 

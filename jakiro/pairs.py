@@ -36,7 +36,9 @@ class Pair:
 
 def follow(tree: DraftTree, text: list[int]) -> list[int]:
     """The nodes of the tree's path along the text."""
-    below = {(parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))}
+    below: dict[tuple[int, int], int] = {}
+    for node, child in enumerate(zip(tree.parents, tree.tokens, strict=True)):
+        below.setdefault(child, node)  # of siblings with one token the first is walked
     node, path = 0, []
     for token in text:
         if (node := below.get((node, token), 0)) == 0:

@@ -121,7 +121,17 @@ def test_what_a_draft_says_is_a_law_in_fp32(target) -> None:
     features = torch.randn(2, 3, 32).bfloat16()
     said = drafter.logprobs(features)
     assert said.dtype == torch.float32
-    torch.testing.assert_close(said, (drafter.target.logits(features) / 3).float().softmax(-1).log())
+    torch.testing.assert_close(said, (drafter.target.logits(features).float() / 3).softmax(-1).log())
+
+
+def test_a_head_that_answers_with_no_numbers_says_so(target) -> None:
+    """As one that was trained in bfloat16 may in float16."""
+    head = naive.head_for("eagle2", "plain")
+    with torch.no_grad():
+        next(head.parameters()).fill_(torch.nan)
+    drafter = Eagle2Drafter(FusedEagle(head), target, TreeSettings(4, 4, 30))
+    with pytest.raises(ValueError, match=r"no number in torch.float32: use bfloat16 or float32"):
+        rounds(target, drafter)
 
 
 def test_mix_up_differs_from_aligned(target) -> None:

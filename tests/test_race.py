@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 
@@ -451,6 +453,21 @@ def test_who_asks_for_a_running_race_waits_for_it(tmp_path, traces):
     threading.Timer(0.05, shelf.keep, ["live-2", []]).start()
     with pytest.raises(RequestError):
         shelf.traces("live-2")
+
+
+def test_only_some_wait_for_a_running_race(tmp_path, traces, monkeypatch):
+    """Each holds a thread of the web server, which has forty."""
+    monkeypatch.setattr(library_module, "WAITERS", 1)
+    shelf = Library(tmp_path)
+    shelf.begin("live-1", "asked")
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(shelf.traces, "live-1")
+        while not shelf._waiting:
+            time.sleep(0.001)
+        with pytest.raises(StillRunning):
+            shelf.traces("live-1")
+        shelf.keep("live-1", traces)
+        assert first.result() == traces and shelf._waiting == 0
 
 
 def test_a_host_that_lends_its_gpu_hands_the_traces_over_as_text(models, tmp_path):

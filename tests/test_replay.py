@@ -134,6 +134,15 @@ def test_the_badge_claims_no_more_than_was_compared():
     }  # fmt: skip
 
 
+def test_the_badge_sees_what_parts_beyond_the_end_of_the_first():
+    trace = tree_trace(5)
+    other = vanilla_trace([*trace.tokens[:9], trace.tokens[9] + 1, *trace.tokens[10:-1]])
+    short = vanilla_trace(trace.tokens[:6], stop="stopped")
+    found = lossless([short, trace, other], ["A", "B", "C"])
+    assert not found["identical"] and found["against_first"] == [None] * 3
+    assert found["text"].startswith("lossless as far as they went: 2/3 outputs identical; C parts from B at token 10:")
+
+
 @pytest.mark.parametrize("stop", ["length", "context", "stopped"])
 def test_a_run_that_was_cut_short_is_compared_as_far_as_it_went(stop):
     trace = tree_trace(5)

@@ -13,12 +13,11 @@ export const fixed = (value, digits) => (value === null || value === undefined ?
 
 export const seconds = (value) => (value < 1 ? `${fixed(value * 1000, 0)} ms` : `${fixed(value, 2)} s`);
 
-/** A cell of the inspector or the table: format is one of token, id, rank, share, log, number, word. */
+/** A cell of the inspector or the table: format is one of token, rank, share, log, number, word. */
 export function cell(value, field, lane, words) {
   if (value === null || value === undefined) return '–';
   switch (field.format) {
     case 'token': return `${token(lane, value)}  ${value}`;
-    case 'id': return String(value);
     case 'rank': return ordinal(value);
     case 'share': return value !== 0 && value < 0.0001 ? value.toExponential(1) : value.toFixed(4);
     case 'log': return value.toFixed(3).replace('-', '−');

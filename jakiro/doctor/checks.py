@@ -34,6 +34,10 @@ def examine(target: Target, head: Head, texts: list[Text], plain: list[Text]) ->
     """All checks of a head that has been loaded. `plain` are answers to the same prompts without the chat template."""
     levels = say(target, head, texts, levels=LEVELS)
     said = levels[0]
+    if said.logprobs.isnan().any():
+        return [
+            Finding("numbers", WRONG, f"it answers with what is no number in {target.dtype}: use bfloat16 or float32")
+        ]
     return [
         _agreement(said, texts),
         _wiring(target, head, texts, said, "order of the entry", {"[feature; embedding]": Wiring(swapped=True)}),

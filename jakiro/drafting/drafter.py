@@ -6,6 +6,7 @@ copy to the host are common.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -81,6 +82,8 @@ class HeadDrafter(ABC):
             return DraftTree([root], [-1], [0.0])
         growth, steps, packed = self._state.run(self._grow, _fresh(context), context.features)
         kept = Kept.read(packed)
+        if any(map(math.isnan, kept.scores)):
+            raise ValueError(f"the head answers with what is no number in {self.target.dtype}: use bfloat16 or float32")
         self._round = Round(kept, growth, steps)
         return DraftTree([root, *kept.tokens], [-1, *kept.parents], [0.0, *kept.scores])
 
@@ -142,7 +145,7 @@ class HeadDrafter(ABC):
     def logprobs(self, features: Tensor) -> Tensor:
         """What features [..., h] say, [..., vocab] in fp32, at the draft's own temperature."""
         logits, temperature = self.target.logits(features), self.settings.draft_temperature
-        return torch.log_softmax(logits if temperature == 1 else logits / temperature, -1, dtype=torch.float32)
+        return torch.log_softmax(logits if temperature == 1 else logits.float() / temperature, -1, dtype=torch.float32)
 
     @abstractmethod
     def propose(self, residual: Tensor, level: int) -> Step:

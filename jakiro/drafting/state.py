@@ -2,7 +2,7 @@
 
 The text's rows come from true target features only and stay. The tree's rows are overwritten each round. They lie
 before the text's and grow towards the front, so that the keys of a level are always one slice, the text never moves
-and no mask of the text exists to be rebuilt:
+and its mask is zeros, not rebuilt (on CUDA it hides the rows that are not yet filled):
 
     [ level d-1 | ... | level 2 | level 1 | text row 0 | text row 1 | ... ]
 """

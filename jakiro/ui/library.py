@@ -26,6 +26,7 @@ KEPT_BYTES = 500_000_000  # of the live races' traces, all together, about
 KEPT_TEXT_BYTES = 100_000_000  # of the prepared texts, all together: a character takes 1 to 4
 PROMPT = 100_000  # characters of a prompt that is put together from its tokens
 PATIENCE = 30.0  # seconds to wait for a race that is being stopped
+WAITERS = 8  # requests that may wait at once: each holds a thread of the web server
 TITLES = MappingProxyType({name: method.title for name, method in METHODS.items()})
 LIVE, OPENED = MappingProxyType({"kind": "live"}), MappingProxyType({"kind": "opened"})
 WHAT_IF = "what if"  # a kind, too: its lanes are no race, their texts may differ
@@ -54,6 +55,7 @@ class Library:
         self._live: OrderedDict[str, Kept] = OrderedDict()
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._compared: OrderedDict[str, str] = OrderedDict()  # race, lane and other -> JSON text
+        self._waiting = 0
         self._running: dict[str, tuple[str, Mapping[str, Any]]] = {}  # id -> prompt, facts
         self._changed = threading.Condition()
 
@@ -141,7 +143,12 @@ class Library:
 
     def _kept(self, id: str) -> Kept:
         with self._changed:
-            self._changed.wait_for(lambda: id not in self._running, PATIENCE)
+            if id in self._running and self._waiting < WAITERS:
+                self._waiting += 1
+                try:
+                    self._changed.wait_for(lambda: id not in self._running, PATIENCE)
+                finally:
+                    self._waiting -= 1
             if id in self._running:
                 raise StillRunning("this race is still running: open it when it is over")
             if id not in self._live:

@@ -27,7 +27,7 @@
                      # one table a round; index = node, 0 = root; ranks count from 1; null = does not apply
         "bonus":   [id],                                            # the bonus token of every round
         "fields":  [{"key", "label", "format", "help"}],            # the inspector's rows; a key is a column of nodes
-                     # format: token id rank share log number word
+                     # format: token rank share log number word
         "sampling": {"temperature", "top_p", "seed"}, "settings": {name: value},
         "metrics": [{"key", "label", "value", "text", "help"}],     # of the run
         "headline": text,                                           # the run in one sentence

@@ -62,17 +62,25 @@ def header(trace: Trace) -> list[list[str]]:
 
 
 def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:
-    """The badge: do all runs give the same token ids as the first, and if not, where they part and by what margin.
+    """The badge: do all runs give the same token ids, and if not, where they part and by what margin.
 
-    A run that did not reach the end of its text is held against the others as far as it went. "lossless" is said only
-    where there is a vanilla run; where there is nothing to compare, `identical` is None.
+    Each is held against the first as far as both went, and what goes beyond the first one's end against the longest.
+    "lossless" is said only where there is a vanilla run; where there is nothing to compare, `identical` is None.
     """
     if len(traces) < 2:
         text = "one run, nothing to compare" if traces else "no runs"
         return {"identical": None, "text": text, "against_first": [None] * len(traces)}
     against = [_divergence(traces[0], trace, titles[0], title) for trace, title in zip(traces, titles, strict=True)]
     parted = [found["text"] for found in against if found is not None]
-    longest = max(traces, key=lambda trace: len(trace.tokens))
+    at = max(range(len(traces)), key=lambda index: len(traces[index].tokens))
+    longest = traces[at]
+    if against[at] is None:
+        beyond = [
+            _divergence(longest, trace, titles[at], title)
+            for trace, title, known in zip(traces, titles, against, strict=True)
+            if known is None
+        ]
+        parted += [found["text"] for found in beyond if found is not None]
     short = any(trace.stop == "stopped" or _ran_out(trace, longest) for trace in traces)
     same = f"{' as far as they went' * short}: {len(traces) - len(parted)}/{len(traces)} outputs"
     held = any(trace.method == "vanilla" for trace in traces)

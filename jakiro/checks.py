@@ -12,21 +12,26 @@ from torch import Tensor
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from jakiro.programs import replayable
+from jakiro.windows import FORMS
 
 ATTENTIONS = ("sdpa", "eager")  # flash attention takes no tree mask
 UNBOUNDED = 1 << 20  # context of a model whose config names none
 REFUSALS = (AttributeError, TypeError, ValueError, RuntimeError, IndexError)  # what models raise at a foreign argument
 ALIKE = 0.5  # cosine of logits and what the output embedding makes of features: a soft cap leaves more
-REMEDY = "use a model whose layers are all attention"
+REMEDY = "use a model whose layers are all plain attention"
+SIBLINGS, LEAVES = 26, 8  # of the tree that is tried: many siblings, so that a leaf's row is far from its position
+PROMPT = 3  # tokens before that tree
+WINDOW = 3  # with which a sliding window is tried: the tree's leaves see no token of the prompt
+MOST_ROWS = 1024  # nodes of the largest tree that rows are kept for, where a row's number must not pass a limit
 
 
 @torch.inference_mode()
-def measure(target: Any) -> tuple[int, list]:
-    """The context limit and the cache's shapes, learnt from one token through the model's own kind of cache.
+def measure(target: Any) -> tuple[int, list, int]:
+    """Context limit, cache shapes and sliding window (0: none), learnt from one token through the model's own cache.
 
-    A sliding window equals full attention until it is full, so such a model is used within its window; one with
-    LongRoPE, within what its short factors are for. Raises ValueError for masks that know no positions, and for states
-    that cannot be taken back: recurrent, convolutional or compressed ones.
+    A model with LongRoPE is used within what its short factors are for, one with chunks of attention within the first.
+    Raises ValueError for masks that know no positions, and for states that cannot be taken back: recurrent,
+    convolutional or compressed ones.
     """
     cache = DynamicCache(config=target.model.config)
     one = torch.ones(1, 1, dtype=torch.long, device=target.device)
@@ -38,7 +43,11 @@ def measure(target: Any) -> tuple[int, list]:
     if getattr(config, "attention_layers", None):  # GPT-Neo; nothing of it shows within a window
         raise ValueError(f"{target.name} masks rows of its cache, not positions, so a tree is not its paths; {REMEDY}")
     limits = [getattr(config, "max_position_embeddings", None) or UNBOUNDED, *_short_factors(config)]
-    shapes = []
+    if getattr(config, "attn_temperature_tuning", None):  # Llama 4 scales queries by their row of the cache
+        limits.append(max(1, config.floor_scale - MOST_ROWS))
+    if found := getattr(config, "keep_window_size", None):  # Doge leaves out tokens of longer texts
+        limits.append(found)
+    shapes, windows = [], set()
     for layer in cache.layers:
         stored = getattr(layer, "keys", None) is not None  # a layer may share another's keys, or have no attention
         plain = type(layer) in (DynamicLayer, DynamicSlidingWindowLayer)
@@ -47,11 +56,12 @@ def measure(target: Any) -> tuple[int, list]:
                 f"{target.name} keeps {type(layer).__name__} states, which cannot take back a rejected token; {REMEDY}"
             )
         if isinstance(layer, DynamicSlidingWindowLayer):
-            limits.append(int(layer.sliding_window))
+            windows.add(int(layer.sliding_window))
         shapes.append(tuple((rows.shape[1], rows.shape[3]) for rows in (layer.keys, layer.values)) if stored else None)
     if not any(shapes):
         raise ValueError(f"{target.name} stores no keys and values in a cache; {REMEDY}")
-    return min(limits), shapes
+    window = windows.pop() if windows == {getattr(config, "sliding_window", None)} else 0
+    return min(*limits, UNBOUNDED, *windows), shapes, window
 
 
 def _short_factors(config: Any) -> list[int]:
@@ -67,30 +77,90 @@ def _short_factors(config: Any) -> list[int]:
 
 @torch.inference_mode()
 def check_trees(target: Any) -> tuple[int, int, float]:
-    """Score a small tree and its deepest path; they must agree. Returns vocabulary, feature width and logit scale.
+    """Score a tree and its deepest paths; they must agree. Returns vocabulary, feature width and logit scale.
 
     Models that take their positions from a 2-D mask (ALiBi), or ignore masks, would decode wrongly without a word.
+    Where no form of masks follows a sliding window, the target's context ends with its window.
     """
     attention = target.model.config._attn_implementation
     if attention not in ATTENTIONS:
         raise ValueError(f"attention is {attention!r}, which takes no tree mask; use one of {', '.join(ATTENTIONS)}")
-    step = max(1, target.model.get_input_embeddings().weight.shape[0] // 7)
-    ids = torch.arange(6, device=target.device) * step
     try:
-        plain = target.model(input_ids=ids[None, [0, 1, 2, 3, 5]]).logits[0, -1].float()
-        cache = target.new_cache(6)
-        target.prefill(ids[:2], cache)
-        logits, features = target.score(ids[2:].tolist(), [-1, 0, 0, 1], cache)
+        if target.window:
+            _choose_form(target)
+        paths = _paths(target)
+        logits, features = _tree(target)
     except REFUSALS as error:
         others = {"sdpa": "try eager", "eager": "try sdpa" if target.model._supports_sdpa else "use another model"}
         raise ValueError(f"{target.name} cannot score a tree with {attention}: {error}; {others[attention]}") from error
-    error = (logits[3].float() - plain).norm() / (plain - plain.mean()).norm()
-    if not error < (0.01 if target.dtype in (torch.float32, torch.float64) else 0.2):
+    if not (error := _distance(target, logits[-LEAVES:], paths)) < _tolerance(target):
         raise ValueError(
             f"{target.name} scores a tree differently from its paths (relative error {error:.2g}): it does not follow "
             "position ids and 4-D masks, so use another model"
         )
     return logits.shape[-1], features.shape[-1], _logit_scale(target, logits.float(), features)
+
+
+def _choose_form(target: Any) -> None:
+    """Find the form of masks with which the model's sliding layers see a tree's window; else end its context there.
+
+    Tried with a window so short that a few tokens are beyond it: models make their own masks of the config's number.
+    """
+    config, window = target.model.config.get_text_config(decoder=True), target.window
+    try:
+        config.sliding_window = UNBOUNDED
+        full = _paths(target)
+        config.sliding_window = target.window = WINDOW
+        paths = _paths(target)
+        for form in () if torch.equal(paths, full) else FORMS:
+            target.form = form
+            try:
+                if _distance(target, _tree(target)[0][-LEAVES:], paths) < _tolerance(target):
+                    target.window = window
+                    return
+            except REFUSALS:
+                continue
+    finally:
+        config.sliding_window = window
+    target.window, target.context = 0, min(target.context, window)
+
+
+def _ids(target: Any, count: int) -> list[int]:
+    size = target.model.get_input_embeddings().weight.shape[0]
+    return [at * max(1, size // count) % size for at in range(count)]
+
+
+def _tree(target: Any) -> tuple[Tensor, Tensor]:
+    """Logits and features of a tree: a root, its children, and a leaf under each of the first of them."""
+    ids = _ids(target, PROMPT + 1 + SIBLINGS + LEAVES)
+    cache = target.new_cache(len(ids))
+    target.prefill(torch.tensor(ids[:PROMPT], device=target.device), cache)
+    return target.score(ids[PROMPT:], [-1, *[0] * SIBLINGS, *range(1, LEAVES + 1)], cache)
+
+
+def _paths(target: Any) -> Tensor:
+    """The model's own logits [leaves, vocab] at the end of each path of that tree to a leaf."""
+    ids = _ids(target, PROMPT + 1 + SIBLINGS + LEAVES)
+    start, (siblings, leaves) = ids[: PROMPT + 1], (ids[PROMPT + 1 :], ids[-LEAVES:])
+    paths = [[*start, *pair] for pair in zip(siblings, leaves, strict=False)]
+    return target.model(input_ids=torch.tensor(paths, device=target.device)).logits[:, -1].clone()
+
+
+def _distance(target: Any, found: Tensor, expected: Tensor) -> float:
+    """How far logits [n, vocab] are from those expected: the largest relative error of a row; the median one in half
+    precision, where rounding moves a token to another expert of a mixture now and then.
+    """
+    found, expected = found.float(), expected.float()
+    errors = (found - expected).norm(dim=-1) / (expected - expected.mean(dim=-1, keepdim=True)).norm(dim=-1)
+    return float(errors.max() if _exact(target) else errors.median())
+
+
+def _tolerance(target: Any) -> float:
+    return 0.01 if _exact(target) else 0.1
+
+
+def _exact(target: Any) -> bool:
+    return target.dtype in (torch.float32, torch.float64)
 
 
 def _logit_scale(target: Any, logits: Tensor, features: Tensor) -> float:
@@ -135,5 +205,5 @@ def why_no_graphs(target: Any, wanted: bool) -> str:
         return f"{target.name} cannot be recorded: {error}"
     replayed, plain = answers
     error = float((replayed - plain).norm() / (plain - plain.mean()).norm())
-    close = error < (0.01 if target.dtype in (torch.float32, torch.float64) else 0.2)
+    close = error < (0.01 if _exact(target) else 0.2)
     return "" if close else f"{target.name} answers otherwise when replayed (relative error {error:.2g})"

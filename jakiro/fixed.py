@@ -18,7 +18,7 @@ from jakiro.programs import record
 NODES = 4  # trees of more than one node are padded to a multiple of this
 ROWS = 256  # and the rows that a pass sees, to one of this
 
-Pass = Callable[[Tensor, Tensor, Tensor, FixedRows], tuple[Tensor, Tensor]]  # tokens, positions, seen, rows
+Pass = Callable[[Tensor, Tensor, Tensor, Tensor, FixedRows], tuple[Tensor, Tensor]]  # tokens to rows, see `_forward`
 
 
 def padded(nodes: int) -> int:
@@ -81,5 +81,7 @@ def _forward(
     own = torch.arange(nodes, device=tokens.device) + length  # the tree's rows
     into = torch.arange(rows, device=tokens.device) - length  # of each row: which node is it?
     inside = (into >= 0) & (into < nodes)
-    visible = (into < 0) | (inside & seen.index_select(1, into.clamp(0, nodes - 1)))
-    return forward(tokens, positions, visible, cache.fixed(rows, own))
+    node = into.clamp(0, nodes - 1)
+    visible = (into < 0) | (inside & seen.index_select(1, node))
+    places = torch.where(into < 0, into + length, positions.index_select(0, node))  # each row's position
+    return forward(tokens, positions, visible, places, cache.fixed(rows, own))

@@ -1,8 +1,9 @@
 """The target: any Hugging Face causal language model, unmodified, that can score a draft tree in one pass.
 
 A tree pass is the model's own forward with a 4-D mask (each node sees the committed text and its own ancestors) and
-position ids (committed length + depth). Features are the decoder's last hidden state after the final norm, taken by a
-forward hook: what the output embedding reads, and what trained heads are fed with.
+position ids (committed length + depth). Layers with a sliding window get a mask that also hides rows whose positions
+are too far back. Features are the decoder's last hidden state after the final norm, taken by a forward hook: what the
+output embedding reads, and what trained heads are fed with.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from jakiro.fixed import ROWS, fixed_pass, padded
 from jakiro.generation import end_ids
 from jakiro.loading import DTYPES, check_request, choose_kernels, decoder_of, load_model, load_tokenizer
 from jakiro.products import lay_out
+from jakiro.windows import Form, Mask, alone
 
 LOG = logging.getLogger(__name__)
 Pass = Callable[[], tuple[Tensor, Tensor]]  # to logits and features
@@ -57,7 +59,8 @@ class Target:
         self._seen = threading.local()  # features of this thread's last pass: two threads may share a model
         self.decoder = decoder_of(model)
         self.decoder.register_forward_hook(self._see)
-        self.context, self._shapes = measure(self)
+        self.context, self._shapes, self.window = measure(self)  # rows that sliding layers see; 0 without such
+        self.form: Form = alone
         self.graphs = False
         self.vocab_size, self.hidden_size, self.logit_scale = check_trees(self)
         self.no_graphs = why_no_graphs(self, graphs)  # why passes are not recorded; empty if they are
@@ -117,7 +120,8 @@ class Target:
         assert cache.length == 0, "prefill needs a fresh cache"
         cache.reserve(len(ids))
         positions = torch.arange(len(ids), device=self.device)
-        logits, features = self._pass(ids, positions, None, cache, logits_to_keep=1)  # no mask: plain causal kernels
+        last = {"logits_to_keep": positions[-1:]}  # as a number it keeps features, too, of that token alone in Gemma 4
+        logits, features = self._pass(ids, positions, None, cache, **last)  # no mask: plain causal kernels
         cache.keep(0, range(len(ids)))
         return logits[-1], features
 
@@ -142,16 +146,19 @@ class Target:
         positions, mask = self._placed(parents, cache.length)
         return lambda: self._pass(ids, positions, mask, cache)
 
-    def _placed(self, parents: Sequence[int], length: int) -> tuple[Tensor, Tensor | None]:
-        """Positions [n] and mask [1, 1, n, length + n] of a tree after `length` tokens; a single node needs no mask."""
+    def _placed(self, parents: Sequence[int], length: int) -> tuple[Tensor, Mask | None]:
+        """Positions [n] and mask of a tree after `length` tokens; a single node needs no mask."""
         if len(parents) == 1:
             return torch.tensor([length], device=self.device), None
         levels, ancestors = _tree(parents)
         positions = torch.tensor(levels, device=self.device) + length
-        return positions, self.mask(torch.nn.functional.pad(ancestors.to(self.device), (length, 0), value=True))
+        seen = torch.nn.functional.pad(ancestors.to(self.device), (length, 0), value=True)
+        return positions, self.masks(seen, positions, torch.cat([torch.arange(length, device=self.device), positions]))
 
-    def _fixed(self, tokens: Tensor, positions: Tensor, seen: Tensor, rows: Cache) -> tuple[Tensor, Tensor]:
-        return self._pass(tokens, positions, self.mask(seen), rows)
+    def _fixed(
+        self, tokens: Tensor, positions: Tensor, seen: Tensor, places: Tensor, rows: Cache
+    ) -> tuple[Tensor, Tensor]:
+        return self._pass(tokens, positions, self.masks(seen, positions, places), rows)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Input embeddings [..., hidden] of token ids [...], as the embedding table holds them."""
@@ -173,12 +180,19 @@ class Target:
                 "predict its tokens: use vanilla or prompt_lookup"
             )
 
+    def masks(self, seen: Tensor, positions: Tensor, places: Tensor) -> Mask:
+        """`mask` in the model's form, from seen [n, rows] and the positions of a pass's tokens [n] and rows [rows]."""
+        full = self.mask(seen)
+        if not self.window:
+            return full
+        return self.form(full, self.mask(seen & (positions[:, None] - places < self.window)))
+
     def mask(self, seen: Tensor) -> Tensor:
         """[1, 1, n, rows] to add to scores, from seen [n, rows]: sdpa would make it of a boolean one in every layer."""
         blank = torch.zeros(seen.shape, dtype=self.dtype, device=self.device)
         return blank.masked_fill(~seen, torch.finfo(self.dtype).min)[None, None]
 
-    def _pass(self, tokens: Tensor, positions: Tensor, mask: Tensor | None, cache, **extra) -> tuple[Tensor, Tensor]:
+    def _pass(self, tokens: Tensor, positions: Tensor, mask: Mask | None, cache, **extra) -> tuple[Tensor, Tensor]:
         output = self.model(
             input_ids=tokens[None],
             position_ids=positions[None],

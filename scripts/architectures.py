@@ -8,6 +8,8 @@ rounds whose trees hold most of that text among decoys, greedily and drawn. `out
     differs     they were not: a defect, and `why` says where
     refused     not usable as a target, and `why` is what the user is told
     not tried   transformers does not make it from the small sizes below, or it is one of several kinds of input
+
+`window` is that of its sliding layers, which the text leaves behind.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ NAMED_OTHERWISE = {  # sizes that some architectures have beside those, or inste
     **dict.fromkeys(("n_group", "topk_group", "n_shared_experts", "first_k_dense_replace"), 1),
     "num_experts_per_tok": 2,
     "rotary_dim": 4,
+    "sliding_window": 24,  # a few tokens more than the prompt
 }
 SEES = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "image_size": 32, "patch_size": 16}
 SHARING = {"vocab_size_per_layer_input": 300, "hidden_size_per_layer_input": 8, "num_kv_shared_layers": 6}
@@ -138,7 +141,7 @@ def compare(target: Target, count: int) -> dict[str, Any]:
         }
         found = {name: trace.tokens for name, trace in ways.items()}
         if sampling.temperature == 0:
-            found["generate"] = generated(target, prompt, count)
+            found["generate"] = generated(target, prompt, len(text))
         for name, ids in found.items():
             if ids != text:
                 at = first_difference(text, ids)
@@ -159,7 +162,7 @@ def judge(family: str, count: int) -> dict[str, Any]:
         target = Target.wrap(model)
     except ValueError as error:
         return row | {"outcome": "refused", "why": str(error)}
-    return row | compare(target, count)
+    return row | ({"window": target.window} if target.window else {}) | compare(target, count)
 
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:

@@ -145,8 +145,22 @@ MUTANTS = [
     Mutant(
         "a recorded pass does not see the last token before the tree",
         "jakiro/fixed.py",
-        "visible = (into < 0) | (inside & seen.index_select(1, into.clamp(0, nodes - 1)))",
-        "visible = (into < -1) | (inside & seen.index_select(1, into.clamp(0, nodes - 1)))",
+        "visible = (into < 0) | (inside & seen.index_select(1, node))",
+        "visible = (into < -1) | (inside & seen.index_select(1, node))",
+        "test_programs.py",
+    ),
+    Mutant(
+        "a sliding window counts rows of the cache instead of positions",
+        "jakiro/target.py",
+        "torch.cat([torch.arange(length, device=self.device), positions])",
+        "torch.arange(length + len(parents), device=self.device)",
+        "test_target.py",
+    ),
+    Mutant(
+        "a recorded pass takes the tree's rows for the text's in a sliding window",
+        "jakiro/fixed.py",
+        "places = torch.where(into < 0, into + length, positions.index_select(0, node))",
+        "places = into + length",
         "test_programs.py",
     ),
     Mutant(

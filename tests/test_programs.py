@@ -90,7 +90,7 @@ def test_drafts_are_those_without_programs(target, recorded, mode):
         assert found.scores == pytest.approx(expected.scores, abs=1e-2, rel=1e-3)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "eager gemma2", "mistral", "eager llama"])
+@pytest.mark.parametrize("family", ["gpt2", "eager gemma2", "mistral", "eager gpt_oss", "eager llama"])
 def test_families_give_their_text(family):
     attention, _, name = family.rpartition(" ")
     model = tiny_model(name, attention or "sdpa")
@@ -168,8 +168,8 @@ def test_a_model_that_keeps_a_number_of_its_recording_runs_without_and_says_so(t
     """Its positions come from Python, as where a model counts the cache's rows: right once, wrong ever after."""
     fixed = Target._fixed
 
-    def counted(self, tokens, positions, seen, rows):
-        return fixed(self, tokens, torch.tensor(positions.tolist()), seen, rows)
+    def counted(self, tokens, positions, *rest):
+        return fixed(self, tokens, torch.tensor(positions.tolist()), *rest)
 
     monkeypatch.setattr(tape, "REFUSED", set())
     monkeypatch.setattr(Target, "_fixed", counted)

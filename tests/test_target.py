@@ -25,7 +25,8 @@ FAMILIES = [
     ("gpt2", "sdpa"),
     ("gpt_neox", "eager"),
     ("gemma2", "eager"),  # soft-capped logits, sliding window
-    ("mistral", "sdpa"),  # sliding window
+    ("mistral", "sdpa"),  # sliding window in all layers
+    ("gpt_oss", "eager"),  # and in every second one, with attention sinks
     ("qwen3_moe", "sdpa"),
     ("granite", "sdpa"),  # scaled logits
     ("cohere", "sdpa"),  # the other way round
@@ -144,10 +145,36 @@ def test_facts_are_read_off_the_model(target):
     assert target.dtype == torch.float32 and target.device.type == "cpu"
 
 
-@pytest.mark.parametrize(("family", "window"), [("mistral", 48), ("gemma2", 64)])
-def test_a_sliding_window_bounds_the_context(family, window):
-    attention = "eager" if family == "gemma2" else "sdpa"
-    assert Target.wrap(tiny_model(family, attention)).context == window
+@pytest.mark.parametrize(("family", "window"), [("mistral", 2), ("gemma2", 3), ("gpt_oss", 2)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_sliding_window_does_not_bound_the_context(family, window, dtype):
+    target = Target.wrap(tiny_model(family, "sdpa" if family == "mistral" else "eager").to(dtype))
+    assert (target.context, target.window) == (CONTEXT, window)
+    assert target.model.config.sliding_window == window  # another was tried
+
+
+def test_a_window_that_masks_cannot_follow_bounds_the_context():
+    """Moshi's is that of its own cache: its masks know of none."""
+    target = Target.wrap(tiny_model("moshi", sliding_window=48, ffn_dim=48))
+    assert (target.context, target.window) == (48, 0)
+
+
+def test_limits_that_no_layer_of_the_cache_shows_bound_the_context():
+    """Llama 4 scales queries by their row of the cache; Doge leaves tokens out of longer texts."""
+    llama4 = tiny_model("llama4_text", floor_scale=1100, attn_temperature_tuning=True)
+    doge = tiny_model("doge", keep_window_size=50)
+    assert [Target.wrap(model).context for model in (llama4, doge)] == [1100 - checks.MOST_ROWS, 50]
+
+
+def test_features_of_all_tokens_are_seen_where_layers_share_keys():
+    """Gemma 4 leaves tokens whose logits nobody asks for out of such layers."""
+    sharing = {"num_kv_shared_layers": 2, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 300}
+    layers = ["sliding_attention", "full_attention"] * 2
+    sharing |= {"num_hidden_layers": 4, "layer_types": layers, "global_head_dim": 8, "head_dim": 8}
+    target = Target.wrap(tiny_model("gemma4_text", **sharing))
+    _, last, features = prefilled(target, [3, 4, 5, 6])
+    assert features.shape == (4, 32)
+    torch.testing.assert_close(last, plain(target, [3, 4, 5, 6])[0], atol=1e-4, rtol=1e-4)
 
 
 LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
@@ -193,8 +220,9 @@ def test_the_tokenizers_end_of_turn_ends_the_text_too(tokenizer):
     assert Target.wrap(model, tokenizer).ends == {3, tokenizer.eos_token_id}
 
 
-def test_models_that_ignore_the_tree_are_refused():
-    mpt = tiny_model("mpt", "eager", d_model=32, n_heads=4, n_layers=2, num_hidden_layers=2, max_seq_len=64)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_models_that_ignore_the_tree_are_refused(dtype):
+    mpt = tiny_model("mpt", "eager", d_model=32, n_heads=4, n_layers=2, num_hidden_layers=2, max_seq_len=64).to(dtype)
     with pytest.raises(ValueError, match="differently from its paths"):
         Target.wrap(mpt)
 
@@ -216,7 +244,7 @@ def test_models_that_mask_rows_instead_of_positions_are_refused():
 
 def test_recurrent_states_are_refused():
     hybrid = tiny_model("qwen3_next", num_hidden_layers=4, head_dim=8, num_experts=2, num_experts_per_tok=1)
-    with pytest.raises(ValueError, match="layers are all attention"):
+    with pytest.raises(ValueError, match="layers are all plain attention"):
         Target.wrap(hybrid)
 
 

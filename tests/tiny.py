@@ -28,8 +28,9 @@ SIZES = {
 }
 EXTRAS = {  # what a family needs besides SIZES
     "gpt2": {"n_positions": CONTEXT},
-    "gemma2": {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 64, "final_logit_softcapping": 5.0},
-    "mistral": {"sliding_window": 48},
+    "gemma2": {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 3, "final_logit_softcapping": 5.0},
+    "mistral": {"sliding_window": 2},
+    "gpt_oss": {"head_dim": 8, "sliding_window": 2, "num_local_experts": 4, "num_experts_per_tok": 2},
     "llama4_text": {"head_dim": 8, "intermediate_size_mlp": 48, "num_local_experts": 2},
     "modernbert-decoder": {"bos_token_id": 0, "pad_token_id": 0, "cls_token_id": 0, "sep_token_id": 0},
 }

@@ -113,6 +113,21 @@ def test_trees_of_any_size_and_a_cache_that_moves(target, recorded):
     assert trace.tokens == text and len(trace.steps) == 5
 
 
+@pytest.mark.parametrize("family", ["mistral", "eager gpt_oss"])
+@torch.inference_mode()
+def test_a_tree_deeper_than_a_sliding_window(family):
+    """Nodes of many siblings lie further apart in the cache than in the text."""
+    attention, _, name = family.rpartition(" ")
+    model = tiny_model(name, attention or "sdpa")
+    logits = []
+    for target in (Target.wrap(model, graphs=False), Target.wrap(model)):
+        cache = target.new_cache(CONTEXT)
+        target.prefill(torch.tensor(PROMPT), cache)
+        tree = random_tree(random.Random(1), 7, 14)
+        logits.append(target.score(tree.tokens, tree.parents, cache)[0].clone())
+    torch.testing.assert_close(*logits, atol=2e-4, rtol=1e-3)
+
+
 @torch.inference_mode()
 def test_a_program_of_a_cache_that_moved_is_recorded_anew(target, recorded):
     """A small tree, a large one that moves the cache, the same small one."""

@@ -46,6 +46,8 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error(f"{OPTIONS} in the environment cannot be read ({error}): close what is quoted")
     if options.threads is not None and options.threads < 1:
         parser.error("--threads takes a whole number of at least 1")
+    if options.port is not None and not 1 <= options.port <= 65535:
+        parser.error("--port takes a number from 1 to 65535")
     if not all(all(head.partition("=")) for head in options.head):
         parser.error("--head takes METHOD=DIR, for example --head jakiro=heads/jakiro")
     return options
@@ -95,7 +97,11 @@ def serve(options: argparse.Namespace) -> None:
     library = Library(options.traces)
     demo = page.build(models, library, gpu)
     launched = page.options(models, library) | {"server_name": options.host, "server_port": options.port}
-    demo.launch(**launched, prevent_thread_lock=True)
+    try:
+        demo.launch(**launched, prevent_thread_lock=True)
+    except OSError as error:
+        where = f"{options.host or '127.0.0.1'}, port {options.port or '7860 or one of the next'}"
+        raise OSError(f"nothing can listen on {where}: in use, or not of this machine; name another") from error
     models.start()
     print(f"Jakiro Debugger: {demo.local_url}", flush=True)
     demo.block_thread()

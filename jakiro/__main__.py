@@ -24,6 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"jakiro {options.command}: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"\njakiro {options.command}: interrupted{GOES_ON.get(options.command, '')}", file=sys.stderr)
+        return 130
 
 
 def trace(options: argparse.Namespace) -> int:
@@ -174,9 +177,17 @@ def _pairs(items: Sequence[str], flag: str) -> dict[str, str]:
         name, mark, value = item.partition("=")
         if not (name and mark and value):
             raise ValueError(f"{flag} takes name=value, not {item!r}")
+    names = [item.partition("=")[0] for item in items]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{flag} {twice[0]} is given twice: leave one of them out")
     return dict(item.split("=", 1) for item in items)
 
 
+GOES_ON = {  # after an interrupt
+    "bench": "; the same command goes on where it was",
+    "train": "; the same command goes on from the last checkpoint",
+    "experiment": "; the same command goes on from the last checkpoint",
+}
 COMMANDS = {
     **{"trace": trace, "validate": validate, "replay": replay, "bench": bench, "tune": tune},
     **{"doctor": doctor, "train": train, "experiment": experiment, "card": card},

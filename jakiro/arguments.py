@@ -125,7 +125,8 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("--out", type=Path, required=True, help="report to write, as bench does")
     ask.add_argument("--page", type=Path, help="Markdown file to write: tables, and what they allow one to say")
 
-    about = commands.add_parser("card", help="write the model card of a trained target and its heads")
+    says = "write the model card of a trained target and its heads"
+    about = commands.add_parser("card", allow_abbrev=False, help=says)  # --head is not --heads-recipe
     about.add_argument("--target", type=Path, default=TARGET)
     about.add_argument("--target-recipe", type=Path, default=RECIPES / "target-cpu.json")
     runs = [RECIPES / f"heads-cpu{run}.json" for run in ("", "-further", "-wider")]
@@ -135,6 +136,15 @@ def parser() -> argparse.ArgumentParser:
     about.add_argument("--data", type=Path, required=True, help="folder with train/ and eval/")
     about.set_defaults(device="cpu", dtype="float32", head=[], graphs=True, attention=None, chat_template=None)
     return whole
+
+
+def check_folder(path: Path) -> None:
+    """Raise OSError before any work is done if a folder cannot be made there, or nothing be written into it."""
+    there = next(one for one in (path, *path.absolute().parents) if one.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(f"cannot write into {path}: {there} is a file; name a folder")
+    if not os.access(there, os.W_OK):
+        raise PermissionError(f"cannot write into {path}: the folder {there} is read-only; choose another")
 
 
 def check_writable(path: Path) -> None:

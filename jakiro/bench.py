@@ -70,7 +70,8 @@ def asked_for(target: Target, names: Sequence[str], changes: dict[str, str]) -> 
         loaded[name] = method.load(target), build(method.settings, method.defaults(target), own)
     if unknown := changes.keys() - used:
         known = sorted({field.name for name in names for field in fields(METHODS[name].settings)})
-        raise ValueError(f"no method here has the setting {', '.join(sorted(unknown))}; known: {', '.join(known)}")
+        those = ", ".join(known) or "none"
+        raise ValueError(f"no method here has the setting {', '.join(sorted(unknown))}; known: {those}")
     return loaded
 
 

@@ -74,12 +74,12 @@ def _enough(settings: Any, rounds: int) -> int:
 
 
 def told(as_was: Trace, would: Trace, index: int, title: str) -> str:
-    """What was changed, and what that did to tau, to the nodes of a round and to the text."""
+    """What was changed, and what that did to tau, to what a round drafts and to the text."""
     changes = _changes(as_was, would)
     return (
         f"{title} from round {index + 1} on, with {', '.join(changes) or 'nothing changed'}: "
-        f"tau {_tau(would)} instead of {_tau(as_was)}, {_nodes(would)} nodes a round instead of {_nodes(as_was)}, "
-        f"{_text(as_was, would)}."
+        f"tau {_tau(would)} instead of {_tau(as_was)}, {_drafted(would)} drafted a round instead of "
+        f"{_drafted(as_was)}, {_text(as_was, would)}."
     )
 
 
@@ -107,5 +107,5 @@ def _tau(trace: Trace) -> str:
     return f"{tau(trace):.2f}" if trace.steps else "none"
 
 
-def _nodes(trace: Trace) -> str:
-    return f"{sum(len(step.tree) for step in trace.steps) / len(trace.steps):.1f}" if trace.steps else "no"
+def _drafted(trace: Trace) -> str:
+    return f"{sum(len(step.tree) - 1 for step in trace.steps) / len(trace.steps):.1f}" if trace.steps else "none"

@@ -22,7 +22,7 @@ class Journal:
     def __init__(self, path: Path | None = None, plan: dict[str, Any] | None = None) -> None:
         """Read what is there. `plan` says what is being measured, so that two benchmarks are not mixed up.
 
-        Raises ValueError for a file of another plan. One in which nothing was measured is begun anew.
+        Raises ValueError for a file of another plan or a damaged one. One in which nothing was measured is begun anew.
         """
         self.path = path
         self.settings: dict[str, dict[str, Any]] | None = None  # method -> its settings, none of them auto
@@ -31,9 +31,13 @@ class Journal:
             return
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
         whole = [line for line in lines if line.endswith("\n")]  # the last one may have been cut off
-        known = dict(map(json.loads, whole[1:]))
+        try:
+            known = dict(map(json.loads, whole[1:]))
+            planned = json.loads(whole[0]) if whole else plan
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error}): delete it to begin the benchmark anew") from error
         settings = known.pop(SETTINGS, None)
-        if whole and json.loads(whole[0]) != plan:
+        if planned != plan:
             if known:
                 raise ValueError(f"{path} holds the beginning of another benchmark; delete it or choose another --out")
             whole, settings = [], None

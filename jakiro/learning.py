@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from jakiro.arguments import RECIPES, TARGET, check_writable
+from jakiro.arguments import RECIPES, TARGET, check_folder, check_writable
 
 
 def train(options: argparse.Namespace) -> int:
@@ -40,9 +40,11 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError("--chat-template is for heads, whose target may have none; a trained target has its own")
     if options.target and options.what == ["target"]:
         raise ValueError("--target is for heads; a target is written to --out, and goes on from --start: leave it out")
+    if options.out and options.what == ["answers"]:
+        check_writable(options.out)
+    elif options.out:
+        check_folder(options.out)
     if options.what == ["answers"]:
-        if options.out:
-            check_writable(options.out)
         idle = {"--start": options.start, "--shard": options.shard, "--no-compile": not options.compile}
         if given := [name for name, there in idle.items() if there]:
             raise ValueError(f"{given[0]} is for training; answers are written by the target as it is: leave it out")
@@ -104,6 +106,8 @@ def experiment(options: argparse.Namespace) -> int:
 
     for file in filter(None, (options.out, options.page)):
         check_writable(file)
+    if options.page and options.page.resolve() == options.out.resolve():
+        raise ValueError(f"--out and --page are both {options.out}: one is JSON, the other Markdown; name two files")
     named = RECIPES / f"{options.what}-cpu.json"
     asked = experiments.Experiment.read(named if named.exists() else Path(options.what))
     if options.dtype not in DTYPES:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from json import JSONDecodeError
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from jinja2 import TemplateError
 from safetensors import SafetensorError
 from torch import nn
@@ -18,6 +20,8 @@ from jakiro.checks import ATTENTIONS
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"  # 1: attention under a mask repeats no shared keys, which a CPU's kernel can do
+# What transformers raises over JSON files of a model that are cut off or say what cannot be.
+DAMAGED = (StrictDataclassError, ArithmeticError, KeyError, TypeError, JSONDecodeError)
 CHOSEN = "JAKIRO_CHOSE_GQA"  # beside GROUPED where that is not the user's wish: other processes inherit both
 
 
@@ -32,6 +36,8 @@ def load_model(folder: Path, **how: Any) -> PreTrainedModel:
         model, info = AutoModelForCausalLM.from_pretrained(folder, **how)
     except (SafetensorError, UnpicklingError, EOFError, RuntimeError) as error:
         raise ValueError(f"the weights in {folder} cannot be read ({error}): download them again") from error
+    except DAMAGED as error:
+        raise _damaged(folder, error) from error
     wrong = dict.fromkeys(info["missing_keys"], "is missing")
     wrong |= {key: f"has shape {list(one)}, expected {list(other)}" for key, one, other in info["mismatched_keys"]}
     if wrong:
@@ -47,7 +53,10 @@ def load_tokenizer(folder: Path, template: str | Path | None) -> PreTrainedToken
 
     Raises OSError for a file that cannot be read, ValueError for a template that cannot be used.
     """
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except DAMAGED as error:
+        raise _damaged(folder, error) from error
     if template is not None:
         tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
     try:
@@ -58,6 +67,11 @@ def load_tokenizer(folder: Path, template: str | Path | None) -> PreTrainedToken
         where = f"{template or folder} has no chat template that takes a user's turn alone ({error})"
         raise ValueError(f"{where}: give a Jinja file as models have, with --chat-template FILE") from error
     return tokenizer
+
+
+def _damaged(folder: Path, error: Exception) -> ValueError:
+    what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return ValueError(f"no model can be made of {folder} ({what}): download its JSON files again")
 
 
 def decoder_of(model: PreTrainedModel) -> nn.Module:

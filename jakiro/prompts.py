@@ -41,7 +41,10 @@ def read_prompts(paths: Sequence[Path] | None, limit: int | None = None) -> list
     for path in paths:
         if path.stem == MEAN:
             raise ValueError(f"{path}: a task cannot be called {MEAN}, as all tasks together are; rename the file")
-        lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
+        try:
+            lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not UTF-8 text ({error}): write it again as UTF-8") from error
         for number, line in [(number, line) for number, line in lines if line.strip()][:limit]:
             place = f"{path}, line {number}"
             try:

@@ -201,12 +201,18 @@ def details(report: dict[str, Any]) -> str:
 
 
 def method_totals(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each of our methods at each temperature over all tasks: seconds a round and their shares, acceptance, memory."""
+    """Each of our methods at each temperature over all tasks: seconds a round and their shares, acceptance, memory.
+
+    By temperature, methods in the order of the report.
+    """
     groups: dict[tuple, list[dict]] = {}
     for row in report["rows"]:
         if row["rounds"]:
             groups.setdefault((row["temperature"], row["method"]), []).append(row)
-    return [_total(temperature, method, found) for (temperature, method), found in sorted(groups.items())]
+    return [
+        _total(temperature, method, found)
+        for (temperature, method), found in sorted(groups.items(), key=lambda group: group[0][0])
+    ]
 
 
 def _total(temperature: float, method: str, found: list[dict[str, Any]]) -> dict[str, Any]:

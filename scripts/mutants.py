@@ -309,7 +309,10 @@ def caught(mutant: Mutant) -> bool:
 
 
 def check_tests(mutants: list[Mutant]) -> None:
-    """Raise ValueError if a mistake cannot be planted, or if tests fail without any: they would seem to catch it."""
+    """Raise ValueError if there is no mistake, if one cannot be planted, or if tests fail without any: they would seem
+    to catch it."""
+    if not mutants:
+        raise ValueError("no mistake has that text in its name, file or line")
     for mutant in mutants:
         planted(mutant)
     names = sorted({name for mutant in mutants for name in mutant.tests.split()})

@@ -12,7 +12,7 @@ from jakiro.ui.benchmarks import payload
 from jakiro.ui.figures.benchmark import figures, limits_figure, rounds_figure, speed_figure
 from jakiro.ui.figures.theme import THEMES, paint
 
-LIMITS = {"methods": {"jakiro": {"round_s": 0.004, "ideal_round_s": 0.003, "round_floor_s": 0.001}}}
+LIMITS = {"methods": {"jakiro": {"round_s": 0.004, "round_over_ideal": 1.25, "round_floor_s": 0.001}}}
 
 
 def samples(task, repeat, seconds):
@@ -84,7 +84,7 @@ def test_limits_are_drawn_where_they_were_measured(data):
     figure = limits_figure(data | {"limits": LIMITS})
     assert {one["name"]: one["x"] for one in figure["data"]} == {
         "round": [4.0],
-        "bare networks alone": [3.0],
+        "bare networks alone": [3.2],
         "device's floor": [1.0],
     }
     mixture = {"methods": {"jakiro": LIMITS["methods"]["jakiro"] | {"round_floor_s": None}}}
@@ -103,7 +103,7 @@ def test_reports_of_a_folder_are_prepared_and_others_left_out(data, tmp_path):
     [found] = json.loads(payload(tmp_path))["reports"]
     assert found["name"] == "b" and ["command", "python -m jakiro bench"] in found["facts"]
     rows = {row[0]: dict(zip(found["table"]["head"], row, strict=True)) for row in found["table"]["rows"]}
-    assert rows["jakiro"]["speed-up"] == "2.33×" and rows["jakiro"]["identical"] == "1.00"
+    assert rows["Jakiro"]["speed-up"] == "2.33×" and rows["Jakiro"]["identical outputs"] == "100%"
     assert rows["hf_assisted"]["tau"] == "" and rows["hf_assisted"]["speed-up"] == "0.50×"
 
 

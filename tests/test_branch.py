@@ -253,7 +253,9 @@ def test_words_can_be_forced_as_they_are_written(loaded, tmp_path):
     asked = {"race": library.add([run(loaded, "vanilla")]), "lane": 0, "round": 1, "rounds": 3, "text": " the an"}
     _, facts = what_if(loaded, library, asked)
     assert "with “ the an” forced" in facts["note"]
-    _, facts = what_if(loaded, library, asked | {"token": 7})
+    [as_was, would], facts = what_if(loaded, library, asked | {"token": 7})
+    root = would.prompt[len(as_was.prompt) :]
+    assert facts["before"] == ["", "".join(would.pieces[one] for one in root)] and root == as_was.tokens[:1]
     assert " the an" not in facts["note"]
 
 

@@ -14,8 +14,9 @@ from safetensors.torch import load_file, save_file
 from tiny import CHAT, save_heads, tiny_model, tiny_tokenizer
 
 from jakiro import limits, peers, trace
-from jakiro.__main__ import main
+from jakiro.__main__ import COMMANDS, main
 from jakiro.files import write_text
+from jakiro.training.card import measured
 
 ROOT = Path(__file__).parent.parent
 
@@ -165,6 +166,7 @@ BAD = {
     "dtype": (["--dtype", "int8"], "use one of float32"),
     "device": (["--device", "cuda"], "no CUDA device"),
     "device name": (["--device", "gpu7"], "gpu7"),
+    "a setting twice": (["--set", "depth=3", "--set", "depth=4"], "--set depth is given twice"),
 }
 
 
@@ -183,6 +185,36 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, tmp_path, capsys, monk
 def test_an_output_that_cannot_be_written_is_refused_before_any_work(tmp_path, capsys, out):
     code = run("trace", tmp_path / "no model here", "--method", "vanilla", "--prompt", "the", "--out", tmp_path / out)
     assert code == 2 and "cannot write" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    asked = ["--data", tmp_path, "--run-folder", tmp_path / "run", "--out", tmp_path / "file" / "model"]
+    assert main(["train", "target", *map(str, asked)]) == 2
+    assert "file is a file; name a folder" in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+def test_a_report_and_its_page_are_two_files(tmp_path, capsys):
+    asked = ["--data", tmp_path, "--run-folder", tmp_path / "run", "--out", tmp_path / "a", "--page", tmp_path / "a"]
+    assert main(["experiment", "decoupling", *map(str, asked)]) == 2
+    assert "name two files" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_said_in_a_line(folder, tmp_path, capsys, monkeypatch):
+    def interrupted(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(COMMANDS, "bench", interrupted)
+    assert run("bench", folder, "--out", tmp_path / "b.json") == 130
+    assert capsys.readouterr().err == "\njakiro bench: interrupted; the same command goes on where it was\n"
+
+
+def test_a_card_is_not_written_with_the_figures_of_another_model(folder, tmp_path, capsys):
+    out = tmp_path / "bench.json"
+    assert run("bench", folder, "--methods", "vanilla,jakiro", "--limit", 1, "--max-new-tokens", 4, "--out", out) == 0
+    report = json.loads(out.read_text()) | {"target": "another"}
+    with pytest.raises(ValueError, match=f"is of another, and the card of {folder.name}"):
+        measured({"default": report, "wide": report}, folder.name)
 
 
 def test_only_files_are_replaced_and_links_are_followed(tmp_path, capsys):
@@ -223,6 +255,15 @@ def bad_head(folder, tmp_path, capsys, change):
     arguments = ["--method", "eagle2", "--prompt", "the", "--head", f"eagle2={head}", "--out", tmp_path / "t.json"]
     assert run("trace", folder, *arguments) == 2
     return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("config", ["[]", '{"model_type": "llama", "hidden_size": "x"}', "{"])
+def test_a_damaged_config_of_a_target_is_a_line(folder, tmp_path, capsys, config):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / "config.json").write_text(config)
+    assert run("trace", copy, "--method", "vanilla", "--prompt", "the", "--out", tmp_path / "t.json") == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1 and str(copy) in said
 
 
 def test_a_head_with_a_missing_key_is_refused_by_name(folder, tmp_path, capsys):

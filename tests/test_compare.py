@@ -121,7 +121,7 @@ def test_the_page_gets_both_lanes_along_the_text(raced):
     trace = library.traces(race)[1]
     count = len(trace.tokens) - 1
     assert found["lanes"] == ["jakiro", "eagle2"] and found["tokens"] == trace.tokens[:count]
-    assert all(len(one) == count for one in (*found["reach"], *found["nodes"], found["shared"]))
+    assert all(len(one) == count for one in (*found["reach"], *found["drafted"], found["shared"]))
     assert found["reach"][0][0] == len(trace.steps[0].accepted)
     assert found["why"][0][0] == why(library.traces(race)[1], 0)  # at a root of the run: its own sentence
     assert all("length cap" not in text for side in found["why"] for text in side)

@@ -287,7 +287,7 @@ def test_seconds_are_the_rounds_wall_time(target, monkeypatch):
 
     monkeypatch.setattr(programs.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(engine, "walk", spend(1, engine.walk))
-    monkeypatch.setattr(target, "score", spend(10, target.score), raising=False)
+    monkeypatch.setattr(Target, "score", spend(10, Target.score))
     drafter = Noise(1, 4)
     drafter.draft = spend(100, drafter.draft)
     drafter.inspect = spend(1000, drafter.inspect)

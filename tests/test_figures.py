@@ -13,14 +13,16 @@ from hand import FIRST, HAND, SECOND, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
 from jakiro.diversity import run_diversity
+from jakiro.methods import METHODS
 from jakiro.trace import StepTrace
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.acceptance import acceptance_figure
 from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
 from jakiro.ui.figures.labels import label, quote, visible
+from jakiro.ui.figures.looks import lane_looks
 from jakiro.ui.figures.patch import fill
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
-from jakiro.ui.figures.theme import THEMES, paint
+from jakiro.ui.figures.theme import SOURCES, THEMES, paint
 from jakiro.ui.figures.timeline import timeline_figure
 from jakiro.ui.figures.tree import tree_figure
 from jakiro.ui.figures.tree_template import MARGIN, SPAN, STEP
@@ -56,7 +58,7 @@ def figures(trace) -> list[dict]:
     whole = [
         run_routing_figure(trace),
         acceptance_figure(trace),
-        diversity and run_diversity_figure([("a", diversity)]),
+        diversity and run_diversity_figure([("a", "@jakiro", diversity)]),
     ]
     whole.append(timeline_figure([trace, TRACES["eagle2"]], 0, 1, ["a", "b"]))
     return found + [{"data": figure["data"], "layout": figure["layout"]} for figure in whole if figure]
@@ -304,7 +306,7 @@ def test_the_divergence_of_more_than_two_experts_is_inside_the_axes():
         trace = replace(TRACES["jakiro"], steps=steps)
         layouts = (
             round_diversity_figure(trace)["template"]["layout"],
-            run_diversity_figure([("a", run_diversity(trace))])["layout"],
+            run_diversity_figure([("a", "@jakiro", run_diversity(trace))])["layout"],
         )
         found[factor] = [one["yaxis3"]["range"] for one in layouts]
         most = [max(value for step in steps for value in step.tree.columns["js"] if value is not None)]
@@ -319,11 +321,18 @@ def test_coverage_in_the_round_view_is_the_metrics():
 
 
 def test_other_runs_stand_beside_this_one():
-    runs = [("a", run_diversity(TRACES["jakiro"])), ("b", run_diversity(TRACES["eagle2"]))]
+    runs = [("a", "@jakiro", run_diversity(TRACES["jakiro"])), ("b", "@eagle2", run_diversity(TRACES["eagle2"]))]
     curves = [
         trace for trace in run_diversity_figure(runs)["data"] if trace["name"] in "ab" and trace["type"] == "scatter"
     ]
     assert len({trace["line"]["dash"] for trace in curves}) == 2  # told apart without colour
+
+
+def test_lanes_of_one_method_look_different_and_no_method_looks_like_an_expert():
+    found = lane_looks(["jakiro", "eagle2", "jakiro", "jakiro", "mine"])
+    assert len(set(found)) == 5 and found[0] == lane_looks(["vanilla", "jakiro"])[1]
+    experts = {f"@{role}" for role, _, _ in SOURCES.values()} | {symbol for _, symbol, _ in SOURCES.values()}
+    assert not experts & {part for name in METHODS for look in lane_looks([name]) for part in look}
 
 
 def test_a_stopped_walk_is_drawn_with_its_candidates():
@@ -336,7 +345,7 @@ def test_colours_stand_out_from_the_card(theme):
     palette = THEMES[theme]
     for role in ("text", "muted", "faded", "rejected", "accepted", "bonus"):
         assert contrast(palette[role], palette["surface"]) >= 4.5, role
-    for role in ("expert0", "expert1", "both", "mixture", "other"):
+    for role in ("expert0", "expert1", "both", "mixture", "other", "lookup", "eagle2", "jakiro"):
         assert contrast(palette[role], palette["surface"]) >= 3, role
 
 

@@ -98,7 +98,7 @@ export function bindKeys(act) {
     else if (event.key === 'ArrowRight' || event.key.toLowerCase() === 'k') act('step', far);
     else if (event.key === ' ' && !target.closest('button, summary, a, [role=tab], [type=checkbox]')) act('play');
     else if (LETTERS[event.key]) act(LETTERS[event.key]);
-    else if (event.key === 'Escape' && document.querySelector('#viewer.presenting')) act('present');
+    else if (event.key === 'Escape' && document.querySelector('#viewer.presenting, #viewer .menu[open]')) act('escape');
     else if (/^[1-9]$/.test(event.key)) act('lane', Number(event.key) - 1);
     else return;
     event.preventDefault();

@@ -51,7 +51,7 @@ export function compareView(box, ask, choose) {
     if (`${key} ${here}` !== shown) show(found, here, Plotly, theme, key);
     [text, shown] = [key, `${key} ${here}`];
     const [first, second] = found.reach.map((reach) => reach[here]);
-    return `${found.summary} After token ${here + 1} ${found.names[0]} gets ${first} further, ${found.names[1]} ${second}.`;
+    return `${found.summary} After token ${here + 1} ${found.names[0]} drafts ${first} of the tokens that follow, ${found.names[1]} ${second}.`;
   }
 
   /** Draw what is still to be drawn. */
@@ -91,13 +91,13 @@ export function compareView(box, ask, choose) {
   }
 
   /** Every place where one lane gets further than the other. */
-  function table({tokens, pieces, names, reach, nodes, shared}) {
+  function table({tokens, pieces, names, reach, drafted, shared}) {
     const [first, second] = names, further = (place) => (reach[0][place] > reach[1][place] ? first : second);
     const head = ['after token', '', 'further', `${first}: along the text`, `${second}: along the text`, `${first}: drafted`, `${second}: drafted`, 'drafted by both'];
     const places = tokens.map((_, place) => place).filter((place) => reach[0][place] !== reach[1][place]);
     const rows = places.map((place) => h('tr', {'data-place': place},
       h('th', {scope: 'row'}, h('button', {type: 'button'}, String(place + 1))), h('td', {}, token({pieces}, tokens[place])), h('td', {}, further(place)),
-      ...[reach[0], reach[1], nodes[0], nodes[1], shared].map((counts) => h('td', {}, String(counts[place])))));
+      ...[reach[0], reach[1], drafted[0], drafted[1], shared].map((counts) => h('td', {}, String(counts[place])))));
     return h('table', {}, h('thead', {}, h('tr', {}, ...head.map((text) => h('th', {scope: 'col'}, text)))), h('tbody', {}, ...rows));
   }
 

@@ -131,12 +131,18 @@ export function react(Plotly, element, {data, layout}, config) {
   }
 }
 
-const PICTURE = {width: 1280, height: 720}; // px; a PNG has half as many again
+const WIDE = 1920, NARROW = 1040; // px of a PNG; of a figure in it that has no need of more
+const TITLE = 34, LONGEST = 90; // px; characters
 
-/** Save an element's figure, all of it and at one size, as png or svg. */
-export function picture({full: {data, layout}}, format, name, background) {
-  const look = {...layout, ...PICTURE, autosize: false, paper_bgcolor: background, plot_bgcolor: background};
-  return window.Plotly.downloadImage({data, layout: look}, {...PICTURE, format, filename: name, scale: format === 'png' ? 1.5 : 1});
+/** Save an element's figure, all of it and with a title, as png or svg of 16 to 9. */
+export function picture({full: {data, layout}, style}, format, name, {surface, text}, title) {
+  const width = Math.max(NARROW, parseFloat(style.minWidth) || 0);
+  const size = {width, height: Math.round((width * 9) / 16)};
+  const line = [...title.replace(/\s+/g, ' ')];
+  const words = (line.length > LONGEST ? [...line.slice(0, LONGEST - 1), '…'] : line).join('');
+  const head = {text: words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/\$/g, '＄'), font: {size: 15, color: text}, x: 0, xref: 'paper', xanchor: 'left', y: 1, yref: 'container', yanchor: 'top', pad: {t: 12}};
+  const look = {...layout, ...size, autosize: false, paper_bgcolor: surface, plot_bgcolor: surface, title: head, margin: {...layout.margin, t: layout.margin.t + TITLE}};
+  return window.Plotly.downloadImage({data, layout: look}, {...size, format, filename: name, scale: format === 'png' ? WIDE / width : 1});
 }
 
 /** plotly's camera, but of the full figure, labels and all, over the ranges that are on screen. */

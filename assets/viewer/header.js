@@ -7,10 +7,16 @@ const SOURCES = {live: 'Run live on this server', recorded: 'Recorded beforehand
   'what if': 'Rounds as they were and as they would have been'};
 const OF_A_RACE = ['export', 'source', 'settings', 'lossless', 'pick'];
 
+const VISIT = `jakiro-races ${location.pathname}`, MOST = 20; // where a visit's races are kept for when the page is loaded again, and how many
+
+function remembered() {
+  try { return JSON.parse(sessionStorage.getItem(VISIT)) ?? []; } catch { return []; }
+}
+
 /** The header's parts. `races` are the recorded ones, `exports` the names of a race's files, `files` where some lie. */
 export function headerView(part, {races, exports, files}) {
-  const mine = new Map(); // races of this visit that are not among the recorded ones: id -> kind and prompt
-  return {race, lane, stays, keep: (id, title) => mine.set(id, title), empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
+  const mine = new Map(remembered()); // races of this visit that are not among the recorded ones: id -> kind and prompt
+  return {race, lane, stays, keep, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
 
   /** A race is shown. */
   function race(shown) {
@@ -26,9 +32,19 @@ export function headerView(part, {races, exports, files}) {
     part('export').open = false;
   }
 
+  function keep(id, title) {
+    mine.set(id, title);
+    remember();
+  }
+
+  function remember() {
+    try { sessionStorage.setItem(VISIT, JSON.stringify([...mine].slice(-MOST))); } catch { /* refused in private windows: until the page is left */ }
+  }
+
   /** The race shown stays, since the one asked for could not be had; `gone` is the id of one that never can. */
   function stays(shown, gone) {
     mine.delete(gone);
+    remember();
     choices(shown);
   }
 
@@ -61,7 +77,7 @@ export function headerView(part, {races, exports, files}) {
   }
 
   function choices(shown) {
-    if (!races.some(({id}) => id === shown.id)) mine.set(shown.id, `${shown.kind}: ${shown.prompt}`);
+    if (!races.some(({id}) => id === shown.id)) keep(shown.id, `${shown.kind}: ${shown.prompt}`);
     const all = [...[...mine].reverse().map(([id, title]) => ({id, title})), ...races];
     const said = ({id, title}) => (id === shown.id && mine.has(id) ? shown.prompt : title); // its kind stands beside it
     part('races').replaceChildren(...all.map((one) => h('option', {value: one.id}, said(one))));

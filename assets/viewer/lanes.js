@@ -24,6 +24,7 @@ export function lanesView(box, choose, cross) {
   function show(next) {
     race = next;
     cards = race.lanes.map(card);
+    race.before?.forEach((text, index) => { if (text) cards[index].text.append(h('span', {class: 'forced'}, text)); });
     box.replaceChildren(...cards.map((one) => one.root));
     box.style.setProperty('--lanes', race.lanes.length);
     grow();
@@ -98,7 +99,7 @@ export function lanesView(box, choose, cross) {
     parts.tps.textContent = fixed(tps, 1);
     parts.speedup.textContent = speedup === null ? '' : `${fixed(speedup, 2)}×`;
     parts.tau.textContent = tau === null ? '' : `τ ${fixed(tau, 2)} tokens / pass`;
-    parts.time.textContent = `${seconds(lane.summary.seconds)} · ${passes} passes`;
+    parts.time.textContent = `${seconds(lane.summary.seconds)} · ${passes} ${passes === 1 ? 'pass' : 'passes'}`;
     if (race.running) parts.bar.style.width = '0';
   }
 }
@@ -116,7 +117,8 @@ function follow(boxes, tokens) {
     if (!token || box.scrollHeight <= box.clientHeight) return null;
     const top = token.offsetTop;
     const seen = top >= box.scrollTop && top + token.offsetHeight <= box.scrollTop + box.clientHeight;
-    return seen ? null : top - box.clientHeight / 2;
+    const line = parseFloat(getComputedStyle(box).lineHeight);
+    return seen ? null : (Math.floor(top / line) - 1) * line; // whole lines, the one before on top
   });
   boxes.forEach((box, index) => { if (moves[index] !== null) box.scrollTop = moves[index]; });
 }

@@ -48,6 +48,7 @@ export function mount({element: root, props, watch, send}) {
   root.addEventListener('click', clicked);
   for (const name of ['pointerdown', 'keydown']) root.addEventListener(name, () => { pointed = name === 'pointerdown'; }, true);
   root.addEventListener('change', letGo);
+  document.addEventListener('pointerdown', ({target}) => { if (!part('export').contains(target)) closeMenu(); });
   part('races').addEventListener('change', (event) => choose(event.target.value));
   new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
   openFiles(part('file'), free, arrived, say);
@@ -131,7 +132,7 @@ export function mount({element: root, props, watch, send}) {
     else state = {...state, round: replay || next.back ? 0 : null, node: null, place: null, tab: next.back ? 'tree' : state.tab};
     if (next.back) state = {...state, method: next.lanes.at(-1).method, against: next.lanes[0].method};
     show(next);
-    if (replay) requestAnimationFrame(() => act('play')); // once the lanes are there
+    if (replay) requestAnimationFrame(() => act('replay')); // once the lanes are there
   }
 
   /** Two lanes of the race shown have been compared. */
@@ -225,7 +226,7 @@ export function mount({element: root, props, watch, send}) {
   }
 
   function clicked(event) {
-    if (event.target.closest('.menu a, .menu button')) part('export').open = false;
+    if (event.target.closest('.menu a, .menu button')) closeMenu();
     const name = event.target.closest('[data-do]')?.dataset.do;
     if (name) return act(name);
     const example = event.target.closest('.gallery-item')?.textContent.trim();
@@ -240,6 +241,7 @@ export function mount({element: root, props, watch, send}) {
       file: () => part('file').click(),
       share: () => share(race, address(state), mention),
       tour: () => { part('help').close(); guide(); },
+      escape: () => { if (part('export').open) closeMenu(); else if (viewer.classList.contains('presenting')) act('present'); },
       png: () => save('png'), svg: () => save('svg'),
       export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },
       settings: () => document.querySelector('#settings .toggle-button')?.click(),
@@ -248,7 +250,9 @@ export function mount({element: root, props, watch, send}) {
     if (name === 'present' && race?.running) return presenting();
     if (!race || race.running) return;
     if (!lane) redrawNow(); // due in this frame: a key that is earlier still counts
-    if (name === 'play') timeline.toggle(race, lane, state); else move(name, argument, {race, lane, state}, go, mention);
+    if (name === 'play') timeline.toggle(race, lane, state);
+    else if (name === 'replay') timeline.toggle(race, lane, state, null); // and then the round that a race opens with
+    else move(name, argument, {race, lane, state}, go, mention);
   }
 
   /** Only the race, or all again, while it runs. */
@@ -258,11 +262,14 @@ export function mount({element: root, props, watch, send}) {
     keep({...state, race: race.id, round: null, node: null, place: null});
   }
 
+  function closeMenu() { part('export').open = false; }
+
   function save(format) {
     const plots = root.querySelectorAll(`[data-view=${state.tab}] .plot[data-drawn=yes]`);
     const plot = [...plots].find((one) => one.offsetParent); // what another lane has and this one has not is hidden
     if (!plot) return mention('This view has no figure to save: choose another.');
-    picture(plot, format, `${race.id}-${lane.method}-round${state.round + 1}-${state.tab}`, race.themes[theme()].surface);
+    const round = ['run', 'compare'].includes(state.tab) ? '' : ` · round ${state.round + 1}`;
+    picture(plot, format, `${race.id}-${lane.method}-round${state.round + 1}-${state.tab}`, race.themes[theme()], `${lane.title}${round} · ${lane.about.prompt}`);
   }
 
   function help() {

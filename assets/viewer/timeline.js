@@ -31,6 +31,7 @@ export function timelineView(part, go, frame) {
     figure = nextFigure;
     slider.max = Math.max(0, lane.rounds.at.length - 1);
     plot.style.height = `${figure.layout.height}px`;
+    head.style.top = `${figure.layout.margin.t}px`; // below the legend
   }
 
   /** Move slider, counter and playhead to a round. */
@@ -61,18 +62,19 @@ export function timelineView(part, go, frame) {
     return {left: l, scale: (width - l - r) / (high - low), low};
   }
 
-  /** Start the replay, at `speed` times the true one, from the round shown (from the start, if that is the last), or stop it. */
-  function toggle(race, own, {round, clock, speed}) {
+  /** Start the replay, at `speed` times the true one, from the round shown (from the start, if that is the last), or stop it.
+   * Where it is over the playhead stays at the last round, or goes to the round `end`. */
+  function toggle(race, own, {round, clock, speed}, end = own.rounds.at.length - 1) {
     if (replay !== null) return stop();
     const last = Math.max(...race.lanes.map((one) => length(one, clock)));
     const begin = round <= 0 || round >= own.rounds.at.length - 1 ? 0 : doneAt(own, round, clock);
     const pace = Number(speed) * (clock === 'passes' ? PASSES_PER_SECOND : 1);
     let started = null;
-    play.textContent = '⏸ Pause';
+    play.textContent = '▮▮ Pause';
     const step = (now) => {
       started ??= now;
       const time = begin + ((now - started) / 1000) * pace;
-      if (time >= last) return go({round: own.rounds.at.length - 1, node: null}); // which stops it, too
+      if (time >= last) return go({round: end, node: null}); // which stops it, too
       replay = requestAnimationFrame(step);
       frame(time);
       go({round: roundAt(own, time, clock), node: null}, true);

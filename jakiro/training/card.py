@@ -41,9 +41,7 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
     it says.
     """
     if missing := [name for name in HEADS if name not in target.heads]:
-        raise ValueError(
-            f"the target has no head {missing[0]}, of which the card tells: train it, or give it by --head"
-        )
+        raise ValueError(f"{target.name} has no head {missing[0]}, of which the card tells: train it without --out")
     stages = history.read(target.path, "stage")
     recipe = Recipe.read(made)
     loss = held_out_loss(target, recipe, data)
@@ -68,7 +66,7 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
         held_out=loss,
         perplexity=torch.tensor(loss).exp().item(),
         head_runs=_head_runs(target),
-        **_measured(reports),
+        **measured(reports, target.name),
         answered=len(answers),
         round=sum(answer.goes_round for answer in answers),
         answers="".join(map(str, filter(lambda answer: answer.shown, answers))),
@@ -128,8 +126,13 @@ def _and(numbers: list[float]) -> str:
     return " and ".join(f"{one:g}" for one in numbers)
 
 
-def _measured(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def measured(reports: dict[str, dict[str, Any]], target: str) -> dict[str, Any]:
+    """What the card says of the reports. Raises ValueError where they are of another model than `target`."""
     for name, report in reports.items():
+        if report["target"] != target:
+            raise ValueError(
+                f"the bench of the {name} tree is of {report['target']}, and the card of {target}: measure that one"
+            )
         if any(row["temperature"] or (row["method"] in METHODS and row["identical"] != 1) for row in report["rows"]):
             raise ValueError(
                 f"the card says that all was measured at temperature 0 and that every method gave vanilla's ids, and "

@@ -143,7 +143,7 @@ def _made_from(recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path
 def head_config(model: PreTrainedModel, changes: dict) -> HeadConfig:
     """The shape of one of the target's own layers where the recipe names no other; rope scaling is left out.
 
-    Raises ValueError naming what neither of them says.
+    Raises ValueError naming what neither of them says, and where the recipe says what the target alone decides.
     """
     config = model.config.get_text_config()  # whose attributes have common names, whatever its file calls them
     names = [one.name for one in fields(HeadConfig) if one.name not in ("num_local_experts", "bias")]
@@ -154,6 +154,9 @@ def head_config(model: PreTrainedModel, changes: dict) -> HeadConfig:
     if missing := [one.name for one in fields(HeadConfig) if one.default is MISSING and one.name not in shape]:
         kind = config.model_type
         raise ValueError(f"a target of type {kind} does not say {missing[0]}: say it in the recipe, at each head")
+    for name in ("hidden_size", "vocab_size"):
+        if shape[name] != (has := getattr(config, name, shape[name])):
+            raise ValueError(f"{name} of a head is {shape[name]} in the recipe, and {has} of the target: leave it out")
     return HeadConfig(**shape)
 
 

@@ -18,8 +18,9 @@ from jakiro.report import means, method_totals, prompts_a_task, temperatures
 from jakiro.ui.figures import benchmark, experiment
 from jakiro.ui.figures.theme import CONFIG, THEMES
 from jakiro.ui.figures.tuning import tuning_figure
+from jakiro.ui.library import TITLES
 
-HEAD = ["method", "temperature", "speed-up", "tokens/s", "tau", "ms a round", "peak MiB", "identical"]
+HEAD = ["method", "temperature", "speed-up", "tokens/s", "tau", "ms a round", "peak MiB", "identical outputs"]
 TREES = ["total_tokens", "top_k", "depth", "expected tau", "ms a round", "expected tokens/s"]
 POINTS = 10  # of a tuning, the quickest
 
@@ -44,7 +45,7 @@ def _bench(name: str, data: dict[str, Any]) -> dict[str, Any]:
         ["trees", "; ".join(f"{method}: {_settings(own)}" for method, own in data["settings"].items() if own)],
     ]
     table = {"head": HEAD, "rows": _rows(data)}
-    figures = (experiment if "experiment" in data else benchmark).figures(data)
+    figures = experiment.figures(data) if "experiment" in data else benchmark.figures(data, TITLES)
     if about := data.get("experiment"):
         facts.append(["heads", f"{about['steps']} steps of {about['tokens_a_step']:,} tokens each, on the same rows"])
     said = summary(about) if about else []
@@ -98,10 +99,14 @@ def _rows(data: dict[str, Any]) -> list[list[str]]:
                 _number(mean.get("tau"), 2),
                 _number(round_s and 1000 * round_s, 2),
                 _number(peak and peak / 2**20, 0),
-                _number(mean.get("identical"), 2),
+                _share(mean.get("identical")),
             ]
-            found.append([method, f"{heat:g}", *cells])
+            found.append([TITLES.get(method, method), f"{heat:g}", *cells])
     return found
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.0%}"
 
 
 def _number(value: float | None, digits: int, unit: str = "") -> str:

@@ -2,7 +2,7 @@
 
 {"schema": "jakiro-compare/1", "lanes": [key, key], "names": [title, title], "summary": text, "telling": [place],
  "tokens": [id], "pieces": {id: text},                           # of the text; place i has tokens[i] as its root
- "reach": [[..], [..]], "nodes": [[..], [..]], "shared": [..],   # one entry a place
+ "reach": [[..], [..]], "drafted": [[..], [..]], "shared": [..], # tokens, one entry a place
  "why": [[text], [text]],                                       # why either lane gets no further, likewise
  "figures": {"overlay": RoundFigure, "coverage": RoundFigure,         # as in replay.py, a round a place
              "reach": Figure, "diversity": Figure | null}}            # of the whole text
@@ -25,6 +25,7 @@ from jakiro.text import pieces
 from jakiro.trace import Trace
 from jakiro.ui.figures.diversity import run_diversity_figure
 from jakiro.ui.figures.labels import escape, quote
+from jakiro.ui.figures.looks import Look, lane_looks
 from jakiro.ui.figures.overlay import overlay_figure
 from jakiro.ui.figures.reach import coverage_figure, reach_figure
 from jakiro.ui.library import Library
@@ -62,6 +63,7 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
         replace(whole, method=trace.method, settings=trace.settings, steps=steps, stop="stopped")
         for trace, steps in zip(chosen, found, strict=True)
     ]
+    looks = tuple(lane_looks([trace.method for trace in chosen]))
     lanes = keys(traces)
     data = {
         "schema": SCHEMA,
@@ -72,14 +74,14 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
         "tokens": text.tokens[: len(places)],
         "pieces": {token: whole.pieces.get(token, f"<{token}>") for token in text.tokens},
         "reach": [[place.reach[side] for place in places] for side in (0, 1)],
-        "nodes": [[len(place.steps[side].tree) - 1 for place in places] for side in (0, 1)],
+        "drafted": [[len(place.steps[side].tree) - 1 for place in places] for side in (0, 1)],
         "shared": [place.shared for place in places],
         "why": [_whys(run, len(text.tokens)) for run in runs],
         "figures": {
-            "overlay": overlay_figure(whole, [place.steps for place in places], names),
-            "coverage": coverage_figure(places, names),
-            "reach": reach_figure(places, names),
-            "diversity": _diversity(runs, names),
+            "overlay": overlay_figure(whole, [place.steps for place in places], names, looks),
+            "coverage": coverage_figure(places, names, looks),
+            "reach": reach_figure(places, names, looks),
+            "diversity": _diversity(runs, names, looks),
         },
     }
     return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
@@ -95,10 +97,11 @@ def _whys(run: Trace, count: int) -> list[str]:
     return found
 
 
-def _diversity(runs: list[Trace], names: tuple[str, str]) -> dict | None:
+def _diversity(runs: list[Trace], names: tuple[str, str], looks: tuple[Look, Look]) -> dict | None:
     """Both lanes' candidates after the same tokens; None where one of them drafts nothing."""
     found = [run_diversity(run) for run in runs]
-    return run_diversity_figure(list(zip(names, found, strict=True))) if all(found) else None
+    colors = [color for color, _ in looks]
+    return run_diversity_figure(list(zip(names, colors, found, strict=True))) if all(found) else None
 
 
 def _chosen(library: Library, asked: Mapping[str, Any]) -> tuple[list[Trace], list[Trace]]:

@@ -32,6 +32,7 @@ from jakiro.ui.whatif import descriptions
 LOG = logging.getLogger(__name__)
 RACERS = ("vanilla", "eagle2", "jakiro")  # ticked at first
 WAITING = 16  # runs that may wait in the queue
+SILENT = {"visible": False, "print_exception": False}  # the page says itself what is the matter
 POLL = 0.05  # seconds between Gradio's looks into its queue; it would look 1,000 times a second, at the race's cost
 SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "DejaVu Sans", "sans-serif"]
 MONO = ["ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
@@ -155,11 +156,11 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
             yield text + line({"event": "done", "race": id})
         except RequestError as error:
             yield text + refused(str(error))
-            raise gr.Error(str(error), duration=6) from error
+            raise gr.Error(str(error), **SILENT) from error
         except Exception as error:
             LOG.exception("a race failed")
             yield text + refused(f"the race failed: {error}")
-            raise gr.Error(f"the race failed: {error}") from error
+            raise gr.Error(f"the race failed: {error}", **SILENT) from error
 
     def ready() -> list[Any]:
         """The controls show what suits the loaded target, and only the methods that it can run are offered."""
@@ -217,7 +218,7 @@ def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:
                 pass
             return traces_json(library.traces(id))
         except RequestError as error:
-            raise gr.Error(str(error)) from error
+            raise gr.Error(str(error), print_exception=False) from error
         except Exception as error:
             LOG.exception("a race failed")
             raise gr.Error(f"the race failed: {error}") from error

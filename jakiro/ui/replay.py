@@ -71,6 +71,7 @@ from jakiro.ui.figures.acceptance import acceptance_figure
 from jakiro.ui.figures.classes import classes_figure
 from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
 from jakiro.ui.figures.labels import escape, label
+from jakiro.ui.figures.looks import lane_looks
 from jakiro.ui.figures.patch import WORDS, rounded_list
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
 from jakiro.ui.figures.theme import CONFIG, THEMES
@@ -159,15 +160,16 @@ def _rounds(trace: Trace) -> dict[str, list]:
 
 def _figures(traces: list[Trace], index: int, names: list[str], found: list[RunDiversity | None]) -> dict[str, Any]:
     trace, safe = traces[index], [escape(name) for name in names]
-    others = [(safe[k], run) for k, run in enumerate(found) if run is not None and k != index]
-    mine = found[index]
+    colors = [color for color, _ in lane_looks([one.method for one in traces])]
+    runs = [(safe[k], colors[k], run) for k, run in enumerate(found) if run is not None]
+    runs.sort(key=lambda one: one[-1] is not found[index])  # its own first
     return {
         "tree": tree_figure(trace),
         "routing": round_routing_figure(trace),
         "diversity": round_diversity_figure(trace),
         "timeline": [timeline_figure(traces, index, None if k == index else k, safe) for k in range(len(traces))],
         "run_routing": run_routing_figure(trace),
-        "run_diversity": None if mine is None else run_diversity_figure([(safe[index], mine), *others]),
+        "run_diversity": None if found[index] is None else run_diversity_figure(runs),
         "acceptance": acceptance_figure(trace),
         "classes": classes_figure(trace),
     }

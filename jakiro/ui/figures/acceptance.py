@@ -34,10 +34,9 @@ def acceptance_figure(trace: Trace) -> dict:
         "xaxis4": axis((0.91, 1), "y4", showgrid=False, showticklabels=False),
         "yaxis4": axis((0, 0.9), "x4", range=[0, 1], showticklabels=False, showgrid=False),
     }
-    shares = "by depth: of all rounds (bars), of those that<br>got there (line), that had candidates (dots)"
     captions = [
         caption(0, 0.94, "accepted tokens"),
-        caption(0.25, 0.94, shares if rates else "nothing was drafted", align="left"),
+        caption(0.25, 0.94, "share of rounds accepted, by depth" if rates else "nothing was drafted"),
         caption(0.62, 0.94, "tau so far"),
         caption(0.91, 0.94, "time of the rounds"),
     ]
@@ -45,19 +44,20 @@ def acceptance_figure(trace: Trace) -> dict:
     data = [on(1, bars(accepted, histogram, "@accepted", "rounds", hovertemplate=hover))]
     hover = "depth %{x}: %{y:.1%} %{fullData.name}<extra></extra>"
     conditional = rounded_list(conditional_acceptance_by_depth(trace))
-    data.append(on(2, bars(depths, rounded_list(rates), "@accepted", "of all rounds", hovertemplate=hover)))
-    data.append(on(2, curve(depths, conditional, "@bonus", "of those that got there", hovertemplate=hover)))
+    told = {"showlegend": bool(rates), "hovertemplate": hover}
+    data.append(on(2, bars(depths, rounded_list(rates), "@accepted", "of all rounds", **told)))
+    data.append(on(2, curve(depths, conditional, "@bonus", "of those that got there", **told)))
     counts = zip(reached(trace)[1:], tried(trace), strict=True)
     chances = rounded_list([here / had if had else None for here, had in counts])
-    hover = "depth %{x}: %{y:.1%} of those with candidates there<extra></extra>"
-    data.append(on(2, curve(depths, chances, "@text", "with candidates there", mode="markers", hovertemplate=hover)))
+    data.append(on(2, curve(depths, chances, "@text", "of those with candidates there", mode="markers", **told)))
     ends = [start + len(step.emitted) for start, step in walk_positions(trace)]
     hover = "%{y:.2f} tokens a pass after %{x} tokens<extra></extra>"
     tau = curve(ends, rounded_list(running_tau(trace)), "@accepted", "tau so far", mode="lines", hovertemplate=hover)
     data.append(on(3, tau))
     data += _time(trace)
-    margin = {"l": 46, "r": 12, "t": 44, "b": 44}
-    look = layout(314, axes, margin=margin, barmode="stack", bargap=0.2, annotations=captions)
+    margin = {"l": 46, "r": 12, "t": 30, "b": 104}
+    look = layout(360, axes, margin=margin, barmode="stack", bargap=0.2, annotations=captions)
+    look["legend"] |= {"orientation": "v", "x": 0.25, "y": -0.19, "yanchor": "top", "traceorder": "normal"}
     return {"data": data, "layout": look, "min_width": 1000}
 
 

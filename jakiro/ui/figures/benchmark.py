@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from jakiro.report import PHASES, means, method_totals, temperatures
 from jakiro.ui.figures.bars import bars, curve, on
 from jakiro.ui.figures.layout import axis, caption, layout
+from jakiro.ui.figures.looks import Look, looks
 
-LOOKS = {  # method -> colour, symbol; others take turns of OTHERS
-    "vanilla": ("@other", "line-ns-open"),
-    "prompt_lookup": ("@mixture", "triangle-up"),
-    "eagle2": ("@expert0", "circle"),
-    "jakiro": ("@expert1", "diamond"),
-}
-OTHERS = (("@both", "square-open"), ("@both", "x-thin-open"), ("@bonus", "triangle-up-open"), ("@bonus", "cross-open"))
 PHASE_COLOURS = dict(zip(PHASES, ("@both", "@other", "@edge"), strict=True))
+ITSELF: Mapping[str, str] = MappingProxyType({})  # what a method is called
 ROW, TALL = 34, 90  # px of a line of the figure, and of what is around them
 
 
-def speed_figure(report: dict[str, Any], temperature: float) -> dict:
+def speed_figure(report: dict[str, Any], temperature: float, titles: Mapping[str, str] = ITSELF) -> dict:
     """Speed-up of every method on every task and in the mean, with its spread over the repeats."""
     rows = [row for row in report["rows"] if row["temperature"] == temperature and row["speedup"] is not None]
     tasks = [*dict.fromkeys(row["task"] for row in rows), "mean"]
     averages = means(report, temperature)
     data = []
-    for name in dict.fromkeys(row["method"] for row in rows):
+    for name, look in _looks(report).items():
         own = [row for row in rows if row["method"] == name]
+        if not own:
+            continue
         own.append({"task": "mean", "speedup": averages[name]["speedup"], "tau": averages[name].get("tau")})
-        data.append(_dots(name, own, _look(name, report)))
+        data.append(_dots(titles.get(name, name), own, look))
     axes = {
         "xaxis": axis((0, 1), "y", "speed-up over vanilla in the same run", ticksuffix="×"),
         "yaxis": axis((0, 1), "x", categoryorder="array", categoryarray=tasks[::-1], gridcolor="@grid", showgrid=True),
@@ -40,7 +39,7 @@ def speed_figure(report: dict[str, Any], temperature: float) -> dict:
     return {"data": data, "layout": look, "min_width": 560}
 
 
-def _dots(name: str, rows: list[dict[str, Any]], look: tuple[str, str]) -> dict:
+def _dots(name: str, rows: list[dict[str, Any]], look: Look) -> dict:
     color, symbol = look
     spreads = [row.get("speedup_spread") or [row["speedup"]] * 2 for row in rows]
     up = [high - row["speedup"] for row, (_, high) in zip(rows, spreads, strict=True)]
@@ -68,11 +67,11 @@ def _dots(name: str, rows: list[dict[str, Any]], look: tuple[str, str]) -> dict:
     }
 
 
-def rounds_figure(report: dict[str, Any], temperature: float) -> dict:
+def rounds_figure(report: dict[str, Any], temperature: float, titles: Mapping[str, str] = ITSELF) -> dict:
     """Milliseconds of a round by phase, and the share of rounds that accepted at least d tokens."""
     lines = [line for line in method_totals(report) if line["temperature"] == temperature][::-1]
-    names = [line["method"] for line in lines]
-    data = []
+    names = [titles.get(line["method"], line["method"]) for line in lines]
+    data, known = [], _looks(report)
     for at, phase in enumerate(PHASES):
         spent = [round(1000 * line["round_s"] * line["shares"][at], 3) for line in lines]
         hover = f"%{{y}}: {phase} %{{x:.2f}} ms a round<extra></extra>"
@@ -81,9 +80,10 @@ def rounds_figure(report: dict[str, Any], temperature: float) -> dict:
     for line in lines[::-1]:
         rates = line["acceptance_rate_per_position"]
         if rates:
-            color, symbol = _look(line["method"], report)
-            hover = f"{line['method']} depth %{{x}}: %{{y:.1%}}<extra></extra>"
-            dots = curve(list(range(1, 1 + len(rates))), rates, color, line["method"], hovertemplate=hover)
+            color, symbol = known[line["method"]]
+            name = titles.get(line["method"], line["method"])
+            hover = f"{name} depth %{{x}}: %{{y:.1%}}<extra></extra>"
+            dots = curve(list(range(1, 1 + len(rates))), rates, color, name, hovertemplate=hover)
             data.append(on(2, dots | {"marker": {"color": color, "symbol": symbol, "size": 8}, "showlegend": True}))
     axes = {
         "xaxis": axis((0, 0.42), "y", "ms a round"),
@@ -95,32 +95,40 @@ def rounds_figure(report: dict[str, Any], temperature: float) -> dict:
         caption(0, 0.94, "where a round's time goes"),
         caption(0.56, 0.94, "rounds that accepted at least d tokens"),
     ]
-    legend = {"orientation": "h", "x": 0, "y": -0.3, "yanchor": "top"}
+    legend = {"orientation": "h", "x": 0, "y": -0.3, "yanchor": "top", "traceorder": "normal"}
     margin = {"l": 96, "r": 12, "t": 28, "b": 84}
     look = layout(320, axes, barmode="stack", bargap=0.4, annotations=captions, margin=margin)
     look["legend"] |= legend
     return {"data": data, "layout": look, "min_width": 760}
 
 
-def limits_figure(report: dict[str, Any]) -> dict | None:
-    """A round as measured, of its bare networks alone, and as the device's rates allow. None: not measured."""
+def limits_figure(report: dict[str, Any], titles: Mapping[str, str] = ITSELF) -> dict | None:
+    """A round as measured, of its bare networks alone, and as the device's rates allow. None: not measured.
+
+    A round and its networks took turns, so the networks' bar is the round's over the ratio within a turn.
+    """
     found = (report.get("limits") or {}).get("methods")
     if not found:
         return None
-    names = list(found)[::-1]
+    lines = [found[name] for name in found][::-1]
+    names = [titles.get(name, name) for name in found][::-1]
     parts = (
-        ("round_s", "round", "@both"),
-        ("ideal_round_s", "bare networks alone", "@accepted"),
-        ("round_floor_s", "device's floor", "@edge"),
+        ("round", "@both", [line["round_s"] for line in lines]),
+        ("bare networks alone", "@accepted", [line["round_s"] / line["round_over_ideal"] for line in lines]),
+        ("device's floor", "@edge", [line["round_floor_s"] for line in lines]),
     )
+    ratios = [f"{line['round_over_ideal']:.2f} × its networks" for line in lines]
+    inside = {"textposition": "inside", "insidetextanchor": "end", "textfont": {"size": 10, "color": "@surface"}}
     data = []
-    for key, label, color in parts[::-1]:
-        if any(found[name][key] is None for name in names):
+    for label, color, spent in parts[::-1]:
+        if None in spent:
             continue  # a mixture of experts has no floor
-        spent = [round(1000 * found[name][key], 3) for name in names]
         hover = f"%{{y}}: {label} %{{x:.2f}} ms<extra></extra>"
-        data.append(bars(spent, names, color, label, orientation="h", showlegend=True, hovertemplate=hover))
-    axes = {"xaxis": axis((0, 1), "y", "ms"), "yaxis": axis((0, 1), "x")}
+        told = {"text": ratios} | inside if label == "round" else {}
+        taken = [round(1000 * one, 3) for one in spent]
+        data.append(bars(taken, names, color, label, orientation="h", showlegend=True, hovertemplate=hover, **told))
+    apart = "ms a round, each with its bare networks in turn; apart from the runs of the table"
+    axes = {"xaxis": axis((0, 1), "y", apart), "yaxis": axis((0, 1), "x")}
     look = layout(
         TALL + 2 * ROW * len(names), axes, barmode="group", bargap=0.3, margin={"l": 96, "r": 12, "t": 40, "b": 44}
     )
@@ -128,19 +136,18 @@ def limits_figure(report: dict[str, Any]) -> dict | None:
     return {"data": data, "layout": look, "min_width": 560}
 
 
-def figures(report: dict[str, Any]) -> list[dict]:
-    """All of them, each with its `title`."""
+def figures(report: dict[str, Any], titles: Mapping[str, str] = ITSELF) -> list[dict]:
+    """All of them, each with its `title`; methods are called by `titles`."""
     found = []
     heats = temperatures(report)
     for heat in heats:
         at = f" at temperature {heat:g}" if len(heats) > 1 or heat else ""
-        found.append({"title": f"Speed-up by task{at}", **speed_figure(report, heat)})
-        found.append({"title": f"Rounds{at}", **rounds_figure(report, heat)})
-    if limits := limits_figure(report):
+        found.append({"title": f"Speed-up by task{at}", **speed_figure(report, heat, titles)})
+        found.append({"title": f"Rounds{at}", **rounds_figure(report, heat, titles)})
+    if limits := limits_figure(report, titles):
         found.append({"title": "Against the limit", **limits})
     return found
 
 
-def _look(name: str, report: dict[str, Any]) -> tuple[str, str]:
-    strange = [one for one in dict.fromkeys(row["method"] for row in report["rows"]) if one not in LOOKS]
-    return LOOKS[name] if name in LOOKS else OTHERS[strange.index(name) % len(OTHERS)]
+def _looks(report: dict[str, Any]) -> dict[str, Look]:
+    return looks(row["method"] for row in report["rows"])

@@ -16,7 +16,6 @@ PERCENT = {"range": [-0.03, 1.06], "tickvals": [0, 0.5, 1], "tickformat": ".0%"}
 APART = math.log(2)  # nats: divergence of two experts that share nothing; of more it may be larger
 NAMES = ["● expert 0", "◆ expert 1", "■ both", "▲ mixture"]  # of the values of `source`
 DASHES = ("solid", "dash", "dot", "dashdot")
-OTHERS = ("@other", "@bonus", "@mixture")  # colours of the methods that are compared with
 
 
 def round_diversity_figure(trace: Trace) -> dict | None:
@@ -41,7 +40,7 @@ def round_diversity_figure(trace: Trace) -> dict | None:
             on(2, _points(after + "<br>%{y:.0%} of the top-k shared<extra></extra>")),
             on(3, _points(after + "<br>divergence %{y:.3f} nats<extra></extra>")),
         ]
-    look = layout(ROUND_HEIGHT, axes, margin={"l": 46, "r": 12, "t": 30, "b": 44})
+    look = layout(ROUND_HEIGHT, axes, margin={"l": 46, "r": 12, "t": 40, "b": 44})
     return {
         "template": {"data": data, "layout": look},
         "rounds": [_round(step, found, experts, domains) for step, found in zip(trace.steps, rounds, strict=True)],
@@ -59,8 +58,7 @@ def _points(hover: str) -> dict:
 def _round(step: StepTrace, found: RoundDiversity, experts: bool, domains: list[tuple[float, float]]) -> dict:
     depths = list(range(1, len(found.coverage) + 1))
     data = [{"x": depths, "y": rounded_list(found.coverage, 3)}]
-    rescued = "" if found.rescues is None else f", {found.rescues} rescued by one expert"
-    notes = [f"target mass in the tree · {found.unique} different tokens in {found.drafted}{rescued}"]
+    notes = [f"target mass in the tree · {found.unique} different tokens in {found.drafted}"]
     if experts:
         walked = {0, *step.accepted}
         spread = _spread([node.depth for node in found.experts])
@@ -68,12 +66,10 @@ def _round(step: StepTrace, found: RoundDiversity, experts: bool, domains: list[
         for values in ([node.overlap for node in found.experts], [node.js for node in found.experts]):
             data.append({"x": spread, "y": rounded_list(values, 3), "marker.color": looks,
                          "customdata": [node.parent for node in found.experts]})  # fmt: skip
-        notes[0] = f"target mass in the tree{rescued}"
+        rescued = "" if found.rescues is None else f",<br>{found.rescues} rescued by one expert"
+        notes = [f"target mass in the tree{rescued}"]
         notes += ["experts' top-k in common (● accepted path)", "experts' divergence"]
-    captions = [
-        caption(domain[0], 0.93, note, font={"size": 11, "color": "@muted"})
-        for domain, note in zip(domains, notes, strict=True)
-    ]
+    captions = [caption(domain[0], 0.93, note, align="left") for domain, note in zip(domains, notes, strict=True)]
     return {"data": data, "layout": {"annotations": captions}}
 
 
@@ -89,9 +85,12 @@ def _spread(depths: list[int]) -> list[float]:
     return places
 
 
-def run_diversity_figure(runs: list[tuple[str, RunDiversity]]) -> dict:
-    """Covered mass by level and unique tokens of a named run, the first, against others; its experts where recorded."""
-    mine = runs[0][1]
+def run_diversity_figure(runs: list[tuple[str, str, RunDiversity]]) -> dict:
+    """Covered mass by level and unique tokens of a run, the first, against others; its experts where recorded.
+
+    Of each run its name and its colour.
+    """
+    mine = runs[0][-1]
     experts = bool(mine.overlap or mine.js)
     left, right = (0, 0.46), (0.57, 1)
     top, low = ((0.62, 1), (0.04, 0.42)) if experts else ((0, 1), (0, 0))
@@ -125,11 +124,10 @@ def run_diversity_figure(runs: list[tuple[str, RunDiversity]]) -> dict:
     return {"data": data, "layout": look, "min_width": 720}
 
 
-def _coverage(runs: list[tuple[str, RunDiversity]]) -> list[dict]:
+def _coverage(runs: list[tuple[str, str, RunDiversity]]) -> list[dict]:
     found = []
-    for i, (name, run) in enumerate(runs):
+    for i, (name, color, run) in enumerate(runs):
         depths = list(range(1, len(run.coverage) + 1))
-        color = "@accepted" if i == 0 else OTHERS[(i - 1) % len(OTHERS)]
         line = {"color": color, "width": 2.5 if i == 0 else 1.8, "dash": DASHES[i % len(DASHES)]}
         hover = f"{name}, depth %{{x}}: %{{y:.1%}}<extra></extra>"
         look = {"line": line, "showlegend": len(runs) > 1, "hovertemplate": hover}
@@ -137,15 +135,14 @@ def _coverage(runs: list[tuple[str, RunDiversity]]) -> list[dict]:
     return found
 
 
-def _unique(runs: list[tuple[str, RunDiversity]]) -> list[dict]:
-    names = [name for name, _ in runs]
-    colors = ["@accepted", *(OTHERS[i % len(OTHERS)] for i in range(len(runs) - 1))]
-    texts = [f"{run.unique:.1f} of {run.drafted:.1f}" for _, run in runs]
-    pale = bars(names, rounded_list([run.drafted for _, run in runs]), "@grid", "nodes", hoverinfo="skip")
+def _unique(runs: list[tuple[str, str, RunDiversity]]) -> list[dict]:
+    names, colors, found = zip(*runs, strict=True)
+    texts = [f"{run.unique:.1f} of {run.drafted:.1f}" for run in found]
+    pale = bars([*names], rounded_list([run.drafted for run in found]), "@grid", "nodes", hoverinfo="skip")
     inside = {"text": texts, "textposition": "inside", "insidetextanchor": "end"}
     inside |= {"textfont": {"size": 11, "color": "@surface"}, "hovertemplate": "%{x}: %{text} nodes<extra></extra>"}
-    unique = rounded_list([run.unique for _, run in runs])
-    return [on(2, pale), on(2, bars(names, unique, "", "different tokens", marker={"color": colors}, **inside))]
+    unique = rounded_list([run.unique for run in found])
+    return [on(2, pale), on(2, bars([*names], unique, "", "different tokens", marker={"color": [*colors]}, **inside))]
 
 
 def _disagreement(run: RunDiversity) -> list[dict]:

@@ -10,19 +10,20 @@ from jakiro.graph import children_in_draft_order, draft_logprobs, piece, positio
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import label
 from jakiro.ui.figures.layout import layout
+from jakiro.ui.figures.looks import Look
 from jakiro.ui.figures.places import curved, placed, points, row_count
 from jakiro.ui.figures.tree_template import MARGIN, SPAN, line, text_trace, tree_axes
 
 FIRST, SECOND, BOTH, TEXT, ROOT = "first", "second", "both", "text", "root"
-OWNERS = {  # role, symbol, dash of its edges
-    FIRST: ("expert0", "circle", "dash"),
-    SECOND: ("expert1", "diamond", "dot"),
-    BOTH: ("both", "square", "solid"),
-}
+OWNERS = (FIRST, SECOND, BOTH)
+DASHES = ("dash", "dot", "solid")  # of their edges
+SHARED: Look = ("@both", "square")
 MIN_ROWS = 13
 
 
-def overlay_figure(trace: Trace, pairs: list[tuple[StepTrace, StepTrace]], names: tuple[str, str]) -> dict:
+def overlay_figure(
+    trace: Trace, pairs: list[tuple[StepTrace, StepTrace]], names: tuple[str, str], looks: tuple[Look, Look]
+) -> dict:
     """The pairs of trees over a run's text: {"template", "rounds", "height", "min_width"}, as for trees (replay.py).
 
     `names` stand in the legend as they are, so they come escaped.
@@ -32,7 +33,7 @@ def overlay_figure(trace: Trace, pairs: list[tuple[StepTrace, StepTrace]], names
     levels = max((max(nx.get_node_attributes(graph, "depth").values()) for graph in graphs), default=1)
     height = min(max(17 * rows + MARGIN["t"] + MARGIN["b"], 380), 760)
     return {
-        "template": _template(levels, height, names),
+        "template": _template(levels, height, names, looks),
         "rounds": [_patch(graph, height) for graph in graphs],
         "height": height,
         "min_width": 60 + 112 * (levels + 1),
@@ -80,33 +81,33 @@ def _add_next(graph: nx.DiGraph, trace: Trace, longer: StepTrace) -> None:
     graph.add_edge(stop, "next")
 
 
-def _template(levels: int, height: int, names: tuple[str, str]) -> dict:
-    lines = [line(1.6, f"@{role}", dash) for role, _, dash in OWNERS.values()] + [
-        line(5, "@accepted"),
-        line(2.5, "@bonus"),
-    ]
-    nodes = [_nodes(role, symbol) for role, symbol, _ in OWNERS.values()]
+def _template(levels: int, height: int, names: tuple[str, str], looks: tuple[Look, Look]) -> dict:
+    owners = list(zip((*looks, SHARED), DASHES, strict=True))
+    lines = [*(line(1.6, color, dash) for (color, _), dash in owners), line(5, "@accepted"), line(2.5, "@bonus")]
+    nodes = [_nodes(look) for look, _ in owners]
     bold = text_trace("@text", {"color": "@accepted", "opacity": 1, "line": {"width": 0}}, hoverinfo="skip")
     root = text_trace("@text", {"symbol": "circle", "size": 15, "color": "@text"}, hoverinfo="skip")
     star = text_trace(
         "@text", {"symbol": "star", "size": 17, "color": "@bonus"}, hovertemplate="%{hovertext}<extra></extra>"
     )
-    titles = {FIRST: f"{names[0]} alone", SECOND: f"{names[1]} alone", BOTH: "both"}
-    legend = [_entry(titles[owner], role, symbol, dash) for owner, (role, symbol, dash) in OWNERS.items()]
+    titles = (f"{names[0]} alone", f"{names[1]} alone", "both")
+    legend = [_entry(title, look, dash) for title, (look, dash) in zip(titles, owners, strict=True)]
     path = {"name": "along the text", "mode": "lines", "line": {"color": "@accepted", "width": 5}}
     data = [*lines, bold, *nodes, root | {"textposition": "bottom center"}, star, *legend, _nothing() | path]
     return {"data": data, "layout": layout(height, tree_axes(levels), margin=MARGIN, shapes=[])}
 
 
-def _nodes(role: str, symbol: str) -> dict:
-    look = {"symbol": symbol, "color": f"@{role}", "size": 10, "line": {"width": 0}}
-    return text_trace("@faded", look, hovertemplate="%{hovertext}<extra></extra>")
+def _nodes(look: Look) -> dict:
+    return text_trace("@faded", _marker(look) | {"line": {"width": 0}}, hovertemplate="%{hovertext}<extra></extra>")
 
 
-def _entry(name: str, role: str, symbol: str, dash: str) -> dict:
-    marker = {"symbol": symbol, "color": f"@{role}", "size": 10}
-    style = {"color": f"@{role}", "width": 1.6, "dash": dash}
-    return _nothing() | {"name": name, "mode": "lines+markers", "marker": marker, "line": style}
+def _entry(name: str, look: Look, dash: str) -> dict:
+    style = {"color": look[0], "width": 1.6, "dash": dash}
+    return _nothing() | {"name": name, "mode": "lines+markers", "marker": _marker(look), "line": style}
+
+
+def _marker(look: Look) -> dict[str, Any]:
+    return {"symbol": look[1], "color": look[0], "size": 10}
 
 
 def _nothing() -> dict:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from jakiro.pairs import Pair
 from jakiro.ui.figures.bars import bars
 from jakiro.ui.figures.layout import axis, caption, layout
+from jakiro.ui.figures.looks import Look
 from jakiro.ui.figures.patch import rounded_list
 
-ROLES = ("@expert0", "@expert1")
 
-
-def reach_figure(places: list[Pair], names: tuple[str, str]) -> dict:
+def reach_figure(places: list[Pair], names: tuple[str, str], looks: tuple[Look, Look]) -> dict:
     """Drafted tokens along the text after every token of it, one way above the axis, the other below."""
     at = list(range(len(places)))
     tokens = [place + 1 for place in at]
@@ -20,7 +19,7 @@ def reach_figure(places: list[Pair], names: tuple[str, str]) -> dict:
         words = [f"after token {place + 1}: {count} along the text" for place, count in enumerate(counts)]
         extra = {"text": words, "textposition": "none", "hovertemplate": "%{text}<extra></extra>", "customdata": at}
         heights = [sign * count for count in counts]
-        data.append(bars(tokens, heights, ROLES[side], names[side], **extra) | {"showlegend": True})
+        data.append(bars(tokens, heights, looks[side][0], names[side], **extra) | {"showlegend": True})
     top = max(max(place.reach) for place in places)
     ticks = list(range(-top, top + 1))
     axes = {
@@ -31,7 +30,7 @@ def reach_figure(places: list[Pair], names: tuple[str, str]) -> dict:
     return {"data": data, "layout": look, "min_width": 560}
 
 
-def coverage_figure(places: list[Pair], names: tuple[str, str]) -> dict:
+def coverage_figure(places: list[Pair], names: tuple[str, str], looks: tuple[Look, Look]) -> dict:
     """At each place the target's probability that its text stays in either tree, level by level; a round a place."""
     levels = max(len(place.coverage()) for place in places)
     axes = {
@@ -41,7 +40,7 @@ def coverage_figure(places: list[Pair], names: tuple[str, str]) -> dict:
     title = caption(0, 0.92, "target's probability that stays in the tree, by level")
     look = layout(220, axes, margin={"l": 46, "r": 12, "t": 30, "b": 40}, barmode="group", annotations=[title])
     hover = "depth %{x}: %{y:.1%}<extra></extra>"
-    data = [bars([], [], ROLES[side], names[side], hovertemplate=hover) | {"showlegend": True} for side in (0, 1)]
+    data = [bars([], [], looks[side][0], names[side], hovertemplate=hover) | {"showlegend": True} for side in (0, 1)]
     return {
         "template": {"data": data, "layout": look},
         "rounds": [_patch(place) for place in places],

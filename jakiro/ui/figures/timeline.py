@@ -44,7 +44,7 @@ def timeline_figure(traces: list[Trace], above: int, below: int | None, titles: 
         data += _router(trace, above, routing.root)
         axes["yaxis3"] = axis((0.0, 0.1), "x", range=[0, 1], showgrid=False, showticklabels=False)
         captions.append(caption(0, 0.1, "router at the root: expert 0 below, 1 above", font=SMALL))
-    margin = {"l": 40, "r": 8, "t": 18, "b": 4}
+    margin = {"l": 40, "r": 8, "t": 32, "b": 4}  # the legend has room above the playhead
     look = layout(180 if routing else 136, axes, margin=margin, barmode="relative", bargap=0, annotations=captions)
     return {"data": data, "layout": look}
 

@@ -32,7 +32,7 @@ def tuning_figure(tuning: dict[str, Any]) -> dict:
     cost = curve([*nodes], rounded_list([one / seconds[0] for one in seconds]), "@other", "cost", hovertemplate=hover)
     sizes, speeds = [one["total_tokens"] for one in best], rounded_list([one["tokens_per_s"] for one in best])
     points = {"text": [_words(one) for one in best], "hovertemplate": "%{text}<extra></extra>"}
-    speed = curve(sizes, speeds, "@accepted", "expected tokens/s", **points)
+    speed = curve(sizes, speeds, "@accepted", "expected tokens/s", mode="markers", **points)
     look = layout(HEIGHT, axes, margin={"l": 46, "r": 12, "t": 30, "b": 44}, annotations=captions)
     return {"data": [on(1, cost), on(2, speed), on(2, _star(chosen))], "layout": look, "min_width": 640}
 

@@ -28,6 +28,7 @@ export function lanesView(box, choose, cross) {
     box.replaceChildren(...cards.map((one) => one.root));
     box.style.setProperty('--lanes', race.lanes.length);
     grow();
+    race.before?.forEach((text, index) => { if (text) cards[index].spans[0]?.classList.add('forced'); });
   }
 
   /** Append the tokens that the lanes have got since, and refresh the numbers. */

@@ -18,6 +18,7 @@ import {timelineView} from './timeline.js';
 import {tour} from './tour.js';
 import {below, transportView} from './transport.js';
 
+const NARROW = 1100; // px below which the header takes several lines, as beside the open settings
 const PATIENCE = 700; // ms after which the page says that it waits for a race
 
 /** Start the viewer in Gradio's element. `send(name, data)` reaches Python, `watch` tells of new lines of a running race. */
@@ -51,6 +52,7 @@ export function mount({element: root, props, watch, send}) {
   document.addEventListener('pointerdown', ({target}) => { if (!part('export').contains(target)) closeMenu(); });
   part('races').addEventListener('change', (event) => choose(event.target.value));
   new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
+  new ResizeObserver(() => viewer.classList.toggle('narrow', viewer.clientWidth < NARROW)).observe(viewer);
   openFiles(part('file'), free, arrived, say);
   watch('value', () => live.read(props.value));
   open(state.race);

@@ -61,6 +61,24 @@ def test_exports_of_a_race_are_one_click_away(show):
         assert download.value.path().read_bytes().startswith(start)
 
 
+def test_the_menu_of_files_closes_with_escape_and_with_a_click_elsewhere(show):
+    tab = show("?race=question")
+    for close in (lambda: tab.keyboard.press("Escape"), lambda: part(tab, "count").click()):
+        tab.keyboard.press("e")
+        expect(part(tab, "exports")).to_be_visible()
+        close()
+        expect(part(tab, "exports")).to_be_hidden()
+
+
+def test_a_saved_figure_says_what_it_shows(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    tab.keyboard.press("e")
+    with tab.expect_download() as download:
+        tab.locator("[data-do=svg]").click()
+    assert "Jakiro · round 4 · Why?" in download.value.path().read_text()
+
+
 @ON_EVERY_SCREEN
 def test_a_figure_is_saved_for_a_slide(show):
     tab = show("?race=question&method=jakiro&round=3")

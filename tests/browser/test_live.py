@@ -58,6 +58,41 @@ def test_a_live_race_streams_and_can_be_opened(show):
     expect(part(tab, "prompt")).to_have_text("the an the")
 
 
+def test_the_races_of_a_visit_are_in_the_list_when_the_page_is_loaded_again(show):
+    tab = show("?motion=0")
+    run(tab, "the an the")
+    tab.wait_for_selector("#viewer [data-running=yes]")
+    tab.wait_for_selector("#viewer [data-running=no]")
+    part(tab, "races").select_option("question")
+    tab.wait_for_function("location.search.includes('race=question')")
+    tab.reload()
+    tab.wait_for_selector("[data-ready=yes]")
+    part(tab, "races").select_option(label="live: the an the")
+    expect(part(tab, "kind")).to_have_text("live")
+
+
+def test_a_live_race_ends_at_the_round_that_a_recorded_one_opens_with(show):
+    tab = show("?speed=4")
+    run(tab, "the an the")
+    expect(part(tab, "play")).to_contain_text("Pause")
+    expect(part(tab, "play")).to_contain_text("Play")
+    accepted = tab.evaluate("""async () => {
+      const id = new URLSearchParams(location.search).get('race');
+      const {replay} = await (await fetch(`races/${id}.json`)).json();
+      return replay.traces.at(-1).rounds.accepted;
+    }""")
+    tab.wait_for_selector(f"[data-round='{accepted.index(max(accepted))}'][data-method=jakiro]")
+
+
+def test_the_header_makes_room_for_the_settings(chromium, address):
+    tab, _ = open_page(chromium, address, "?race=question", viewport={"width": 1280, "height": 720})
+    tab.locator("[data-do=settings]").click()
+    tab.wait_for_selector("#viewer.narrow")
+    badge, run_live = part(tab, "lossless").bounding_box(), tab.locator("[data-do=run]").bounding_box()
+    assert badge["x"] + badge["width"] <= run_live["x"] or badge["y"] + badge["height"] <= run_live["y"]
+    tab.context.close()
+
+
 def test_a_stopped_race_is_shown_as_far_as_it_went(show, monkeypatch):
     monkeypatch.setattr(Race, "rounds", slowly)
     tab = show("?motion=0")
@@ -201,6 +236,7 @@ def test_bad_input_is_said_on_the_page_and_leaves_what_was_shown(show):
         expect(tab.locator("[data-do=run]")).to_be_enabled()
     tab.wait_for_timeout(1000)
     expect(part(tab, "notice")).to_contain_text("the prompt is empty")
+    assert tab.locator(".toast-body").count() == 0  # said once
     assert part(tab, "kind").text_content() == "recorded" and tab.locator(".lane").count() == 3
     assert tab.locator("[data-do=run]").is_enabled()
 

@@ -9,8 +9,9 @@ from datasets import Dataset
 from recipes import MIX, NEEDS_MUON
 from transformers import AutoTokenizer
 
+from jakiro.training import loop
 from jakiro.training.data import encoded, templated
-from jakiro.training.packing import fill, pack
+from jakiro.training.packing import fill, load_rows, pack
 from jakiro.training.sources import Source, only_source, read_chats, shorten
 
 pytestmark = NEEDS_MUON
@@ -26,6 +27,15 @@ def test_packing_keeps_documents_whole_and_marks_answers(trained, data):
     assert not said[ids == 0].any() and not said[ids == user].any()
     for row, answer in zip(ids, said, strict=True):
         assert answer.sum() and row[answer][-1] == end
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage", b"PK\x03\x04 cut off"])
+@pytest.mark.parametrize("read", [loop.read, lambda file: load_rows(file, [8])])
+def test_a_damaged_file_of_a_run_is_named(tmp_path, read, damage):
+    file = tmp_path / "kept"
+    file.write_bytes(damage)
+    with pytest.raises(ValueError, match="kept is damaged: delete it"):
+        read(file)
 
 
 def test_ids_of_a_large_vocabulary_are_kept_whole():

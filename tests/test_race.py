@@ -93,7 +93,7 @@ def test_a_race_left_early_still_has_readable_traces(models):
         ({"prompt": "x " * 400}, "shorten it"),
         ({"prompt": "the \ud800 an"}, "half a character"),
         ({"prompt": "x" * 200_000}, "shorten it to 100,000"),
-        ({"methods": []}, "choose at least one method: vanilla"),
+        ({"methods": []}, "choose at least one method: Vanilla, Prompt lookup"),
         ({"methods": "vanilla"}, "choose at least one method"),
         ({"methods": ["medusa"]}, "unknown method 'medusa'; known: vanilla"),
         ({"methods": [["vanilla"]]}, "unknown method"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Protocol
 
 import torch
@@ -60,10 +61,18 @@ def run(job: Job, folder: Path, main: bool = True, save_every: int = 100, stop_a
 
 
 def _resume(job: Job, checkpoint: Path) -> int:
-    saved = torch.load(checkpoint, weights_only=True, map_location="cpu")  # each state moves its own to its device
+    saved = read(checkpoint)  # each state moves its own to its device
     for name, state in job.states().items():
         state.load_state_dict(saved[name])
     return saved["step"]
+
+
+def read(file: Path) -> dict:
+    """What `save` wrote, on the CPU. Raises ValueError naming a file that is damaged."""
+    try:
+        return torch.load(file, weights_only=True, map_location="cpu")
+    except (UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        raise ValueError(f"{file} is damaged: delete it, and what it held is made again") from error
 
 
 def save(states: dict, file: Path) -> None:

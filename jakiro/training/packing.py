@@ -9,6 +9,7 @@ import random
 from bisect import bisect_right, insort
 from operator import itemgetter
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -80,9 +81,12 @@ def by_width(documents: list[Document], widths: list[int]) -> list[list[Document
 
 
 def load_rows(file: Path, widths: list[int]) -> list[Rows]:
-    """What `save_rows` wrote."""
-    with np.load(file) as kept:
-        return [(kept[f"ids {width}"], kept[f"said {width}"]) for width in widths]
+    """What `save_rows` wrote. Raises ValueError naming a file that is damaged."""
+    try:
+        with np.load(file) as kept:
+            return [(kept[f"ids {width}"], kept[f"said {width}"]) for width in widths]
+    except (BadZipFile, EOFError, KeyError, ValueError) as error:
+        raise ValueError(f"{file} is damaged: delete it, and the rows are made again") from error
 
 
 def batches(rows: list[Rows], tokens: int) -> list[Rows]:

@@ -88,7 +88,7 @@ def train(
                 loop.save(states, weights)
             accelerator.wait_for_everyone()
             model = build(recipe, tokenizer, stage.layers)  # whole and bare, whatever it was prepared for
-        model.load_state_dict(torch.load(weights, weights_only=True))
+        model.load_state_dict(loop.read(weights))
         if stage.average:
             model.load_state_dict(mean(model.state_dict(), after[stage.average]))
         after[number + 1] = copy.deepcopy(model.state_dict()) if number + 1 in named else None

@@ -163,7 +163,7 @@ def _most_nodes(settings: Any) -> int:
 
 def _methods(models: Loaded, methods: Any) -> list[str]:
     if not isinstance(methods, (list, tuple)) or not methods:
-        raise RequestError(f"choose at least one method: {', '.join(METHODS)}")
+        raise RequestError(f"choose at least one method: {', '.join(one.title for one in METHODS.values())}")
     for name in methods:
         if not isinstance(name, str) or name not in METHODS:
             raise RequestError(f"unknown method {name!r}; known: {', '.join(METHODS)}")

@@ -41,7 +41,7 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
     it says.
     """
     if missing := [name for name in HEADS if name not in target.heads]:
-        raise ValueError(f"{target.name} has no head {missing[0]}, of which the card tells: train it without --out")
+        raise ValueError(f"the target has no head {missing[0]}, of which the card tells: train it, without --out")
     stages = history.read(target.path, "stage")
     recipe = Recipe.read(made)
     loss = held_out_loss(target, recipe, data)

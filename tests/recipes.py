@@ -2,8 +2,6 @@
 
 import csv
 
-import pytest
-import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jakiro.__main__ import main
@@ -13,7 +11,6 @@ from jakiro.training.heads import train_heads
 from jakiro.training.sources import Source
 from jakiro.training.target_recipe import Recipe, Stage
 
-NEEDS_MUON = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="training needs torch 2.9 or newer")
 CHAT = [Source("chat.jsonl", 1.0)]
 MIX = [Source("chat.jsonl", 3.0), Source("plain/text.txt.xz", 1.0)]
 SHAPE = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}

@@ -7,7 +7,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from recipes import NEEDS_MUON
 from test_products import PACKS
 from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
 
@@ -82,7 +81,6 @@ def test_operations(run, folder, monkeypatch):
         assert positive(row["products_s"], row["attention_s"], row["others_s"])
 
 
-@NEEDS_MUON
 def test_loops(run, trained, data, tmp_path, monkeypatch):
     """One count a target; what goes round is what `goes_round` says."""
     prompts = tmp_path / "chat.jsonl"
@@ -265,7 +263,6 @@ def test_a_table_has_a_cell_for_every_column():
     assert table == "| a | b |\n| --- | --: |\n| 1 | 12.5 |\n| 2 |  |"
 
 
-@NEEDS_MUON
 def test_the_recipes_that_are_compared_are_timed_in_turns_as_they_are_trained(monkeypatch):
     seen = []
 
@@ -284,7 +281,6 @@ def test_the_recipes_that_are_compared_are_timed_in_turns_as_they_are_trained(mo
     assert rows == [{"own_features": 0.4, "passes": 1} | times, {"own_features": 0.0, "passes": 3} | times]
 
 
-@NEEDS_MUON
 def test_head_training_counts_what_its_formulas_say():
     recipe = HeadRecipe.read(RECIPES / "heads-cpu.json")
     found = head_training.measure(replace(recipe, row=96, rows=2, scored=96), repeats=1)

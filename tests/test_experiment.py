@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from recipes import NEEDS_MUON
 from texts import write_texts
 from tiny import tiny_model, tiny_tokenizer
 
@@ -86,7 +85,6 @@ def test_prompts_and_tasks_without_a_round_say_nothing_of_tau():
         intervals([one for one in samples if one.task == "c"], ["one", "two"], "one")
 
 
-@NEEDS_MUON
 def test_the_command_trains_decodes_and_compares(tmp_path, capsys, monkeypatch):
     model = tiny_model()
     model.save_pretrained(tmp_path / "model")

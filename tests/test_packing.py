@@ -6,15 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datasets import Dataset
-from recipes import MIX, NEEDS_MUON
+from recipes import MIX
 from transformers import AutoTokenizer
 
 from jakiro.training import loop
 from jakiro.training.data import encoded, templated
 from jakiro.training.packing import fill, load_rows, pack
-from jakiro.training.sources import Source, only_source, read_chats, shorten
-
-pytestmark = NEEDS_MUON
+from jakiro.training.sentences import shorten
+from jakiro.training.sources import Source, only_source, read_chats
 
 
 def test_packing_keeps_documents_whole_and_marks_answers(trained, data):

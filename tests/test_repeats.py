@@ -5,13 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from recipes import NEEDS_MUON
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jakiro.training import repeats
 from jakiro.training.data import encoded, templated
-
-pytestmark = NEEDS_MUON
 
 
 def test_unlikelihood_counts_recent_tokens_but_the_next_one_once_each():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from recipes import NEEDS_MUON, SMALL, given, recipe
+from recipes import SMALL, given, recipe
 from tiny import tiny_model
 
 from jakiro.drafting.head import HeadOutput
@@ -21,7 +21,6 @@ from jakiro.training.target_job import Batch, StageJob
 from jakiro.training.target_recipe import Stage
 from jakiro.training.trial import Trial, Trials
 
-pytestmark = NEEDS_MUON
 needs_compiler = pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="no C++ compiler")
 
 

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import torch
-from recipes import MIX, NEEDS_MUON, SMALL, head_recipe, losses, train_both
+from recipes import MIX, SMALL, head_recipe, losses, train_both
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from jakiro.drafting.head import EagleHead, HeadConfig, HeadOutput, JakiroHead
@@ -21,8 +21,6 @@ from jakiro.training.heads import head_config, train_heads
 from jakiro.training.losses import TOP, Losses, Wanted, loss_of
 from jakiro.training.packing import load_rows
 from jakiro.training.trial import Trial, Trials
-
-pytestmark = NEEDS_MUON
 
 
 def test_heads_go_on_from_heads(trained, data, tmp_path):

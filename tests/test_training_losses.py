@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from recipes import NEEDS_MUON, SMALL, given, recipe
+from recipes import SMALL, given, recipe
 from tiny import tiny_model
 from torch import nn
 
@@ -17,7 +17,6 @@ from jakiro.training.heads import head_config
 from jakiro.training.target_job import Batch, StageJob
 from jakiro.training.target_recipe import Stage
 
-pytestmark = NEEDS_MUON
 SAID = 20  # the one token of the row that the assistant says
 
 

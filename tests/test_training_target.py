@@ -5,19 +5,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from recipes import MIX, NEEDS_MUON, growing, losses
+from recipes import MIX, growing, losses
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from jakiro.training import history, workers
+from jakiro.training import history, optim, workers
 from jakiro.training.data import take
 from jakiro.training.growth import grow
-from jakiro.training.optim import Optimizer, factor
+from jakiro.training.optim import Muon, factor, orthogonal
 from jakiro.training.packing import batches, by_width, load_rows, row_widths
 from jakiro.training.precision import ATTENTION, in_bfloat16, quicken
 from jakiro.training.target import _stages_of, train
 from jakiro.training.target_recipe import Stage
-
-pytestmark = NEEDS_MUON
 
 
 def test_training_learns_and_writes_a_hugging_face_folder(trained):
@@ -138,10 +136,29 @@ def test_short_documents_go_into_short_rows_that_are_spread_over_a_stage(trained
         row_widths(64, (32, 12))
 
 
-def test_a_torch_without_muon_is_told_so(monkeypatch):
-    monkeypatch.delattr(torch.optim, "Muon")
-    with pytest.raises(ValueError, match=r"new in torch 2\.9"):
-        Optimizer(torch.nn.Linear(2, 2))
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has one from 2.9 on")
+def test_muon_steps_as_torchs_own_does():
+    torch.manual_seed(0)
+    for shape in ((24, 16), (16, 24)):
+        own = torch.nn.Parameter(torch.randn(shape))
+        theirs = torch.nn.Parameter(own.detach().clone())
+        optimizers = Muon([own], 0.02, 0.95, 0.01), torch.optim.Muon([theirs], 0.02, 0.01, 0.95)
+        for _ in range(3):
+            own.grad = torch.randn(shape)
+            theirs.grad = own.grad.clone()
+            for one in optimizers:
+                one.step()
+        assert torch.allclose(own, theirs, atol=0.002)  # its products are bfloat16
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_an_update_is_orthogonal_in_the_precision_of_the_processor(monkeypatch, native):
+    dtype = torch.bfloat16 if native else torch.float32
+    monkeypatch.setattr(optim, "product_dtype", lambda device: dtype)
+    torch.manual_seed(0)
+    made = orthogonal(torch.randn(40, 8) * 1e3)
+    assert made.dtype == dtype
+    assert ((torch.linalg.svdvals(made.float()) - 1).abs() < 0.35).all()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from recipes import NEEDS_MUON
 from safetensors.torch import load_file
 from texts import write_texts
 from two import run
@@ -18,7 +17,6 @@ from jakiro.training import workers
 from jakiro.training.optim import Optimizer
 from jakiro.training.workers import Whole
 
-pytestmark = NEEDS_MUON
 ROOT = Path(__file__).parent.parent
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn, uint8
 from jakiro.drafting.weights import read_tensors
 from jakiro.files import write_text
 from jakiro.training import history
-from jakiro.training.sources import HUB, Source
+from jakiro.training.sources import HUB, LEADS, Source
 
 BLOCK = 1 << 20  # bytes that are read at once
 
@@ -74,7 +74,8 @@ def contents(sources: Iterable[Source], root: Path) -> dict[str, str]:
     Raises OSError for a missing file.
     """
     files = sorted({source.file for source in sources})
-    return {file: "" if file == "stdlib" or file.startswith(HUB) else _file_digest(root / file) for file in files}
+    none = {file for file in files if file == "stdlib" or file.startswith(HUB)}
+    return {file: "" if file in none else _file_digest(root / file.removeprefix(LEADS)) for file in files}
 
 
 def _file_digest(path: Path) -> str:

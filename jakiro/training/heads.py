@@ -23,7 +23,7 @@ from jakiro.training.data import Document, draw, take
 from jakiro.training.growth import widen
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
-from jakiro.training.optim import check_muon, check_schedule
+from jakiro.training.optim import check_schedule
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
 from jakiro.training.precision import product_dtype
 from jakiro.training.trial import Trials, held_out_prompts, ways
@@ -98,7 +98,6 @@ def _check(names: list[str], accelerator: Accelerator, recipe: HeadRecipe, shard
     """Raise ValueError before anything is done if the heads cannot be trained so."""
     if unknown := [name for name in names if name not in recipe.heads]:
         raise ValueError(f"the recipe has no head {unknown[0]!r}; it has {', '.join(recipe.heads)}")
-    check_muon()
     check_schedule(recipe.schedule)
     row_widths(recipe.row, recipe.short)
     workers.share(accelerator, recipe.rows)  # narrower rows are a multiple of them

@@ -5,27 +5,65 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from jakiro.training.precision import product_dtype
 
 MUON_LR = 0.02  # K. Jordan, "Muon" (2024): the step of an orthogonalised update
 ADAMW_LR = 3e-3
+QUINTIC = (3.4445, -4.7750, 2.0315)  # of a Newton-Schulz step, as K. Jordan chose them
 SCHEDULES = ("linear", "cosine")
 
 
-class Optimizer:
-    """Two optimizers that step together. Matrices are the 2-D parameters that are neither embedding nor lm_head.
+class Muon(torch.optim.Optimizer):
+    """Nesterov momentum whose updates are orthogonalised, for matrices (K. Jordan, "Muon", 2024).
 
-    Raises ValueError where torch has no Muon.
+    The law of torch.optim.Muon, whose products are bfloat16 everywhere: a processor that emulates them spends most of
+    a step there. Here they are float32 on such a one.
     """
 
+    def __init__(self, matrices: list[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
+        super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One update of every matrix that has a gradient."""
+        for group in self.param_groups:
+            rate, momentum = group["lr"], group["momentum"]
+            for matrix in group["params"]:
+                if matrix.grad is None:
+                    continue
+                state = self.state[matrix]
+                if not state:
+                    state["momentum_buffer"] = torch.zeros_like(matrix.grad)
+                mean = state["momentum_buffer"].lerp_(matrix.grad, 1 - momentum)
+                update = orthogonal(matrix.grad.lerp(mean, momentum))
+                matrix.mul_(1 - rate * group["weight_decay"])
+                matrix.add_(update, alpha=-rate * math.sqrt(max(1, matrix.shape[0] / matrix.shape[1])))
+
+
+def orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
+    """About the nearest orthogonal matrix to `matrix` [a, b]: its singular values are driven near 1."""
+    a, b, c = QUINTIC
+    tall = matrix.shape[0] > matrix.shape[1]
+    found = (matrix.T if tall else matrix).to(product_dtype(matrix.device))
+    found = found / found.norm().clamp_min(1e-7)
+    for _ in range(steps):
+        gram = found @ found.T
+        found = a * found + (b * gram + c * gram @ gram) @ found
+    return found.T if tall else found
+
+
+class Optimizer:
+    """Two optimizers that step together. Matrices are the 2-D parameters that are neither embedding nor lm_head."""
+
     def __init__(self, model: nn.Module) -> None:
-        check_muon()
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         inner = [p for name, p in named if p.ndim == 2 and not name.startswith(("model.embed_tokens", "lm_head"))]
         chosen = {id(p) for p in inner}
         outer = [p for _, p in named if id(p) not in chosen]
         self.parts = [
-            torch.optim.Muon(inner, lr=MUON_LR, momentum=0.95, nesterov=True, weight_decay=0.01),
+            Muon(inner, lr=MUON_LR, momentum=0.95, weight_decay=0.01),
             torch.optim.AdamW(outer, lr=ADAMW_LR, betas=(0.9, 0.95), weight_decay=0.0),
         ]
         self.rates = [MUON_LR, ADAMW_LR]
@@ -58,14 +96,6 @@ def factor(step: int, steps: int, rate: tuple[float, float], schedule: str, warm
         done = (1 - math.cos(math.pi * done)) / 2
     start, end = rate
     return (start + (end - start) * done) * min(1.0, (step + 1) / max(1, warm))
-
-
-def check_muon() -> None:
-    """Raises ValueError where torch has no Muon."""
-    if not hasattr(torch.optim, "Muon"):
-        raise ValueError(
-            f"training uses torch.optim.Muon, new in torch 2.9; this is {torch.__version__}: upgrade torch"
-        )
 
 
 def check_schedule(name: str) -> None:

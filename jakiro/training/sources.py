@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from jakiro.training import recipe_file, stdlib
+from jakiro.training import leads, recipe_file, stdlib
+from jakiro.training.sentences import shorten
 
 DOC = "<|doc|>"  # separates the documents of a plain-text file
 HUB = "hub:"  # stands before the name of a dataset
+LEADS = "leads:"  # stands before a file of plain text
 ROLES = {"human": "user", "gpt": "assistant"}  # ShareGPT's words, and ours
 
 
@@ -26,7 +28,7 @@ ROLES = {"human": "user", "gpt": "assistant"}  # ShareGPT's words, and ours
 class Source:
     """One line of a recipe: which documents, and how much of the mix they are."""
 
-    file: str  # under the data folder; "stdlib"; or "hub:owner/name", and ":split" where it is not train
+    file: str  # under the data folder; "stdlib"; "leads:" and a file of plain text; or "hub:owner/name" and ":split"
     weight: float  # share of the tokens, in any unit
     only: tuple[str, ...] = ()  # keep records whose `source` starts with one of these
     without: tuple[str, ...] = ()  # leave out records whose `source` starts with one of these
@@ -117,22 +119,13 @@ def is_plain(source: Source) -> bool:
     return source.file.startswith("plain/")
 
 
-def shorten(text: str, longest: int) -> str:
-    """Cut at the last end of a paragraph, or else of a sentence, within `longest` characters; "" if none."""
-    if len(text) <= longest:
-        return text
-    head = text[:longest]
-    if head.count("```") % 2:
-        head = head[: head.rindex("```")]
-    ends = [match.end() for match in re.finditer(r"\n\n|[.!?](?=\s)", head)]
-    return head[: ends[-1]].rstrip() if ends else ""
-
-
 def _records(source: Source, root: Path) -> Iterator[dict]:
     if source.file == "stdlib":
         return stdlib.functions()
     if source.file.startswith(HUB):
         return _dataset(source.file.removeprefix(HUB))
+    if source.file.startswith(LEADS):
+        return leads.summaries(read_plain(root / source.file.removeprefix(LEADS)))
     return _lines(root / source.file)
 
 

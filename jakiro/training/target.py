@@ -24,7 +24,7 @@ from jakiro.training.answers import prompts_of
 from jakiro.training.claims import claim, contents, digest, lies_in
 from jakiro.training.data import draw, take
 from jakiro.training.growth import check_growth, grow, mean, silence
-from jakiro.training.optim import check_muon, check_schedule
+from jakiro.training.optim import check_schedule
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
 from jakiro.training.sources import is_plain, read_chats
 from jakiro.training.target_job import StageJob
@@ -137,7 +137,6 @@ def _check_start(start: Path, config: LlamaConfig, asked: LlamaConfig) -> None:
 
 def _check(accelerator: Accelerator, recipe: Recipe, done: int, shard: bool) -> None:
     """Raise ValueError before anything is done if a stage after the first `done` cannot be trained so."""
-    check_muon()
     if recipe.dtype not in DTYPES:
         raise ValueError(f"dtype of the recipe is {recipe.dtype!r}; use one of {', '.join(DTYPES)}")
     for before, stage in pairwise(recipe.stages):

@@ -1,0 +1,60 @@
+"""Summaries made of documents: what is asked, what is answered, and what no passage is made of."""
+
+import lzma
+
+import pytest
+
+from jakiro.training.claims import contents
+from jakiro.training.leads import LEAD, PASSAGE, summaries
+from jakiro.training.sources import Source, held_out, read_chats
+
+LEADS = Source("leads:plain/news.txt.xz", 1.0)
+FIRST = "The river rose after three days of rain, and two villages were cut off."
+MORE = "Boats brought food and water to those who had stayed. Nobody could say when the road would be open again."
+
+
+def article(paragraphs=40):
+    """A document with what is no prose between its paragraphs."""
+    odd = "# The river\n\n- one item. And another item of a list that goes on for more than eighty characters here.\n\n"
+    return odd + "\n\n".join(f"{FIRST} {MORE}" for _ in range(paragraphs))
+
+
+def test_a_passage_is_answered_with_its_lead():
+    found = [one["messages"] for one in summaries([article()])]
+    assert len(found) >= 2
+    for asked, said in found:
+        assert said == {"role": "assistant", "content": FIRST}
+        assert asked["role"] == "user" and FIRST in asked["content"] and "item" not in asked["content"]
+        assert len(asked["content"]) < PASSAGE[1] + 100
+
+
+def test_a_short_first_sentence_brings_the_next_along():
+    short = "It rained. Then it rained for three more days. Then the river rose, and two villages were cut off."
+    [(_, said)] = [one["messages"] for one in summaries([article(0) + "\n\n" + f"{short} {MORE} {MORE} " * 30])]
+    assert said["content"] == short and len(short) in LEAD
+
+
+@pytest.mark.parametrize(
+    "text", ["", "No end to be seen here " * 300, ("A sentence, " * 40 + "which is too long. ") * 12, "Too little."]
+)
+def test_nothing_is_made_of_what_has_no_lead(text):
+    assert list(summaries([text])) == []
+
+
+def test_it_is_a_source_like_others(tmp_path):
+    (tmp_path / "plain").mkdir()
+    file = tmp_path / "plain" / "news.txt.xz"
+    with lzma.open(file, "wt") as out:
+        out.write("\n<|doc|>\n".join(article(40 + i) for i in range(8)))
+    chats = list(read_chats(LEADS, tmp_path))
+    assert chats and not any(map(held_out, chats))
+    assert chats == list(read_chats(LEADS, tmp_path))
+    before = contents([LEADS], tmp_path)
+    assert list(before) == [LEADS.file] and before[LEADS.file]
+    file.write_bytes(lzma.compress(article(9).encode()))
+    assert contents([LEADS], tmp_path) != before
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"news\.txt"):
+        list(read_chats(LEADS, tmp_path))

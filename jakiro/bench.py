@@ -126,6 +126,16 @@ def run(
     }
 
 
+def check_lengths(target: Target, prompts: Sequence[Prompt]) -> None:
+    """Raise ValueError for a prompt that the target cannot read."""
+    for prompt in prompts if target.tokenizer else ():
+        if (size := len(encode(target.tokenizer, prompt.text))) >= target.context:
+            raise ValueError(
+                f"prompt {prompt.id!r} of task {prompt.task!r} has {size} tokens, and {target.name} reads "
+                f"{target.context} in all: shorten it, or leave it out"
+            )
+
+
 def open_journal(
     out: Path,
     target: Target,
@@ -143,12 +153,7 @@ def open_journal(
     Settings are compared as asked for: what auto became is in the journal (`settled`). `heads` are the folders of heads
     that the target does not name, as it names one for each method.
     """
-    for prompt in prompts if target.tokenizer else ():
-        if (size := len(encode(target.tokenizer, prompt.text))) >= target.context:
-            raise ValueError(
-                f"prompt {prompt.id!r} of task {prompt.task!r} has {size} tokens, and {target.name} reads "
-                f"{target.context} in all: shorten it, or leave it out"
-            )
+    check_lengths(target, prompts)
     folders = ({"target": target.path} if target.path else {}) | target.heads | (heads or {})
     plan = {
         "target": target.name,

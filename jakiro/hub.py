@@ -50,6 +50,12 @@ def title(name: str | Path) -> str:
 
 def check(folder: Path) -> None:
     """Raise FileNotFoundError or ValueError with the remedy if a target cannot be read from the folder."""
+    check_weights(folder)
+    check_tokenizer(folder)
+
+
+def check_weights(folder: Path) -> None:
+    """Raise FileNotFoundError or ValueError with the remedy if a model cannot be read from the folder."""
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(
             f"no model in {folder}: give a folder with config.json, weights and a tokenizer, or a hub id"
@@ -60,6 +66,10 @@ def check(folder: Path) -> None:
     for file in files:
         if file.stat().st_size < 1024 and file.read_bytes().startswith(b"version https://git-lfs"):
             raise ValueError(f"{file} is only a pointer; fetch the weights with: git lfs pull")
+
+
+def check_tokenizer(folder: Path) -> None:
+    """Raise FileNotFoundError with the remedy if a tokenizer cannot be read from the folder."""
     if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
         raise FileNotFoundError(f"no tokenizer in {folder}: it needs tokenizer.json (or tokenizer.model, vocab.json)")
 

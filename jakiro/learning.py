@@ -96,11 +96,11 @@ def experiment(options: argparse.Namespace) -> int:
     import json
 
     from jakiro import experiment as experiments
+    from jakiro.bench import check_lengths
     from jakiro.files import write_text
     from jakiro.findings import as_page
     from jakiro.loading import DTYPES
     from jakiro.prompts import read_prompts
-    from jakiro.target import Target
     from jakiro.training import workers
     from jakiro.training.sources import only_source
 
@@ -120,9 +120,11 @@ def experiment(options: argparse.Namespace) -> int:
     if accelerator.num_processes > 1:
         raise ValueError("an experiment measures speed, so it runs in one process: start it without a launcher")
     heads = {name: options.run_folder / "heads" / name for name in recipe.heads}
+    check_lengths(_target(options), texts)
+    gc.collect()
     _train_variants(options, accelerator, recipe, data, heads)
     gc.collect()  # the target that they were trained on, before it is loaded for decoding
-    target = Target.load(options.target, options.device, options.dtype, chat_template=options.chat_template)
+    target = _target(options)
     report, journal = experiments.run(target, asked, heads, texts, options.repeats, options.out)
     report |= {"command": options.line}
     write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")
@@ -132,6 +134,13 @@ def experiment(options: argparse.Namespace) -> int:
     print(as_page(report))
     workers.end(accelerator)
     return 0
+
+
+def _target(options: argparse.Namespace):
+    """The target to decode with."""
+    from jakiro.target import Target
+
+    return Target.load(options.target, options.device, options.dtype, chat_template=options.chat_template)
 
 
 def _train_variants(options: argparse.Namespace, accelerator, recipe, data: Path, heads: dict[str, Path]) -> None:

@@ -14,6 +14,7 @@ from transformers import (
     StoppingCriteriaList,
 )
 
+from jakiro import hub
 from jakiro.bench import Generated, Peers
 from jakiro.engine import stopwatch
 from jakiro.generation import plain
@@ -43,8 +44,9 @@ class _Stopwatch(StoppingCriteria):
 def generate_peers(target: Target) -> Peers:
     """`model.generate` with its default dynamic cache, its static cache, its prompt lookup, and assisted.
 
-    The last one only where the target has an ASSISTANT. Raises ValueError where that has another vocabulary. On the
-    devices in COMPILED the static cache's steps are compiled, and none of the times includes that (`_static`).
+    The last one only where the target has an ASSISTANT. Raises ValueError where that has another vocabulary, and
+    FileNotFoundError where it is no model. On the devices in COMPILED the static cache's steps are compiled, and none
+    of the times includes that (`_static`).
     """
     found = {
         "hf_generate_dynamic": _generator(target, {"cache_implementation": "dynamic"}),
@@ -65,6 +67,7 @@ def _law(sampling: Sampling) -> dict[str, Any]:
 
 def _assistant(target: Target) -> PreTrainedModel:
     folder = target.heads[ASSISTANT]
+    hub.check_weights(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=target.dtype).to(target.device).eval()
     if model.config.vocab_size != target.vocab_size:
         raise ValueError(

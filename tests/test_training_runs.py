@@ -313,6 +313,8 @@ def test_the_tokenizer_is_made_of_the_last_conversations(data, tmp_path):
 def test_another_programs_tokenizer_is_refused(target, data, tmp_path):
     with pytest.raises(ValueError, match="--like takes a model that `train target` wrote"):
         train_target(recipe(), data, tmp_path, like=target)
+    with pytest.raises(FileNotFoundError, match="no tokenizer in "):
+        train_target(recipe(), data, tmp_path, like=tmp_path / "nowhere")
 
 
 def test_missing_held_out_prompts_are_said_before_answers_are_written(target, tmp_path):

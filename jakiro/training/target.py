@@ -17,6 +17,7 @@ import torch
 from accelerate import Accelerator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from jakiro import hub
 from jakiro.files import replacing, write_text
 from jakiro.loading import DTYPES
 from jakiro.training import history, loop, repeats, workers
@@ -191,6 +192,7 @@ def _stages_of(start: Path, recipe: Recipe) -> list[dict]:
 
 
 def _tokenizer_of(model: Path, recipe: Recipe) -> PreTrainedTokenizerFast:
+    hub.check_tokenizer(model)
     tokenizer = PreTrainedTokenizerFast.from_pretrained(model)
     if tokenizer.pad_token_id != 0 or tokenizer.eos_token != END or not tokenizer.chat_template:
         raise ValueError(f"{model} has a tokenizer of another kind: --like takes a model that `train target` wrote")

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from jakiro.training.sentences import shorten
 
 ASKED = ("Summarize: {}", "Summarise: {}", "Summarize this text in one sentence:\n\n{}", "{}\n\nTL;DR")
-LEAD = range(60, 320)  # characters of an answer
-PASSAGE = (300, 4200)  # characters of a passage, the lead among them; its logarithm is drawn evenly
+LEAD = range(40, 320)  # characters of an answer
+PASSAGE = (160, 4000)  # characters of a passage, the lead among them; its logarithm is drawn evenly
 SENTENCE = re.compile(r"(?<=[.!?])[”’\"')]*\s+(?=[A-Z“‘\"'(])")
 PROSE = re.compile(r"[A-Z“‘\"'][^|{}<>`$\\]*[.!?][”’\"')]*")  # a paragraph that is no heading, list, table or code
 

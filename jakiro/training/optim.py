@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from jakiro.training.precision import product_dtype
 
@@ -37,7 +38,7 @@ class Muon(torch.optim.Optimizer):
                 if not state:
                     state["momentum_buffer"] = torch.zeros_like(matrix.grad)
                 mean = state["momentum_buffer"].lerp_(matrix.grad, 1 - momentum)
-                update = orthogonal(matrix.grad.lerp(mean, momentum))
+                update = _orthogonal(matrix.grad.lerp(mean, momentum))
                 matrix.mul_(1 - rate * group["weight_decay"])
                 matrix.add_(update, alpha=-rate * math.sqrt(max(1, matrix.shape[0] / matrix.shape[1])))
 
@@ -47,11 +48,19 @@ def orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
     a, b, c = QUINTIC
     tall = matrix.shape[0] > matrix.shape[1]
     found = (matrix.T if tall else matrix).to(product_dtype(matrix.device))
-    found = found / found.norm().clamp_min(1e-7)
+    found = found / found.norm().clamp(min=1e-7)
     for _ in range(steps):
         gram = found @ found.T
         found = a * found + (b * gram + c * gram @ gram) @ found
     return found.T if tall else found
+
+
+def _orthogonal(matrix: Tensor) -> Tensor:
+    """`orthogonal`, of which each process gets its part where a matrix is shared."""
+    if not isinstance(matrix, DTensor):
+        return orthogonal(matrix)
+    whole = orthogonal(matrix.full_tensor())  # the same in all processes
+    return distribute_tensor(whole, matrix.device_mesh, matrix.placements, src_data_rank=None)
 
 
 class Optimizer:

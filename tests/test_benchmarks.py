@@ -7,10 +7,11 @@ import math
 from dataclasses import replace
 
 import pytest
+import torch
 from test_products import PACKS
 from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
 
-from benchmarks import auto, browsing, common, head_training, load, long_text, operations, products, scrub, shapes
+from benchmarks import auto, browsing, common, head_training, load, long_text, muon, operations, products, scrub, shapes
 from benchmarks.published import LLAMA_3_8B, VICUNA_7B
 from jakiro.arguments import RECIPES
 from jakiro.assets import BENCHMARKS
@@ -68,6 +69,14 @@ def test_products(run, folder, monkeypatch):
     ]
     assert all(row[way] > 0 for row in report["products"] + report["passes"] for way in products.WAYS)
     assert report["used"] in products.WAYS
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has one from 2.9 on")
+def test_muon(run, folder, monkeypatch):
+    monkeypatch.setattr(muon, "TURNS", 1)
+    report = run(muon, "--target", folder)
+    assert positive(report["own_s"], report["torch_s"]) and report["matrices"] % 7 == 0
+    assert report["own_dtype"] in ("float32", "bfloat16")
 
 
 def test_operations(run, folder, monkeypatch):

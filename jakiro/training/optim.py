@@ -28,49 +28,62 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self) -> None:
-        """One update of every matrix that has a gradient."""
+        """One update of every matrix that has a gradient; those of one shape are orthogonalised together."""
         for group in self.param_groups:
-            rate, momentum = group["lr"], group["momentum"]
+            alike: dict[torch.Size, list[nn.Parameter]] = {}
             for matrix in group["params"]:
-                if matrix.grad is None:
-                    continue
-                state = self.state[matrix]
-                if not state:
-                    state["momentum_buffer"] = torch.zeros_like(matrix.grad)
-                mean = state["momentum_buffer"].lerp_(matrix.grad, 1 - momentum)
-                update = _orthogonal(matrix.grad.lerp(mean, momentum))
-                matrix.mul_(1 - rate * group["weight_decay"])
-                matrix.add_(update, alpha=-rate * math.sqrt(max(1, matrix.shape[0] / matrix.shape[1])))
+                if matrix.grad is not None:
+                    alike.setdefault(matrix.shape, []).append(matrix)
+            for (rows, columns), matrices in alike.items():
+                steps = orthogonal(torch.stack([_whole(self._direction(one, group["momentum"])) for one in matrices]))
+                for matrix, step in zip(matrices, steps, strict=True):
+                    matrix.mul_(1 - group["lr"] * group["weight_decay"])
+                    matrix.add_(_shared_as(matrix, step), alpha=-group["lr"] * math.sqrt(max(1, rows / columns)))
+
+    def _direction(self, matrix: nn.Parameter, momentum: float) -> Tensor:
+        state = self.state[matrix]
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(matrix.grad)
+        return matrix.grad.lerp(state["momentum_buffer"].lerp_(matrix.grad, 1 - momentum), momentum)
 
 
-def orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
-    """About the nearest orthogonal matrix to `matrix` [a, b]: its singular values are driven near 1."""
+def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
+    """About the nearest orthogonal matrices to `matrices` [n, a, b]: their singular values are driven near 1."""
     a, b, c = QUINTIC
-    tall = matrix.shape[0] > matrix.shape[1]
-    found = (matrix.T if tall else matrix).to(product_dtype(matrix.device))
-    found = found / found.norm().clamp(min=1e-7)
+    tall = matrices.shape[1] > matrices.shape[2]
+    found = (matrices.mT if tall else matrices).to(product_dtype(matrices.device))
+    found = found / found.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     for _ in range(steps):
-        gram = found @ found.T
-        found = a * found + (b * gram + c * gram @ gram) @ found
-    return found.T if tall else found
+        gram = found @ found.mT
+        found = torch.baddbmm(found, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), found, beta=a)
+    return found.mT if tall else found
 
 
-def _orthogonal(matrix: Tensor) -> Tensor:
-    """`orthogonal`, of which each process gets its part where a matrix is shared."""
+def _whole(matrix: Tensor) -> Tensor:
+    """A matrix of which each process has a part, in every one of them."""
+    return matrix.full_tensor() if isinstance(matrix, DTensor) else matrix
+
+
+def _shared_as(matrix: Tensor, whole: Tensor) -> Tensor:
+    """What is the same in every process, shared among them as `matrix` is."""
     if not isinstance(matrix, DTensor):
-        return orthogonal(matrix)
-    whole = orthogonal(matrix.full_tensor())  # the same in all processes
+        return whole
     return distribute_tensor(whole, matrix.device_mesh, matrix.placements, src_data_rank=None)
 
 
+def inner_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """The 2-D parameters that are trained and neither embedding nor lm_head."""
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad and p.ndim == 2]
+    return [p for name, p in named if not name.startswith(("model.embed_tokens", "lm_head"))]
+
+
 class Optimizer:
-    """Two optimizers that step together. Matrices are the 2-D parameters that are neither embedding nor lm_head."""
+    """Two optimizers that step together: Muon for the inner matrices, AdamW for all other parameters."""
 
     def __init__(self, model: nn.Module) -> None:
-        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        inner = [p for name, p in named if p.ndim == 2 and not name.startswith(("model.embed_tokens", "lm_head"))]
+        inner = inner_matrices(model)
         chosen = {id(p) for p in inner}
-        outer = [p for _, p in named if id(p) not in chosen]
+        outer = [p for p in model.parameters() if p.requires_grad and id(p) not in chosen]
         self.parts = [
             Muon(inner, lr=MUON_LR, momentum=0.95, weight_decay=0.01),
             torch.optim.AdamW(outer, lr=ADAMW_LR, betas=(0.9, 0.95), weight_decay=0.0),

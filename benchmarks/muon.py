@@ -27,7 +27,9 @@ TURNS = 3
 
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
-    """Time both on the target's matrices, which they do not change."""
+    """Time both on the target's matrices, which they do not change. Raises ValueError where torch has no Muon."""
+    if not hasattr(torch.optim, "Muon"):
+        raise ValueError(f"torch has a Muon from 2.9 on, and this is {torch.__version__}: upgrade it to compare")
     device, folder = torch.device(options.device), hub.local(options.target)
     hub.check_weights(folder)
     matrices = inner_matrices(load_model(folder).float().to(device))

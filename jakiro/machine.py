@@ -22,10 +22,17 @@ def machine(device: torch.device) -> dict[str, Any]:
         "device": device_name(device),
         "device_type": device.type,
         "cpu": device_name(torch.device("cpu")),
+        "instructions": instructions(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "system": f"{platform.system()} {platform.machine()}",
     }
+
+
+def instructions() -> str:
+    """The vector instructions that torch finds, as "AVX512 AVX512_BF16": processors of one name differ in them."""
+    more = {"AVX512_BF16": torch.cpu._is_avx512_bf16_supported(), "AMX": torch.cpu._is_amx_tile_supported()}
+    return " ".join([torch.backends.cpu.get_cpu_capability(), *(name for name, there in more.items() if there)])
 
 
 def versions() -> dict[str, str]:

@@ -22,6 +22,15 @@ def test_a_core_is_left_to_others_unless_said_otherwise(threads, there, asked, u
     assert use_threads(asked) == torch.get_num_threads() == machine(CPU)["threads"] == used
 
 
+@pytest.mark.parametrize(
+    ("bf16", "amx", "told"), [(False, False, ""), (True, False, " AVX512_BF16"), (True, True, " AVX512_BF16 AMX")]
+)
+def test_the_processors_instructions_are_told(monkeypatch, bf16, amx, told):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: bf16)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    assert machine(CPU)["instructions"] == torch.backends.cpu.get_cpu_capability() + told
+
+
 def test_devices_of_one_machine_have_names_of_their_own(monkeypatch):
     for kind in ("cuda", "xpu"):
         monkeypatch.setattr(getattr(torch, kind), "get_device_name", lambda device: f"{device.type} of somebody")

@@ -64,8 +64,7 @@ def train(
     model = LlamaForCausalLM.from_pretrained(start, dtype=torch.float32) if start else None
     if model:
         _check_start(start, model.config, _config(recipe, tokenizer, model.config.num_hidden_layers))
-    mixes = {stage.mix: recipe.mixes[stage.mix] for stage in recipe.stages}
-    files = contents([source for mix in mixes.values() for source in mix], data)
+    files = contents([source for stage in recipe.stages for source in recipe.mixes[stage.mix]], data)
     origin = {"tokenizer": _words(tokenizer), "start": digest(model.state_dict()) if model else None}
     named = {stage.average for stage in recipe.stages}
     after = {len(done): copy.deepcopy(model.state_dict())} if model else {}  # so many stages, where they are named

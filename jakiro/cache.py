@@ -6,17 +6,24 @@ write for the whole model. Addresses stay fixed for the run unless a tree outgro
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 
 from jakiro.programs import upload
 
 Shape = tuple[int, int]  # heads, width of a head
 ROOM = 256  # rows that a storage gets beyond what is asked for when it has to move
+
+
+def argument_of(model: PreTrainedModel) -> str:
+    """What a model's forward calls its cache: `cache` since transformers 5.24, `past_key_values` before that."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 class KVCache(Cache):

@@ -36,7 +36,7 @@ def measure(target: Any) -> tuple[int, list, int]:
     cache = DynamicCache(config=target.model.config)
     one = torch.ones(1, 1, dtype=torch.long, device=target.device)
     try:
-        target.model(input_ids=one, past_key_values=cache, use_cache=True)
+        target.model(input_ids=one, use_cache=True, **{target.takes_cache: cache})
     except REFUSALS as error:
         raise ValueError(f"{target.name} does not run with a key/value cache: {error}; {REMEDY}") from error
     config = target.model.config.get_text_config(decoder=True)

@@ -122,7 +122,7 @@ def _static(target: Target, options: dict) -> Callable[[list[int], int, Sampling
         needed = min(len(prompt) + max_new_tokens, target.context)
         if needed > length or not compiled:
             cache, length = StaticCache(target.model.config, max_cache_len=needed), needed
-        decode = _generator(target, options | {"past_key_values": cache})
+        decode = _generator(target, options | {target.takes_cache: cache})
         if compiled:
             cache.reset()
             decode(prompt, max_new_tokens, sampling)

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import Cache
 
 from jakiro import hub
-from jakiro.cache import KVCache
+from jakiro.cache import KVCache, argument_of
 from jakiro.checks import check_trees, measure, why_no_graphs
 from jakiro.fixed import ROWS, fixed_pass, padded
 from jakiro.generation import end_ids
@@ -57,6 +57,7 @@ class Target:
         self.ends = end_ids(model, tokenizer)
         choose_kernels(self.device)
         self._seen = threading.local()  # features of this thread's last pass: two threads may share a model
+        self.takes_cache = argument_of(model)  # the name of that argument
         self.decoder = decoder_of(model)
         self.decoder.register_forward_hook(self._see)
         self.context, self._shapes, self.window = measure(self)  # rows that sliding layers see; 0 without such
@@ -197,8 +198,8 @@ class Target:
             input_ids=tokens[None],
             position_ids=positions[None],
             attention_mask=mask,
-            past_key_values=cache,
             use_cache=True,
+            **{self.takes_cache: cache},
             **extra,
         )
         return output.logits[0], self._seen.features[0]

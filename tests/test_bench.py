@@ -281,7 +281,7 @@ def test_where_a_static_cache_is_compiled_the_second_decode_is_timed(target, mon
     ticks = iter(range(1000))
     monkeypatch.setattr(peers, "COMPILED", ("cpu",))
     monkeypatch.setattr(peers, "stopwatch", lambda device: lambda: float(next(ticks)) ** 2)
-    calls = calls_of_generate(target, monkeypatch, lambda given: given["past_key_values"].layers[0].keys)
+    calls = calls_of_generate(target, monkeypatch, lambda given: given[target.takes_cache].layers[0].keys)
     generate = generate_peers(target)["hf_generate_static"]
     for turn, (ids, text) in enumerate(zip(prompts, texts, strict=True)):
         found, start = generate(ids, 12, GREEDY), 6 * turn + 3  # three looks at the clock a decode
@@ -294,7 +294,7 @@ def test_where_a_static_cache_is_compiled_the_second_decode_is_timed(target, mon
 
 def test_elsewhere_a_static_cache_is_as_long_as_its_text(target, monkeypatch):
     """Whatever was decoded before: every step reads all of it."""
-    rows = calls_of_generate(target, monkeypatch, lambda given: given["past_key_values"].layers[0].keys.shape[2])
+    rows = calls_of_generate(target, monkeypatch, lambda given: given[target.takes_cache].layers[0].keys.shape[2])
     generate = generate_peers(target)["hf_generate_static"]
     for length in (3, 9, 5):
         generate(list(range(1, length + 1)), 6, GREEDY)

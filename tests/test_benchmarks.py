@@ -16,8 +16,10 @@ from benchmarks.published import LLAMA_3_8B, VICUNA_7B
 from jakiro.arguments import RECIPES
 from jakiro.assets import BENCHMARKS
 from jakiro.methods import eagle2
+from jakiro.target import Target
+from jakiro.text import encode
 from jakiro.training.head_recipe import HeadRecipe
-from scripts import architectures, loops, mutants, plots, tree_sizes
+from scripts import architectures, copying, loops, mutants, plots, tree_sizes
 
 PHASES = ("draft_s", "verify_s", "overhead_s", "round_s")
 METHODS = ["vanilla", "eagle2", "jakiro"]
@@ -103,6 +105,28 @@ def test_loops(run, trained, data, tmp_path, monkeypatch):
         for name, count in (("prompts", 2), ("held_out", 3)):
             assert one[name]["answers"] == count and one[name]["go_round"] == count * goes
             assert 0 < one[name]["tokens"] <= 8 * count
+
+
+def test_copying(run, folder, tmp_path):
+    """What a target that finds each token likeliest would score, and that of tiny weights; without articles, a word."""
+    prompts = tmp_path / "sum.jsonl"
+    article = "The ant has dug a house of sand and stone in it. A man came. He sat on it and the house was no more."
+    prompts.write_text(
+        "".join(json.dumps({"turns": [turn]}) + "\n" for turn in (f"Sum it up: {article}", "no article"))
+    )
+    asked = ["--targets", folder, "--prompts", prompts, "--characters"]
+    (row,) = run(copying, *asked, 12)["rows"]
+    assert row["prompts"] == 1 and row["cut"] != row["whole"]
+    (same,) = run(copying, *asked, 1000)["rows"]
+    assert same["cut"] == same["whole"] == row["whole"] and 0 <= row["whole"]["likeliest"] < 1
+    target = Target.load(folder, "cpu", "float32")
+    before, after = encode(target.tokenizer, "a man"), target.tokenizer.encode(" the", add_special_tokens=False)
+    logprobs = target.model(torch.tensor([before + after])).logits[0, len(before) - 1 : -1].log_softmax(-1)
+    said = logprobs[range(len(after)), after]
+    share = (said == logprobs.max(-1).values).float().mean().item()
+    assert copying.score(target, "a man", " the") == pytest.approx((share, -said.mean().item()), rel=1e-4)
+    prompts.write_text('{"turns": ["no article"]}\n')
+    assert copying.main([*map(str, asked), "12"]) == 2
 
 
 def test_architectures(run, monkeypatch):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from jakiro.cache import ROOM, KVCache
+from jakiro.cache import ROOM, KVCache, argument_of
 
 SHAPES = [((2, 4), (2, 4)), None, ((3, 4), (3, 6)), ((2, 4), (2, 4))]
 LAYERS = [layer for layer, pair in enumerate(SHAPES) if pair]
@@ -36,6 +38,12 @@ def read(seen, layer: int) -> list[int]:
     marks = (keys[0, 0, :, 0] - layer) / 10
     assert (keys == keys[:, :1, :, :1]).all() and (values == keys[0, 0, :, 0][:, None] + 0.5).all()
     return marks.int().tolist()
+
+
+@pytest.mark.parametrize("name", ["cache", "past_key_values"])
+def test_a_models_forward_names_the_cache(name):
+    model = SimpleNamespace(forward={"cache": lambda cache: cache, "past_key_values": lambda past_key_values: 0}[name])
+    assert argument_of(model) == name
 
 
 def test_rows_count_only_once_kept(cache):

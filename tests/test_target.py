@@ -74,6 +74,11 @@ def test_tree_scores_are_those_of_its_paths(any_target):
         torch.testing.assert_close(features[node], expected[1], atol=2e-4, rtol=1e-3)
 
 
+def test_a_pass_uses_nothing_that_transformers_takes_away(any_target, recwarn):
+    prefilled(any_target, [1, 2, 3])
+    assert not [str(one.message) for one in recwarn if issubclass(one.category, FutureWarning | DeprecationWarning)]
+
+
 def test_cache_after_keep_is_a_fresh_prefill(any_target):
     """Three rounds of trees; then every stored row and the next logits, against a prefill of the accepted text."""
     rng = random.Random(2)

@@ -30,7 +30,7 @@ def summaries(texts: list[str]) -> Iterator[dict]:
             if len(passage) < room:
                 continue
             passage = shorten(passage, room)
-            if (lead := _lead(passage)) and len(passage) > 2 * len(lead):
+            if (lead := lead_of(passage)) and len(passage) > 2 * len(lead):
                 said = [("user", chance.choice(ASKED).format(passage)), ("assistant", lead)]
                 yield {"messages": [{"role": role, "content": content} for role, content in said]}
             passage, room = "", _room(chance)
@@ -47,7 +47,7 @@ def _paragraphs(text: str) -> Iterator[str]:
             yield flat
 
 
-def _lead(passage: str) -> str:
+def lead_of(passage: str) -> str:
     """The first sentences of a passage, as many as make an answer; "" if they are too long for one."""
     lead = ""
     for end in [match.start() for match in SENTENCE.finditer(passage)]:

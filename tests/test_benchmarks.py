@@ -108,7 +108,7 @@ def test_loops(run, trained, data, tmp_path, monkeypatch):
 
 
 def test_copying(run, folder, tmp_path):
-    """What a target that finds each token likeliest would score, and that of tiny weights; without articles, a word."""
+    """A cut that cuts nothing is the whole; scores are those of the model's own logits; without articles it refuses."""
     prompts = tmp_path / "sum.jsonl"
     article = "The ant has dug a house of sand and stone in it. A man came. He sat on it and the house was no more."
     prompts.write_text(

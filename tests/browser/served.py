@@ -29,6 +29,7 @@ SCREENS = {
     "narrow": {"viewport": {"width": 390, "height": 844}},
 }
 ON_EVERY_SCREEN = pytest.mark.parametrize("show", SCREENS, indirect=True)
+WIDE_AND_NARROW = pytest.mark.parametrize("show", ["light", "narrow"], indirect=True)  # where colours change nothing
 HOSTILE = "<img src=x onerror=window.hacked=1>"  # text of a recorded race that must stay text
 # A replay then lasts longer than the half second between two looks of Playwright.
 FEW_FRAMES = "window.requestAnimationFrame = (draw) => setTimeout(() => draw(performance.now()), 1000);"

@@ -21,8 +21,9 @@ def test_every_view_can_be_read_by_everyone(show):
         tab.locator(f"[data-tab={view}]").click()
         tab.wait_for_selector(f"[data-view={view}]:visible")
         tab.wait_for_selector("[data-drawn=no]", state="detached")
-        found += [f"{view}: {one}" for one in troubles(tab)]
+        found += [f"{view}: {one}" for one in troubles(tab, f"[data-view={view}]")]
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
+    found += [f"around them: {one}" for one in troubles(tab)]
     part(tab, "benchmarks").locator("summary").first.click()
     tab.locator("#viewer [data-do=help]").click()
     tab.wait_for_selector("dialog[open]")
@@ -30,10 +31,10 @@ def test_every_view_can_be_read_by_everyone(show):
     assert found == []
 
 
-def troubles(tab) -> list[str]:
-    """What axe finds in the viewer, when no colour is changing: the rule, what is wrong, and where."""
+def troubles(tab, within: str = "") -> list[str]:
+    """What axe finds in the viewer or a part of it, when no colour is changing: the rule, what is wrong, and where."""
     tab.wait_for_function("document.getAnimations().every((one) => !(one instanceof CSSTransition))")
-    violations = Axe().run(tab, context="#viewer", options=RULES).response["violations"]
+    violations = Axe().run(tab, context=f"#viewer {within}", options=RULES).response["violations"]
     return [
         f"{one['id']}: {one['help']}: {node['target']} {node['failureSummary']}"
         for one in violations

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import synthetic
 from playwright.sync_api import expect
-from served import DROP, HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, open_page, part, wait_for_tree
+from served import DROP, HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, WIDE_AND_NARROW, open_page, part, wait_for_tree
 
 from jakiro.trace import to_json
 from jakiro.traces import traces_json
@@ -46,7 +46,7 @@ def test_a_replay_works_from_a_file_and_asks_nobody(chromium, tmp_path):
     assert trouble == []
 
 
-@ON_EVERY_SCREEN
+@WIDE_AND_NARROW
 def test_exports_of_a_race_are_one_click_away(show):
     tab = show("?race=question&method=jakiro&round=3")
     wait_for_tree(tab)
@@ -141,7 +141,7 @@ def test_a_file_can_be_opened_by_keyboard(show):
         expect(part(tab, "kind")).to_have_text("opened")
 
 
-@ON_EVERY_SCREEN
+@WIDE_AND_NARROW
 def test_traces_can_be_dropped_and_what_is_damaged_is_refused(show):
     tab = show("?race=question&round=3")
     wait_for_tree(tab)

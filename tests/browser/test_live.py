@@ -8,7 +8,7 @@ import time
 
 import synthetic
 from playwright.sync_api import expect
-from served import DROP, FEW_FRAMES, IN_CHROMIUM, ON_EVERY_SCREEN, launched, open_page, part, served, wait_for_tree
+from served import DROP, FEW_FRAMES, IN_CHROMIUM, WIDE_AND_NARROW, launched, open_page, part, served, wait_for_tree
 
 from jakiro.trace import to_json
 from jakiro.ui import library, live
@@ -42,7 +42,7 @@ def run_until_it_is_in_the_address(tab):
     tab.wait_for_selector(".lane .text span")
 
 
-@ON_EVERY_SCREEN
+@WIDE_AND_NARROW
 def test_a_live_race_streams_and_can_be_opened(show):
     tab = show("?motion=0")
     run(tab, "the an the")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import synthetic
 from playwright.sync_api import expect
-from served import IN_CHROMIUM, ON_EVERY_SCREEN, part, wait_for_tree
+from served import IN_CHROMIUM, WIDE_AND_NARROW, part, wait_for_tree
 
 from jakiro.graph import states
 
@@ -25,7 +25,7 @@ def test_the_outline_has_every_node_below_its_parent_with_its_state_in_words(sho
     expect(tab.locator(".outline .bonus")).to_contain_text("the target’s own choice")
 
 
-@ON_EVERY_SCREEN
+@WIDE_AND_NARROW
 def test_the_outline_is_walked_by_keys_and_keeps_the_focus(show):
     tab = show("?race=question&method=jakiro&round=4")
     wait_for_tree(tab)

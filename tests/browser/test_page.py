@@ -7,7 +7,18 @@ import re
 
 import synthetic
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, SCREENS, open_page, part, served, wait_for_tree, with_facts
+from served import (
+    HOSTILE,
+    IN_CHROMIUM,
+    ON_EVERY_SCREEN,
+    SCREENS,
+    WIDE_AND_NARROW,
+    open_page,
+    part,
+    served,
+    wait_for_tree,
+    with_facts,
+)
 
 from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.findings import summary
@@ -63,7 +74,7 @@ def test_an_address_that_does_not_fit_shows_what_there_is(show):
     assert tab.locator("[role=tab][aria-selected=true]").text_content() == "Tree"
 
 
-@ON_EVERY_SCREEN
+@WIDE_AND_NARROW
 def test_keys_and_slider_and_tokens_move_the_one_playhead(show):
     tab = show("?race=question&round=5")
     tab.wait_for_selector("[data-round='5'][data-method]")
@@ -99,7 +110,7 @@ def test_a_finger_that_scrolls_over_the_timeline_leaves_the_playhead(show):
     assert round_after("down") == 11 > round_after("move", "up")
 
 
-@ON_EVERY_SCREEN
+@WIDE_AND_NARROW
 def test_tabs_show_their_figures(show):
     tab = show("?race=question&method=jakiro&round=4")
     figures = {"routing": "run_routing", "diversity": "run_diversity", "run": "classes", "tree": "tree"}

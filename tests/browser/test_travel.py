@@ -6,7 +6,7 @@ import re
 
 import synthetic
 from playwright.sync_api import expect
-from served import FEW_FRAMES, IN_CHROMIUM, ON_EVERY_SCREEN, part, wait_for_tree
+from served import FEW_FRAMES, IN_CHROMIUM, WIDE_AND_NARROW, part, wait_for_tree
 
 from jakiro.endings import MOMENTS, moments
 from jakiro.ui.why import why
@@ -43,7 +43,7 @@ def at(tab, round):
     tab.wait_for_selector(f"[data-round='{round}'][data-method=jakiro]")
 
 
-@ON_EVERY_SCREEN
+@WIDE_AND_NARROW
 def test_n_and_p_go_from_one_notable_round_to_the_next(show):
     notable = [index for index, kinds in enumerate(KINDS) if kinds]
     tab = show("?race=question&method=jakiro&round=0")
@@ -68,7 +68,7 @@ def test_one_kind_of_notable_round_can_be_asked_for_and_is_in_the_address(show):
     tab.wait_for_function("(kind) => new URLSearchParams(location.search).get('moment') === kind", arg=kind)
 
 
-@ON_EVERY_SCREEN
+@WIDE_AND_NARROW
 def test_every_round_says_why_it_ended(show):
     tab = show("?race=question&method=jakiro&round=0")
     for round in range(len(RUN.steps)):
@@ -77,7 +77,7 @@ def test_every_round_says_why_it_ended(show):
         tab.keyboard.press("ArrowRight")
 
 
-@ON_EVERY_SCREEN
+@WIDE_AND_NARROW
 def test_every_key_of_the_transport_has_a_button(show):
     tab = show("?race=question&method=jakiro&round=0")
     at(tab, 0)
@@ -138,7 +138,7 @@ def test_for_a_talk_only_the_race_is_shown(show):
     assert timeline.bounding_box()["y"] < tree.bounding_box()["y"]
 
 
-@ON_EVERY_SCREEN
+@WIDE_AND_NARROW
 def test_a_newcomer_is_offered_a_tour_that_leads_through_the_page(show):
     tab = show("?race=question&method=jakiro&round=5")
     wait_for_tree(tab)

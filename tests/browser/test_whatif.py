@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from playwright.sync_api import expect
-from served import IN_CHROMIUM, ON_EVERY_SCREEN, part, race_live, wait_for_tree
+from served import IN_CHROMIUM, WIDE_AND_NARROW, part, race_live, wait_for_tree
 
 pytestmark = IN_CHROMIUM
 MARKED = """(token) => {
@@ -14,7 +14,7 @@ MARKED = """(token) => {
 }"""
 
 
-@ON_EVERY_SCREEN
+@WIDE_AND_NARROW
 def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     tab = show("?motion=0")
     race_live(tab, "the an the")
@@ -60,7 +60,7 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     expect(part(tab, "kind")).to_have_text("live")
 
 
-@ON_EVERY_SCREEN
+@WIDE_AND_NARROW
 def test_two_lanes_are_compared_along_one_text(show):
     tab = show("?motion=0")
     race_live(tab, "the an the")
@@ -139,7 +139,7 @@ def test_diversity_offers_the_comparison_and_stays_where_it_is(show):
     expect(tab.locator("[data-tab=diversity]")).to_have_attribute("aria-selected", "true")
 
 
-@ON_EVERY_SCREEN
+@WIDE_AND_NARROW
 def test_the_doctor_examines_the_head_of_the_lane_shown(show):
     tab = show("?motion=0")
     race_live(tab, "the an the")

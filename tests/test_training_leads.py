@@ -46,6 +46,12 @@ def test_other_sentences_of_a_passage_are_quoted_by_their_first_words():
             assert passage.count(said) == 1 == passage.count(begin) and boat in said
 
 
+def test_no_quotation_begins_with_the_marks_that_close_what_is_before_it():
+    said = [f"“The water of river {i} is in our houses.” Boat {i} took all of us up to the hills." for i in range(99)]
+    found = [one["messages"][3::2] for one in summaries(["\n\n".join(said)] * 9)]
+    assert any(found) and all(message["content"][0] in "“B" for turns in found for message in turns)
+
+
 @pytest.mark.parametrize(
     "text", ["", "No end to be seen here " * 300, ("A sentence, " * 40 + "which is too long. ") * 12, "Too little."]
 )

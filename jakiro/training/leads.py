@@ -42,11 +42,11 @@ def summaries(texts: list[str]) -> Iterator[dict]:
 
 
 def _quotations(passage: str, lead: str, chance: random.Random) -> list[tuple[str, str]]:
-    """What asks for sentences after the lead, and they, in any order; no two that begin alike."""
+    """What asks for a passage's sentences but its lead, and they, in any order; no two that begin alike."""
     found = []
-    for sentence in SENTENCE.split(passage[len(lead) :].strip()):
+    for sentence in SENTENCE.split(passage):
         begin = " ".join(sentence.split()[: chance.randint(*WORDS)])
-        if len(sentence) in LEAD and passage.count(begin) == 1:
+        if len(sentence) in LEAD and sentence not in lead and passage.count(begin) == 1:
             found.append((QUOTE.format(begin), sentence))
     return chance.sample(found, min(len(found), QUOTES))
 

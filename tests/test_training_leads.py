@@ -46,10 +46,17 @@ def test_other_sentences_of_a_passage_are_quoted_by_their_first_words():
             assert passage.count(said) == 1 == passage.count(begin) and boat in said
 
 
-def test_no_quotation_begins_with_the_marks_that_close_what_is_before_it():
-    said = [f"“The water of river {i} is in our houses.” Boat {i} took all of us up to the hills." for i in range(99)]
+def test_the_marks_that_close_a_sentence_are_its_own():
+    said = [f"“The water of river {i} is in our houses.” Boat {i} took all of us up into the hills." for i in range(99)]
     found = [one["messages"][3::2] for one in summaries(["\n\n".join(said)] * 9)]
     assert any(found) and all(message["content"][0] in "“B" for turns in found for message in turns)
+    assert {message["content"][-2:] for turns in found for message in turns} == {".”", "s."}
+
+
+def test_a_lead_in_quotation_marks_keeps_the_one_that_closes_it():
+    said = "“The water of the river is in our houses.”"
+    first = next(summaries([f"{said} {MORE} {MORE} " * 30]))
+    assert first["messages"][1]["content"] == said
 
 
 @pytest.mark.parametrize(

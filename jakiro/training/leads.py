@@ -11,6 +11,7 @@ import math
 import random
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from jakiro.training.sentences import shorten
 
@@ -19,7 +20,7 @@ QUOTE = "Quote the sentence that begins with “{}”."
 WORDS, QUOTES = (3, 5), 8  # words that a quotation is asked for by, and quotations at most
 LEAD = range(40, 320)  # characters of an answer
 PASSAGE = (160, 7000)  # characters of a passage, the lead among them; its logarithm is drawn evenly
-SENTENCE = re.compile(r"(?<=[.!?])[”’\"')]*\s+(?=[A-Z“‘\"'(])")
+END = re.compile(r"[.!?][”’\"')]*(?=\s+[A-Z“‘\"'(]|\s*$)")  # of a sentence
 PROSE = re.compile(r"[A-Z“‘\"'][^|{}<>`$\\]*[.!?][”’\"')]*")  # a paragraph that is no heading, list, table or code
 
 
@@ -44,7 +45,8 @@ def summaries(texts: list[str]) -> Iterator[dict]:
 def _quotations(passage: str, lead: str, chance: random.Random) -> list[tuple[str, str]]:
     """What asks for a passage's sentences but its lead, and they, in any order; no two that begin alike."""
     found = []
-    for sentence in SENTENCE.split(passage):
+    ends = [0, *(match.end() for match in END.finditer(passage))]
+    for sentence in (passage[start:end].lstrip() for start, end in pairwise(ends)):
         begin = " ".join(sentence.split()[: chance.randint(*WORDS)])
         if len(sentence) in LEAD and sentence not in lead and passage.count(begin) == 1:
             found.append((QUOTE.format(begin), sentence))
@@ -65,8 +67,8 @@ def _paragraphs(text: str) -> Iterator[str]:
 def lead_of(passage: str) -> str:
     """The first sentences of a passage, as many as make an answer; "" if they are too long for one."""
     lead = ""
-    for end in [match.start() for match in SENTENCE.finditer(passage)]:
-        lead = passage[:end]
+    for match in END.finditer(passage):
+        lead = passage[: match.end()]
         if len(lead) >= LEAD.start:
             break
     return lead if len(lead) in LEAD else ""

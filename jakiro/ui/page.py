@@ -31,6 +31,7 @@ from jakiro.ui.whatif import descriptions
 
 LOG = logging.getLogger(__name__)
 RACERS = ("vanilla", "eagle2", "jakiro")  # ticked at first
+NEW_TOKENS = 96  # of a race, at first
 WAITING = 16  # runs that may wait in the queue
 SILENT = {"visible": False, "print_exception": False}  # the page says itself what is the matter
 POLL = 0.05  # seconds between Gradio's looks into its queue; it would look 1,000 times a second, at the race's cost
@@ -110,7 +111,7 @@ def _layout(library: Library, assets: Path, examples: list[dict[str, str]]) -> t
             info="One lane each.",
             interactive=False,  # until it is known what the loaded target can run
         )
-        length = gr.Number(96, label="max_new_tokens", info="Length cap of the answer.", precision=0)
+        length = gr.Number(NEW_TOKENS, label="max_new_tokens", info="Length cap of the answer.", precision=0)
         temperature = gr.Number(0, label="temperature", info="0 is greedy; else 0.001 to 100.", step=0.1)
         top_p = gr.Number(1, label="top_p", info="Sample from the likeliest tokens with this mass.", step=0.05)
         seed = gr.Number(0, label="seed", info="Same seed, same text, whatever the method.", precision=0)

@@ -23,6 +23,7 @@ FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component
 TIMEOUT = 180_000  # ms, for a busy machine
 expect.set_options(timeout=TIMEOUT)
 IN_CHROMIUM = [pytest.mark.browser, pytest.mark.skipif(not CHROMIUM, reason="needs Chromium on the PATH")]
+WIDE = {"width": 1440, "height": 900}
 SCREENS = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},
@@ -70,8 +71,13 @@ def browser(program: str = CHROMIUM) -> Iterator[Browser]:
 
 
 def open_page(chromium: Browser, address: str, path: str = "", **context) -> tuple[Page, list[str]]:
-    """A tab with the page, drawn, and a list that gathers console errors, exceptions and requests to elsewhere."""
-    tab = chromium.new_context(**({"viewport": {"width": 1440, "height": 900}} | context)).new_page()
+    """A tab with the page, drawn, as somebody sees it who was never here, and what `visit` gives."""
+    tab = chromium.new_context(**({"viewport": WIDE} | context)).new_page()
+    return tab, visit(tab, address, path)
+
+
+def visit(tab: Page, address: str, path: str = "") -> list[str]:
+    """Draw the page. The list gathers console errors, exceptions and requests to elsewhere."""
     tab.set_default_timeout(TIMEOUT)
     trouble: list[str] = []
     tab.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
@@ -80,7 +86,7 @@ def open_page(chromium: Browser, address: str, path: str = "", **context) -> tup
     tab.on("request", lambda request: None if request.url.startswith(own) else trouble.append(request.url))
     tab.goto(address + path)
     tab.wait_for_selector("[data-ready]")
-    return tab, trouble
+    return trouble
 
 
 def part(tab: Page, name: str) -> Locator:

@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from served import IN_CHROMIUM, WIDE_AND_NARROW, part, race_live, wait_for_tree
 
 pytestmark = IN_CHROMIUM
+NEW_TOKENS = 32  # of its live races, which most tests here begin with
 MARKED = """(token) => {
   // whether the token is of the round shown
   return document.querySelectorAll('.lane[data-method=jakiro] .text span')[token]?.classList.contains('now');

@@ -1,8 +1,12 @@
-"""Every view in light, in dark and on a narrow screen: nothing that axe (WCAG 2 A and AA) finds, no sideways scroll."""
+"""Every view in light, in dark and on a narrow screen: nothing that axe (WCAG 2 A and AA) finds, no sideways scroll.
+
+And what a short window begins with.
+"""
 
 from __future__ import annotations
 
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
 from served import IN_CHROMIUM, ON_EVERY_SCREEN, part, wait_for_tree
 
 pytestmark = IN_CHROMIUM
@@ -29,6 +33,16 @@ def test_every_view_can_be_read_by_everyone(show):
     tab.wait_for_selector("dialog[open]")
     found += [f"help: {one}" for one in troubles(tab)]
     assert found == []
+
+
+def test_a_short_window_has_the_tree_on_its_first_screen(show):
+    tab = show("?race=question&method=jakiro", viewport={"width": 1366, "height": 660})
+    wait_for_tree(tab)
+    inner = tab.locator("[data-figure=tree]")
+    tops = [one.bounding_box()["y"] for one in (part(tab, "play"), inner, part(tab, "bars"), part(tab, "benchmarks"))]
+    assert tops == sorted(tops) and tops[1] < 500 and tops[2] > 660
+    tab.locator(".stage").evaluate("(stage) => stage.classList.add('running')")
+    expect(part(tab, "play")).to_be_hidden()  # there are no rounds to choose from yet
 
 
 def troubles(tab, within: str = "") -> list[str]:

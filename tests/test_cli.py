@@ -288,20 +288,20 @@ def test_a_head_of_another_method_is_refused(folder, tmp_path, capsys):
     assert "kind Jakiro" in capsys.readouterr().err
 
 
-def test_a_target_without_a_chat_template_is_said_to_have_none_and_takes_one(folder, tmp_path):
-    """In a process of its own, as a user starts it: the line is on stderr."""
-    bare, template, texts = tmp_path / "bare", tmp_path / "chat.jinja", []
+def test_a_target_without_a_chat_template_is_said_to_have_none_and_takes_one(folder, tmp_path, caplog):
+    """At first in a process of its own, as a user starts it: the line is on stderr."""
+    bare, template, out = tmp_path / "bare", tmp_path / "chat.jinja", tmp_path / "t.json"
     shutil.copytree(folder, bare)
     tiny_tokenizer(template=False).save_pretrained(bare)
     (bare / "chat_template.jinja").unlink(missing_ok=True)
     template.write_text(CHAT)
-    for more in ([], ["--chat-template", template]):
-        out = tmp_path / "t.json"
-        command = ["trace", "--target", bare, "--method", "vanilla", "--prompt", "the", "--max-new-tokens", 2]
-        words = map(str, [sys.executable, "-m", "jakiro", *command, "--out", out, *more])
-        said = subprocess.run([*words], cwd=ROOT, capture_output=True, text=True, check=True).stderr.splitlines()
-        texts.append((trace.load(out).prompt, sum("give it one with --chat-template FILE" in line for line in said)))
-    whole = tmp_path / "whole.json"
-    assert run("trace", folder, "--method", "vanilla", "--prompt", "the", "--max-new-tokens", 2, "--out", whole) == 0
-    assert [count for _, count in texts] == [1, 0]
-    assert texts[1][0] == trace.load(whole).prompt != texts[0][0]
+    asked = ["--method", "vanilla", "--prompt", "the", "--max-new-tokens", 2, "--out", out]
+    words = map(str, [sys.executable, "-m", "jakiro", "trace", "--target", bare, *asked])
+    said, prompts = subprocess.run([*words], cwd=ROOT, capture_output=True, text=True, check=True).stderr, []
+    for target, more in ((bare, []), (bare, ["--chat-template", template]), (folder, [])):
+        caplog.clear()
+        assert run("trace", target, *asked, *more) == 0
+        prompts.append((trace.load(out).prompt, caplog.text.count("give it one with --chat-template FILE")))
+    assert said.count("give it one with --chat-template FILE") == 1
+    assert [count for _, count in prompts] == [1, 0, 0]
+    assert prompts[1] == prompts[2] and prompts[0][0] != prompts[1][0]

@@ -62,10 +62,10 @@ def launched(models: Models, library: Library) -> Iterator[str]:
 
 
 @contextmanager
-def browser(program: str = CHROMIUM) -> Iterator[Browser]:
+def browser() -> Iterator[Browser]:
     """Headless Chromium."""
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield started
         started.close()
 

@@ -38,8 +38,8 @@ def test_every_view_can_be_read_by_everyone(show):
 def test_a_short_window_has_the_tree_on_its_first_screen(show):
     tab = show("?race=question&method=jakiro", viewport={"width": 1366, "height": 660})
     wait_for_tree(tab)
-    inner = tab.locator("[data-figure=tree]")
-    tops = [one.bounding_box()["y"] for one in (part(tab, "play"), inner, part(tab, "bars"), part(tab, "benchmarks"))]
+    tree = tab.locator("[data-figure=tree]")
+    tops = [one.bounding_box()["y"] for one in (part(tab, "play"), tree, part(tab, "bars"), part(tab, "benchmarks"))]
     assert tops == sorted(tops) and tops[1] < 500 and tops[2] > 660
     tab.locator(".stage").evaluate("(stage) => stage.classList.add('running')")
     expect(part(tab, "play")).to_be_hidden()  # there are no rounds to choose from yet

@@ -16,7 +16,9 @@ from jakiro.windows import FORMS
 
 ATTENTIONS = ("sdpa", "eager")  # flash attention takes no tree mask
 UNBOUNDED = 1 << 20  # context of a model whose config names none
-REFUSALS = (AttributeError, TypeError, ValueError, RuntimeError, IndexError)  # what models raise at a foreign argument
+REFUSALS = (  # what models raise at a foreign argument
+    AttributeError, TypeError, ValueError, RuntimeError, IndexError, AssertionError
+)  # fmt: skip
 ALIKE = 0.5  # cosine of logits and what the output embedding makes of features: a soft cap leaves more
 REMEDY = "use a model whose layers are all plain attention"
 SIBLINGS, LEAVES = 26, 8  # of the tree that is tried: many siblings, so that a leaf's row is far from its position
@@ -38,7 +40,7 @@ def measure(target: Any) -> tuple[int, list, int]:
     try:
         target.model(input_ids=one, use_cache=True, **{target.takes_cache: cache})
     except REFUSALS as error:
-        raise ValueError(f"{target.name} does not run with a key/value cache: {error}; {REMEDY}") from error
+        raise ValueError(f"{target.name} does not run with a key/value cache: {_what(error)}; {REMEDY}") from error
     config = target.model.config.get_text_config(decoder=True)
     if getattr(config, "attention_layers", None):  # GPT-Neo; nothing of it shows within a window
         raise ValueError(f"{target.name} masks rows of its cache, not positions, so a tree is not its paths; {REMEDY}")
@@ -92,13 +94,19 @@ def check_trees(target: Any) -> tuple[int, int, float]:
         logits, features = _tree(target)
     except REFUSALS as error:
         others = {"sdpa": "try eager", "eager": "try sdpa" if target.model._supports_sdpa else "use another model"}
-        raise ValueError(f"{target.name} cannot score a tree with {attention}: {error}; {others[attention]}") from error
+        why = f"{_what(error)}; {others[attention]}"
+        raise ValueError(f"{target.name} cannot score a tree with {attention}: {why}") from error
     if not (error := _distance(target, logits[-LEAVES:], paths)) < _tolerance(target):
         raise ValueError(
             f"{target.name} scores a tree differently from its paths (relative error {error:.2g}): it does not follow "
             "position ids and 4-D masks, so use another model"
         )
     return logits.shape[-1], features.shape[-1], _logit_scale(target, logits.float(), features)
+
+
+def _what(error: Exception) -> str:
+    """What an error says; its name where that is nothing, as an assertion's often is."""
+    return str(error) or type(error).__name__
 
 
 def _choose_form(target: Any) -> None:

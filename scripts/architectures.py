@@ -68,10 +68,11 @@ NAMED_OTHERWISE = {  # sizes that some architectures have beside those, or inste
 SEES = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "image_size": 32, "patch_size": 16}
 SHARING = {"vocab_size_per_layer_input": 300, "hidden_size_per_layer_input": 8, "num_kv_shared_layers": 6}
 GEMMA4 = SHARING | {"num_hidden_layers": 12, "global_head_dim": 8}
+WINDOW = {"sliding_window": NAMED_OTHERWISE["sliding_window"]}
 OWN = {  # what an architecture needs besides, so as to be as its released models are
-    "gemma3": {"text_config": SIZES | {"head_dim": 8}, "vision_config": SEES, "mm_tokens_per_image": 4},
+    "gemma3": {"text_config": SIZES | WINDOW | {"head_dim": 8}, "vision_config": SEES, "mm_tokens_per_image": 4},
     "gemma3n_text": SHARING | {"num_hidden_layers": 12, "intermediate_size": [48] * 12, "laurel_rank": 4},
-    "gemma4": {"text_config": SIZES | GEMMA4, "vision_config": SEES},
+    "gemma4": {"text_config": SIZES | WINDOW | GEMMA4, "vision_config": SEES},
     "gemma4_text": GEMMA4,
     "gpt_neo": {"attention_types": [[["global", "local"], 3]]},
     "lfm2": {"layer_types": ["conv", "conv", "full_attention"] * 2},

@@ -246,6 +246,19 @@ def test_models_that_read_no_tree_mask_are_refused():
         Target.wrap(bloom)
 
 
+def test_models_that_assert_that_masks_are_flat_are_refused():
+    """XLM does, and its assertion says nothing."""
+
+    def flat(_, __, given):
+        if getattr(given.get("attention_mask"), "ndim", 2) > 2:
+            raise AssertionError
+
+    model = tiny_model(attention="eager", num_hidden_layers=1)
+    model.register_forward_pre_hook(flat, with_kwargs=True)
+    with pytest.raises(ValueError, match="cannot score a tree with eager: AssertionError; try sdpa"):
+        Target.wrap(model)
+
+
 def test_models_that_mask_rows_instead_of_positions_are_refused():
     """Their window is beyond what is tried when a target is loaded."""
     layers = [[["global", "local", "global"], 1]]

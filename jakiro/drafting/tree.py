@@ -41,7 +41,7 @@ def pool(top_k: int, depth: int) -> int:
 def sizes(device: torch.device) -> dict[str, int]:
     """The default tree. A GPU checks 60 nodes at little more than the price of one (EAGLE-2's own choice).
 
-    A CPU does not: on the embedded model 10 nodes cost 1.1 to 1.3 times one, 60 nodes 1.9 to 3 times. Its sizes are
+    A CPU does not: on the embedded model 10 nodes cost 1.0 to 1.3 times one, 60 nodes 2.1 to 3 times. Its sizes are
     among the quickest of a grid, for both heads together (scripts/tree_sizes.py, benchmarks/tree-sizes-cpu.json); on
     another processor 14 nodes are 3 % quicker (tree-sizes-xeon.json).
     """

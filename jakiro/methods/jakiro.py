@@ -40,7 +40,7 @@ class JakiroSettings(TreeSettings):
         "mixture: from the weighted sum of the experts, as released; decoupled: each expert proposes, as in the paper.",
         choices=("mixture", "decoupled"),
     )
-    contrastive: bool = setting(True, "Read the last level off the pass above, by the contrastive feature.")
+    contrastive: bool = setting(True, "Take the last level from the contrastive feature, without a pass of its own.")
     expert: str = setting(
         "all",
         "Only expert 0 or only expert 1 proposes, to see what it is worth; with contrastive off.",

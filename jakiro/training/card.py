@@ -88,7 +88,8 @@ def held_out_loss(target: Target, recipe: Recipe, data: Path, tokens: int = 60_0
 
 
 def _stages(entries: list[dict[str, Any]]) -> str:
-    lines = ["| layers | tokens (M) | row | mix | against repetition | loss at the end |", "|--:|--:|--:|---|---|--:|"]
+    lines = ["| layers | tokens (M) | row | mix | against repetition | training loss, last 50 steps |"]
+    lines.append("|--:|--:|--:|---|---|--:|")
     notes = []
     for number, entry in enumerate(entries, 1):
         stage = Stage.of(entry["stage"])

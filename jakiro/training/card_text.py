@@ -52,8 +52,9 @@ prompts are not in the data; MBPP, ARC and XQuAD items and passages of BoolQ are
 ## Recipe
 
 `python -m jakiro train target` with `jakiro/training/recipes/{target_recipe}`: {tokens:.1f} M tokens seen in all, in
-stages of growing depth (new layers start as the identity), Muon for the layers' matrices and AdamW for the rest, bf16
-autocast; in the later stages unlikelihood losses (Welleck et al., arXiv 1908.04319) against repetition.
+stages of growing depth (new layers start as the identity), Muon for the layers' matrices and AdamW for the rest,
+products in bfloat16 where the processor has instructions for it; in the later stages unlikelihood losses (Welleck et
+al., arXiv 1908.04319) against repetition.
 
 {stages}
 

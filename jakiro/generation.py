@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+import torch
+from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
@@ -28,3 +30,36 @@ def plain(model: PreTrainedModel) -> Iterator[None]:
         yield
     finally:
         model.generation_config = own
+
+
+@torch.inference_mode()
+def generate(
+    model: PreTrainedModel,
+    prompts: list[list[int]],
+    new_tokens: int,
+    temperature: float = 0.0,
+    ends: Collection[int] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Prompts with their answers, [b, longest prompt + answer], and which of them are tokens, not padding.
+
+    Prompts are padded in front, so that every answer starts in the same column; it ends with one of `ends`, by default
+    the model's.
+    """
+    width = max(map(len, prompts))
+    ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
+    asked = torch.arange(width, device=model.device) >= width - ids.new_tensor(list(map(len, prompts)))[:, None]
+    ends = sorted(end_ids(model) if ends is None else ends)
+    sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
+    with plain(model):
+        written = model.generate(
+            ids,
+            attention_mask=asked.long(),
+            max_new_tokens=new_tokens,
+            eos_token_id=ends or None,
+            pad_token_id=0,
+            **sampling,
+        )
+    end = torch.isin(written[:, width:], torch.tensor(ends, dtype=torch.long, device=model.device))
+    ended = end.cumsum(dim=1)
+    real = (ended == 0) | ((ended == 1) & end)
+    return written, torch.cat([asked, real], dim=1)

@@ -16,10 +16,11 @@ import torch
 
 from benchmarks import common
 from jakiro.arguments import RECIPES, positive
+from jakiro.generation import generate
 from jakiro.prompts import Prompt, read_prompts
 from jakiro.target import Target
 from jakiro.text import encode
-from jakiro.training.answers import batches, generate
+from jakiro.training.answers import batches
 from jakiro.training.card import held_out_loss
 from jakiro.training.repeats import goes_round
 from jakiro.training.target_recipe import Recipe

@@ -19,7 +19,6 @@ from jakiro.doctor.evidence import Wiring, last_norm, say, write
 from jakiro.doctor.visit import visit
 from jakiro.drafting.head import EagleHead, HeadConfig, JakiroHead
 from jakiro.drafting.weights import save_head
-from jakiro.methods import METHODS
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.ui.live import examinations
@@ -43,9 +42,7 @@ def texts(target):
 
 
 def answers(target, chat):
-    vanilla = METHODS["vanilla"]
-    drafter = vanilla.load(target)(vanilla.defaults(target))
-    return write(target, drafter, [encode(target.tokenizer, prompt, chat=chat) for prompt in PROMPTS], NEW)
+    return write(target, [encode(target.tokenizer, prompt, chat=chat) for prompt in PROMPTS], NEW)
 
 
 def taught(target, texts, kind=EagleHead, shape=SHAPE, inner=False, shift=0, feature=1.0, steps=220):

@@ -43,7 +43,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "traces": {"trace"},
     "branch": LOOP | {"metrics"},
     "compare": LOOP | {"pairs"},
-    "doctor": LOOP | {"drafting", "methods"},
+    "doctor": LOOP | {"generation", "drafting", "methods"},
     "sharing": {"arguments", "traces", "metrics", "trace", "ui"},
     "ui": LOOP
     | VIEWS

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from jakiro.drafting.head import EagleHead, HeadConfig, HeadOutput, JakiroHead
 from jakiro.drafting.weights import load_head
+from jakiro.generation import generate
 from jakiro.target import Target
 from jakiro.training import answers, history, loop, workers
 from jakiro.training.answers import Answers
@@ -251,12 +252,12 @@ def test_answers_follow_no_law_of_the_targets_own_and_end_where_they_are_told(tr
     """A checkpoint's repetition penalty is not the engine's; the tokenizer's end of a turn is."""
     model = AutoModelForCausalLM.from_pretrained(trained / "out")
     prompts = [[5, 9, 7], [8, 6]]
-    plain, _ = answers.generate(model, prompts, 12)
+    plain, _ = generate(model, prompts, 12)
     model.generation_config.update(repetition_penalty=5.0, no_repeat_ngram_size=1)
-    found, real = answers.generate(model, prompts, 12)
+    found, real = generate(model, prompts, 12)
     assert found.tolist() == plain.tolist() and model.generation_config.repetition_penalty == 5.0
     third = plain[0, 5].item()
-    _, real = answers.generate(model, prompts, 12, ends=[third])
+    _, real = generate(model, prompts, 12, ends=[third])
     assert real[0].sum() == 3 + plain[0, 3:].tolist().index(third) + 1
 
 

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from jakiro.drafting.head import Head, HeadOutput
-from jakiro.engine import Drafter, record
+from jakiro.generation import generate
 from jakiro.target import Target
-from jakiro.verify import Sampling
 
 SHORT = 2  # tokens: an answer that has no more says nothing of a head
+BATCH = 16  # prompts answered at once
 NORMS = ("norm", "final_layernorm", "final_layer_norm", "ln_f")  # names of a decoder's last norm
 
 
@@ -55,14 +55,15 @@ class Said:
 
 
 @torch.inference_mode()
-def write(target: Target, drafter: Drafter, prompts: list[list[int]], new_tokens: int) -> list[Text]:
-    """The target's answers to prompts, decoded with `drafter`, with the features of every token."""
+def write(target: Target, prompts: list[list[int]], new_tokens: int) -> list[Text]:
+    """The target's greedy answers to prompts, a batch at a time, with the features of every token."""
     found = []
-    for prompt in prompts:
-        run = record(target, drafter, prompt, new_tokens, Sampling(), inspect=False)
-        ids = prompt + run.tokens
-        if len(run.tokens) > SHORT:
-            found.append(_read(target, ids, len(prompt)))
+    for at in range(0, len(prompts), BATCH):
+        batch = prompts[at : at + BATCH]
+        for prompt, row, real in zip(batch, *generate(target.model, batch, new_tokens, ends=target.ends), strict=True):
+            ids = row[real].tolist()
+            if len(ids) - len(prompt) > SHORT:
+                found.append(_read(target, ids, len(prompt)))
     return found
 
 

@@ -31,17 +31,15 @@ def visit(target: Target, method: str, prompts: Sequence[str]) -> list[Finding]:
     except (ValueError, OSError) as error:
         return [Finding("keys and shapes", WRONG, str(error))]
     loaded = Finding("keys and shapes", GOOD, f"all {len(head.state_dict())} tensors fit {target.name}")
-    vanilla = METHODS["vanilla"]
-    drafter = vanilla.load(target)(vanilla.defaults(target))
     asked = _ids(target, prompts, chat=True)
     if not asked:
         room = f"{NEW_TOKENS} new tokens in the target's context of {target.context:,}"
         raise ValueError(f"no prompt leaves room for {room}: choose shorter ones")
-    texts = write(target, drafter, asked, NEW_TOKENS)
+    texts = write(target, asked, NEW_TOKENS)
     if not texts:
         raise ValueError(f"no answer of the target has more than {SHORT} tokens: choose other prompts")
     chat = bool(target.tokenizer.chat_template)
-    plain = write(target, drafter, _ids(target, prompts, chat=False), NEW_TOKENS) if chat else []
+    plain = write(target, _ids(target, prompts, chat=False), NEW_TOKENS) if chat else []
     return [loaded, *examine(target, head, texts, plain)]
 
 

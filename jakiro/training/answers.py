@@ -17,11 +17,10 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
-from jakiro.generation import end_ids, plain
+from jakiro.generation import generate
 from jakiro.training.data import Document
 
 CHUNK = 8  # batches whose prompts are sorted by length together, so that little is padding
@@ -86,39 +85,6 @@ def write(
                     total += more
                     bar.update(more)
     return done
-
-
-@torch.inference_mode()
-def generate(
-    model: PreTrainedModel,
-    prompts: list[list[int]],
-    new_tokens: int,
-    temperature: float = 0.0,
-    ends: Collection[int] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Prompts with their answers, [b, longest prompt + answer], and which of them are tokens, not padding.
-
-    Prompts are padded in front, so that every answer starts in the same column; it ends with one of `ends`, by default
-    the model's.
-    """
-    width = max(map(len, prompts))
-    ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
-    asked = torch.arange(width, device=model.device) >= width - ids.new_tensor(list(map(len, prompts)))[:, None]
-    ends = sorted(end_ids(model) if ends is None else ends)
-    sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
-    with plain(model):
-        written = model.generate(
-            ids,
-            attention_mask=asked.long(),
-            max_new_tokens=new_tokens,
-            eos_token_id=ends or None,
-            pad_token_id=0,
-            **sampling,
-        )
-    end = torch.isin(written[:, width:], torch.tensor(ends, dtype=torch.long, device=model.device))
-    ended = end.cumsum(dim=1)
-    real = (ended == 0) | ((ended == 1) & end)
-    return written, torch.cat([asked, real], dim=1)
 
 
 def prompts_of(documents: Iterator[Document], longest: int, patience: int = PATIENCE) -> Iterator[list[int]]:

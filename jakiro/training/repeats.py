@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
-from jakiro.training.answers import batches, generate
+from jakiro.generation import generate
+from jakiro.training.answers import batches
 from jakiro.training.precision import in_bfloat16
 
 RECENT = 96  # tokens back that the token-level loss looks

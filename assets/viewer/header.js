@@ -60,9 +60,9 @@ export function headerView(part, {races, exports, files}) {
   function lane({kind}, chosen) {
     sourced(kind, chosen.about);
     const facts = new Map(chosen.header);
-    const text = [facts.get('Sampling'), facts.get('Settings')].filter(Boolean).join(' · ');
-    part('settings').textContent = text;
-    part('settings').dataset.help = `Settings of ${chosen.title}: ${text}`;
+    const sampling = facts.get('Sampling'), others = facts.has('Settings') ? ` · ${facts.get('Settings')}` : '';
+    part('settings').replaceChildren(sampling, h('span', {class: 'more'}, others));
+    part('settings').dataset.help = `Settings of ${chosen.title}: ${sampling}${others}`;
   }
 
   function badge(lossless) {

@@ -15,6 +15,9 @@ from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.target import train
 
+# Workers look for a free port at different places: two that saw the same one free would both take it.
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+os.environ.setdefault("GRADIO_SERVER_PORT", str(7860 + 100 * WORKER))  # read when gradio is imported
 SLOWEST = ("test_workers.py", "test_the_two_commands_for_a_gpu", "test_scrub", "test_load")
 
 

@@ -49,7 +49,9 @@ def generate(
     ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
     asked = torch.arange(width, device=model.device) >= width - ids.new_tensor(list(map(len, prompts)))[:, None]
     ends = sorted(end_ids(model) if ends is None else ends)
-    sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
+    sampling = (
+        {"do_sample": True, "temperature": float(temperature), "top_k": 0} if temperature else {"do_sample": False}
+    )
     with plain(model):
         written = model.generate(
             ids,

@@ -29,9 +29,9 @@ class Journal:
         self._groups: dict[str, list[Sample]] = {}
         if path is None:
             return
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-        whole = [line for line in lines if line.endswith("\n")]  # the last one may have been cut off
         try:
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+            whole = [line for line in lines if line.endswith("\n")]  # the last one may have been cut off
             known = dict(map(json.loads, whole[1:]))
             planned = json.loads(whole[0]) if whole else plan
         except (ValueError, TypeError) as error:

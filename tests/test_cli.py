@@ -166,6 +166,7 @@ BAD = {
     "dtype": (["--dtype", "int8"], "use one of float32"),
     "device": (["--device", "cuda"], "no CUDA device"),
     "device name": (["--device", "gpu7"], "gpu7"),
+    "device without its number": (["--device", "cpu:"], "device is 'cpu:'"),
     "a setting twice": (["--set", "depth=3", "--set", "depth=4"], "--set depth is given twice"),
 }
 

@@ -1,6 +1,7 @@
 """Experiments on heads: what is compared, how sure one may be of it, and the whole command at a tiny size."""
 
 import json
+import math
 import weakref
 from pathlib import Path
 
@@ -243,6 +244,9 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
         ),
         ({"parts": TINY["parts"] * 2}, "two `parts` are called 'own candidates'"),
         ({"tee": 1}, "is not an experiment"),
+        ({"question": math.nan}, "question is nan: it should be a valid string"),
+        ({"parts": [TINY["parts"][0] | {"what": 5}]}, "what is 5: it should be a valid string"),
+        ({"variants": [*TINY["variants"], {"label": 1, "head": "two"}]}, "label is 1: it should be a valid string"),
         ({"training": {"steps": 1}}, "is not an experiment: it has no 'heads'"),
         ({"variants": TINY["variants"] + TINY["variants"][:1]}, "the label 'dense' is taken"),
         ({"variants": [*TINY["variants"], {"label": "vanilla", "head": "two"}]}, "the label 'vanilla' is taken"),

@@ -38,9 +38,10 @@ def test_another_benchmark_is_refused(tmp_path):
 def test_a_damaged_one_is_named(tmp_path):
     path = tmp_path / "bench.json.partial"
     Journal(path, {"prompts": 2}).add("a", [ONE])
-    path.write_text(path.read_text() + "{\n")
-    with pytest.raises(ValueError, match=r"bench.json.partial is damaged .*: delete it"):
-        Journal(path, {"prompts": 2})
+    for garbage in (b"{\n", b"\xff\n"):
+        path.write_bytes(path.read_bytes() + garbage)
+        with pytest.raises(ValueError, match=r"bench.json.partial is damaged .*: delete it"):
+            Journal(path, {"prompts": 2})
 
 
 def test_another_benchmark_in_which_nothing_was_measured_is_written_over(tmp_path):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from datasets import Dataset
 from recipes import MIX
 from transformers import AutoTokenizer
@@ -35,6 +36,17 @@ def test_a_damaged_file_of_a_run_is_named(tmp_path, read, damage):
     file.write_bytes(damage)
     with pytest.raises(ValueError, match="kept is damaged: delete it"):
         read(file)
+
+
+def test_a_checkpoint_that_was_cut_off_anywhere_is_named(tmp_path):
+    """torch says so in several ways."""
+    file = tmp_path / "kept"
+    loop.save({"weights": torch.arange(4000.0), "step": 3}, file)
+    whole = file.read_bytes()
+    for part in range(1, 20):
+        file.write_bytes(whole[: len(whole) * part // 20])
+        with pytest.raises(ValueError, match="kept is damaged: delete it"):
+            loop.read(file)
 
 
 def test_ids_of_a_large_vocabulary_are_kept_whole():

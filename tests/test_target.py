@@ -239,6 +239,14 @@ def test_models_that_ignore_the_tree_are_refused(dtype):
         Target.wrap(mpt)
 
 
+def test_weights_that_give_no_numbers_are_said_to():
+    """Of a training that has diverged; the architecture is not to blame."""
+    model = tiny_model(num_hidden_layers=1)
+    model.model.norm.weight.data.fill_(torch.nan)
+    with pytest.raises(ValueError, match=r"answers with what is no number in torch\.float32"):
+        Target.wrap(model)
+
+
 def test_models_that_read_no_tree_mask_are_refused():
     """BLOOM's masks have two dimensions, and it has eager attention alone."""
     bloom = tiny_model("bloom", "eager", n_layer=2, n_head=4)

@@ -25,6 +25,18 @@ from jakiro.training.target_recipe import Recipe
 ROOT = Path(__file__).parent.parent
 
 
+def test_a_run_that_has_lost_its_numbers_ends_in_words_and_goes_on_at_its_checkpoint(tmp_path):
+    class Diverging(Counter):
+        def step(self, index):
+            return {"value": float("nan")} if index == 3 else super().step(index)
+
+    with pytest.raises(ValueError, match=r"value is nan in step 4, .* lower the recipe's `rate`"):
+        loop.run(Diverging(), tmp_path / "parts", save_every=2)
+    loop.run(Counter(), tmp_path / "whole")
+    loop.run(Counter(), tmp_path / "parts")
+    assert losses(tmp_path / "parts/metrics.csv", "value") == losses(tmp_path / "whole/metrics.csv", "value")
+
+
 @pytest.mark.parametrize("stop", [3, 4, 6])
 def test_an_interrupted_run_resumes_to_the_same_curve(tmp_path, stop):
     loop.run(Counter(), tmp_path / "whole", save_every=2)

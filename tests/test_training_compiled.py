@@ -124,6 +124,19 @@ def test_too_few_tokens_for_one_step_are_refused():
         HeadJob(workers.start(), Target.wrap(tiny_model()), {}, HeadRecipe.of(given(rows=4, row=64)), rows, False)
 
 
+def test_a_batch_in_which_nothing_is_said_is_left_out():
+    """As of prompts that leave room for one token of an answer, which a head reads and never proposes."""
+    ids = np.arange(4, 4 + 3 * 65).reshape(3, 65).astype(np.uint16)
+    said = np.zeros(ids.shape, bool)
+    said[:, -1] = said[1, 40:] = True
+    heads = {"eagle2": KINDS["eagle2"](head_config(tiny_model(), SMALL))}
+    job = HeadJob(
+        workers.start(), Target.wrap(tiny_model()), heads, HeadRecipe.of(given(rows=1)), [(ids, said)], compiled=False
+    )
+    assert len(job.batches) == 1 and (job.batches[0][0] == ids[1]).all()
+    assert job.step(1)["eagle2_loss"] > 0
+
+
 def test_the_loss_that_is_reported_is_of_answers_alone():
     """Whatever the prompts weigh."""
     ids = np.arange(4, 4 + 2 * 33).reshape(2, 33).astype(np.uint16)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from recipes import given
+from recipes import SHAPE, given
 
 from jakiro.__main__ import main
 from jakiro.training import workers
@@ -74,6 +74,16 @@ WRONG = {
         *target_with({"vocab_size": 8}),
         "`model` says vocab_size, which the recipe's own vocab_size",
     ),
+    "a seed in words": ("eagle2", given(seed="3"), "seed is '3': it should be a valid integer"),
+    "half an answer": (*target_with(answers=1.5), "answers is 1.5: it should be a valid integer"),
+    "true for one": ("eagle2", given(steps=True), "steps is True: use a whole number"),
+    "a file that is a number": ("eagle2", given(mix=[SOURCE | {"file": 5}]), "file is 5: it should be a valid string"),
+    "a name that is a number": ("eagle2", given(mix=[SOURCE | {"only": [1]}]), "only is .1,.: it should be a valid"),
+    "a part of a character": ("eagle2", given(mix=[SOURCE | {"longest": 500.5}]), "longest is 500.5: it should be a"),
+    "many dtypes": ("target", target_with()[1] | {"dtype": []}, r"dtype is \[\]: it should be a valid string"),
+    "a head elsewhere": ("eagle2", given(heads={"../a": {"kind": "eagle2"}}), "a head is called '../a'"),
+    "key heads that are not shared": (*target_with(SHAPE | {"num_key_value_heads": 3}), "no model can be made"),
+    "nothing inside": (*target_with(SHAPE | {"intermediate_size": 0}), "no model .* would have no values"),
     "layers twice": (*target_with({"num_hidden_layers": 8}), "which each stage's layers gives: leave it out there"),
 }
 

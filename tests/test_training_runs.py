@@ -237,8 +237,19 @@ def test_answers_are_not_gone_on_with_by_another_target(target, data, tmp_path):
     assert answer(replace(how, scored=5), tiny_model()) == written  # nothing that answers depend on
     with pytest.raises(ValueError, match="another target"):
         answer(how, tiny_model(seed=1))
-    with pytest.raises(ValueError, match="another recipe"):
+    with pytest.raises(ValueError, match=r"another recipe .*; choose another --run-folder or --out"):
         answer(replace(how, answers=replace(how.answers, new_tokens=6)), tiny_model())
+    whole = file.read_text()
+    for line in ('{"prompt": 5}', "x"):
+        file.write_text(whole.replace(whole.splitlines()[0], line))
+        with pytest.raises(ValueError, match=r"answers\.jsonl is damaged .*: delete it"):
+            answer(how, tiny_model())
+    for note in ("5", "{"):
+        (tmp_path / "answers-from.json").write_text(note)
+        with pytest.raises(
+            ValueError, match=r"answers-from\.json, which says what .*answers\.jsonl was made from, is d"
+        ):
+            answer(how, tiny_model())
 
 
 def test_contents_are_read_and_names_are_not(tmp_path):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from recipes import MIX, growing, losses
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jakiro.training import history, optim, workers
@@ -74,6 +75,31 @@ def test_a_stage_may_end_in_the_mean_with_an_earlier_one(trained, data, tmp_path
     early = replace(averaged, stages=[*averaged.stages[:3], replace(averaged.stages[3], average=1)])
     with pytest.raises(ValueError, match="training starts after 2"):
         train(workers.start(), early, data, tmp_path / "no", tmp_path / "out", compiled=False, start=trained / "out")
+
+
+def test_what_training_starts_from_is_whole(trained, data, tmp_path):
+    """transformers would draw what is missing at random."""
+    more = replace(growing(), stages=[*growing().stages, Stage(2, 3000, 32, 4, 1, "all", (0.1, 0.1))])
+    start, no = shutil.copytree(trained / "out", tmp_path / "start"), tmp_path / "no"
+
+    def refused(message):
+        with pytest.raises((ValueError, OSError), match=message):
+            train(workers.start(), more, data, no, tmp_path / "out", compiled=False, start=start)
+        assert not (tmp_path / "out").exists()
+
+    weights = load_file(start / "model.safetensors")
+    first = next(iter(weights))
+    save_file({name: weight for name, weight in weights.items() if name != first}, start / "model.safetensors")
+    refused(f"{first} is missing")
+    (start / "model.safetensors").write_bytes(b"cut off")
+    refused("cannot be read")
+    (start / "config.json").rename(start / "elsewhere.json")
+    refused(r"no model in .*start: give a folder with config\.json")
+    for text, message in (
+        ("{", "is damaged"), ("5", "lists no entries"), ("[]", "lists no entries"), ('[{"stage": {}}]', "is none"),
+    ):  # fmt: skip
+        (start / "training.json").write_text(text)
+        refused(f"training.json .*{message}")
 
 
 def test_going_on_from_a_trained_target_is_going_on_with_its_run(trained, data, tmp_path):

@@ -150,6 +150,12 @@ def test_files_that_are_absent_or_damaged_are_named(tmp_path, target) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(b"not a pickle")
     with pytest.raises(ValueError, match=r"pytorch_model\.bin cannot be read"):
         load_head(tmp_path, target)
+    torch.save({"fc.weight": torch.ones(4000)}, tmp_path / "pytorch_model.bin")
+    whole = (tmp_path / "pytorch_model.bin").read_bytes()
+    for part in range(1, 10):  # torch says so in several ways
+        (tmp_path / "pytorch_model.bin").write_bytes(whole[: len(whole) * part // 10])
+        with pytest.raises(ValueError, match=r"pytorch_model\.bin cannot be read"):
+            load_head(tmp_path, target)
     for other in ([1, 2], {"fc.weight": [1.0]}):
         torch.save(other, tmp_path / "pytorch_model.bin")
         with pytest.raises(ValueError, match=r"pytorch_model\.bin does not hold tensors by name"):
@@ -167,6 +173,10 @@ def test_files_that_are_absent_or_damaged_are_named(tmp_path, target) -> None:
         ({"rope_scaling": "linear"}, "rope scaling is 'linear'"),
         ({"num_attention_heads": 0}, "num_attention_heads must be a whole number of at least 1, not 0"),
         ({"hidden_size": 32.0}, "hidden_size must be a whole number of at least 1, not 32.0"),
+        ({"bias": "false"}, "bias must be true or false, not 'false'"),
+        ({"rms_norm_eps": 0}, "rms_norm_eps must be a number above 0, not 0"),
+        ({"max_position_embeddings": "x"}, "max_position_embeddings must be a whole number of at least 1, not 'x'"),
+        ({"num_local_experts": "3"}, "num_local_experts is 3; a head has none, two or more"),
         ({"rms_norm_eps": []}, "float"),
     ],
 )

@@ -7,11 +7,14 @@ falls back to 10000; the published heads are therefore read without it.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 _ROPE_TYPES = ("default", "linear", "dynamic")
+_COUNTS = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size")
+_COUNTS += ("max_position_embeddings", "expert_intermediate_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +42,24 @@ class HeadConfig:
             object.__setattr__(self, "num_key_value_heads", self.num_attention_heads)
         if not self.expert_intermediate_size:
             object.__setattr__(self, "expert_intermediate_size", self.hidden_size)
-        for name in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}")
+        for name in _COUNTS:
+            if type(value := getattr(self, name)) is not int or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+        for name in ("rms_norm_eps", "rope_theta", "rope_factor"):
+            if type(value := getattr(self, name)) not in (int, float) or not 0 < value < math.inf:
+                raise ValueError(f"{name} must be a number above 0, not {value!r}")
+        for name in ("bias", "qkv_bias"):
+            if type(value := getattr(self, name)) is not bool:
+                raise ValueError(f"{name} must be true or false, not {value!r}")
         if self.hidden_size % self.num_attention_heads or self.head_dim % 2:
             raise ValueError(f"hidden_size {self.hidden_size} is not {self.num_attention_heads} heads of even width")
         if self.num_attention_heads % self.num_key_value_heads:
             raise ValueError(f"{self.num_attention_heads} heads cannot share {self.num_key_value_heads} key heads")
         if self.rope_type not in _ROPE_TYPES:
             raise ValueError(f"rope scaling {self.rope_type!r} is not known to heads; known: {', '.join(_ROPE_TYPES)}")
-        if self.num_local_experts < 0 or self.num_local_experts == 1:
+        if type(self.num_local_experts) is not int or self.num_local_experts < 0 or self.num_local_experts == 1:
             raise ValueError(f"num_local_experts is {self.num_local_experts}; a head has none, two or more")
-        if not 0.1 <= self.draft_temperature <= 10:
+        if type(self.draft_temperature) not in (int, float) or not 0.1 <= self.draft_temperature <= 10:
             raise ValueError(f"draft_temperature is {self.draft_temperature}; use a number from 0.1 to 10")
         object.__setattr__(self, "draft_temperature", float(self.draft_temperature))
 

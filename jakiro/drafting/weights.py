@@ -108,7 +108,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return load_file(path)
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, LookupError) as error:
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, LookupError, OSError) as error:
         raise ValueError(f"{path} cannot be read ({error}); download it again") from error
     if not isinstance(tensors, dict) or not all(isinstance(one, Tensor) for one in tensors.values()):
         raise ValueError(f"{path} does not hold tensors by name; save the head's state_dict() in it")

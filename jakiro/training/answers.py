@@ -137,7 +137,10 @@ def _cut(file: Path, batch: int) -> None:
 
 
 def _read(file: Path) -> list[Document]:
-    return [_document(**json.loads(line)) for line in file.read_text().splitlines()]
+    try:
+        return [_document(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{file} is damaged ({error}): delete it, and the answers are written anew") from error
 
 
 def _first(done: list[Document], tokens: int, batch: int) -> list[Document]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from transformers import AutoModelForCausalLM
 
 from jakiro.bench import SCHEMA, load_methods
 from jakiro.drafting.weights import load_head
 from jakiro.engine import record
+from jakiro.loading import load_model
 from jakiro.methods import METHODS
 from jakiro.peers import ASSISTANT
 from jakiro.prompts import Prompt, read_prompts
@@ -191,7 +191,7 @@ def _assisted(target: Target) -> str:
     """What there is to say of the small model that transformers' assisted generation takes."""
     if ASSISTANT not in target.heads:
         return ""
-    model = AutoModelForCausalLM.from_pretrained(target.heads[ASSISTANT])
+    model = load_model(target.heads[ASSISTANT])
     size = f"{model.num_parameters() / 1e6:.1f} M parameters, {model.config.num_hidden_layers} layers"
     folder = f"assets/models/{target.name}"
     return (

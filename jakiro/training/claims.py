@@ -22,11 +22,11 @@ from jakiro.training.sources import HUB, LEADS, Source
 BLOCK = 1 << 20  # bytes that are read at once
 
 
-def claim(made: Path, later: Collection[str] = (), **parts: Any) -> None:
+def claim(made: Path, later: Collection[str] = (), option: str = "--run-folder", **parts: Any) -> None:
     """Write down what `made`, a file to be made, is made from; where it is there already, hold `parts` against that.
 
     The parts are JSON-able, by what they are called; `later` are the names of files beside `made` that are made from
-    it. Raises ValueError naming the parts that differ, and the files.
+    it, and `option` says where they are. Raises ValueError naming the parts that differ, and the files.
     """
     made.parent.mkdir(parents=True, exist_ok=True)
     note, own = made.with_name(f"{made.stem}-from.json"), json.loads(json.dumps(parts))
@@ -34,10 +34,13 @@ def claim(made: Path, later: Collection[str] = (), **parts: Any) -> None:
     if not found:
         write_text(note, json.dumps(own, indent=1) + "\n")
         return
-    remedy = f"choose another --run-folder, or begin anew here: delete {', '.join(found)}"
+    remedy = f"choose another {option}, or begin anew here: delete {', '.join(found)}"
     if not note.exists():
         raise ValueError(f"{found[0]} does not say what it was made from ({note.name} is missing); {remedy}")
-    kept = json.loads(note.read_text(encoding="utf-8"))
+    try:
+        kept = dict(json.loads(note.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{note}, which says what {found[0]} was made from, is damaged ({error}); {remedy}") from error
     if other := [name for name in own | kept if own.get(name) != kept.get(name)]:
         raise ValueError(f"{found[0]} was made from another {' and another '.join(other)} ({note.name}); {remedy}")
 

@@ -72,7 +72,8 @@ class HeadJob:
         trials: Trials | None = None,
     ) -> None:
         self.accelerator, self.recipe, self.device, self.trials = accelerator, recipe, accelerator.device, trials
-        self.batches = batches(rows, recipe.rows * recipe.row)
+        found = batches(rows, recipe.rows * recipe.row)
+        self.batches = [(ids, said) for ids, said in found if said[:, 2:-1].any()]  # else there is nothing to score
         if not self.batches:
             raise ValueError(
                 f"there are too few tokens for one batch of {recipe.rows} rows of {recipe.row}: the recipe needs more "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -70,6 +71,8 @@ class HeadRecipe:
             data["answers"] = Answers(**{**how, "temperatures": tuple(how["temperatures"])})
         if how := data.pop("trial", None):
             data["trial"] = Trial(**how)
+        if odd := [name for name in heads if not re.fullmatch(r"\w[\w.-]*", name)]:
+            raise ValueError(f"a head is called {odd[0]!r}, which names its folder: use letters, digits, _, . and -")
         found = cls(mix=mix, heads=heads, short=tuple(data.pop("short", ())), **data)
         recipe_file.check_positive(found, "steps", "row", "rows", "scored", "epochs", "passes")
         recipe_file.check_numbers(found, "remember", "decay", "noise", "rate")

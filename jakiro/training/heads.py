@@ -189,7 +189,7 @@ def answer(
     with accelerator.main_process_first():
         made = _made_from(recipe, model, tokenizer, data)
         made["recipe"] = {name: made["recipe"][name] for name in ("mix", "answers", "row", "seed")}
-        claim(file, **made)
+        claim(file, option="--run-folder or --out", **made)
     seed, width = recipe.seed + 77, recipe.row + 1
     prompts = draw(recipe.mix, data, tokenizer, width, seed)
     model = model.to(accelerator.device)

@@ -20,13 +20,18 @@ FILE = "training.json"
 def read(folder: Path, field: str = "") -> list[dict[str, Any]]:
     """Entries of the model in `folder`, the oldest first.
 
-    Raises ValueError where there is no such file, or where an entry has no such field: a target's have "stage", a
-    head's "steps".
+    Raises ValueError where there is no such file or a damaged one, or where an entry has no such field: a target's have
+    "stage", a head's "steps".
     """
     file = folder / FILE
     if not file.is_file():
         raise ValueError(f"{folder} has no {FILE}, so it cannot be gone on with: name a folder that `train` wrote")
-    entries = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        entries = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged ({error}): take it from a copy, or train anew") from error
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(f"{file} is damaged (it lists no entries): take it from a copy, or train anew")
     if field and not all(field in entry for entry in entries):
         other = {"stage": "a target", "steps": "a head"}[field]
         raise ValueError(f"{file} has entries without {field!r}: name the folder of {other} that `train` wrote")
@@ -39,9 +44,12 @@ def write(folder: Path, entries: list[dict[str, Any]]) -> None:
 
 
 def metrics(run: Path) -> list[dict[str, float]]:
-    """The rows of metrics.csv in the folder of a run or a stage."""
+    """The rows of metrics.csv in the folder of a run or a stage. Raises ValueError where it has none."""
     with (run / "metrics.csv").open(newline="") as file:
-        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    if not rows:
+        raise ValueError(f"{run / 'metrics.csv'} is empty: take it from a copy, or delete {run} to train anew")
+    return rows
 
 
 def late(rows: list[dict[str, float]], name: str, steps: int) -> float:

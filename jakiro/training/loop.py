@@ -8,6 +8,7 @@ started again writes the same metrics as one that was not.
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Protocol
@@ -38,7 +39,7 @@ def run(job: Job, folder: Path, main: bool = True, save_every: int = 100, stop_a
 
     Of several processes all must call this, and the `main` one writes. `stop_after` ends the run after that many steps
     in all, as an interrupt would. An interrupt (Ctrl-C) loses what came after the last checkpoint; the rows of
-    metrics.csv past it are dropped on resume.
+    metrics.csv past it are dropped on resume. Raises ValueError at a step whose metrics are no finite numbers.
     """
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint, metrics = folder / "checkpoint.pt", folder / "metrics.csv"
@@ -49,6 +50,11 @@ def run(job: Job, folder: Path, main: bool = True, save_every: int = 100, stop_a
     with tqdm(**what, disable=not main) as bar:
         for index in range(done, end):
             row = job.step(index)
+            if lost := [name for name, value in row.items() if not math.isfinite(value)]:
+                raise ValueError(
+                    f"{lost[0]} is {row[lost[0]]} in step {index + 1}, and nothing past the last checkpoint is kept: "
+                    "lower the recipe's `rate`, or what else in it is extreme"
+                )
             rows.append({"step": index + 1, **{name: f"{value:.6g}" for name, value in row.items()}})
             bar.set_postfix({name: f"{value:.4g}" for name, value in row.items()})
             bar.update()
@@ -71,7 +77,9 @@ def read(file: Path) -> dict:
     """What `save` wrote, on the CPU. Raises ValueError naming a file that is damaged."""
     try:
         return torch.load(file, weights_only=True, map_location="cpu")
-    except (UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+    except PermissionError:
+        raise
+    except (UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:  # a file cut off is each of them
         raise ValueError(f"{file} is damaged: delete it, and what it held is made again") from error
 
 

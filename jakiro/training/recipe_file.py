@@ -5,28 +5,57 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 T = TypeVar("T")
 
 
 def read(path: Path, of: Callable[[dict[str, Any]], T], what: str) -> T:
     """What `of` makes of a JSON file that holds `what`. Raises OSError, or ValueError naming the file and the field."""
-    text = path.read_text(encoding="utf-8")
     try:
-        return of(json.loads(text))
+        made = of(json.loads(path.read_text(encoding="utf-8")))
+        check_types(made)
+        return made
     except KeyError as error:
         raise ValueError(f"{path} is not {what}: it has no {error}") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} is not {what}: {error}") from error
 
 
+def check_types(made: object) -> None:
+    """Raise ValueError at the first field of a dataclass, or of one within it, whose value is not of the field's type.
+
+    Strictly: no text for a number, no `true` for 1, no 2.0 for a whole number.
+    """
+    for name, kind in get_type_hints(type(made)).items():
+        value = getattr(made, name)
+        try:
+            _adapter(kind).validate_python(value, strict=True)
+        except ValidationError as error:
+            what = error.errors()[0]["msg"].removeprefix("Input should be ")
+            raise ValueError(f"{name} is {value!r}: it should be {what}") from error
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+        for part in parts:
+            for one in part if isinstance(part, list) else [part]:  # a mix among mixes
+                if is_dataclass(one):
+                    check_types(one)
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter:
+    return TypeAdapter(kind)
+
+
 def check_positive(made: object, *names: str) -> None:
     """Raise ValueError at the first of the fields that is no whole number of at least 1."""
     for name in names:
         value = getattr(made, name)
-        if not isinstance(value, int) or value < 1:
+        if type(value) is not int or value < 1:
             raise ValueError(f"{name} is {value!r}: use a whole number of at least 1")
 
 
@@ -35,7 +64,7 @@ def check_numbers(made: object, *names: str, low: float = 0.0, high: float = mat
     for name in names:
         value = getattr(made, name)
         for one in value if isinstance(value, tuple) else (value,):
-            if not isinstance(one, int | float) or not math.isfinite(one) or not low <= one <= high:
+            if type(one) not in (int, float) or not math.isfinite(one) or not low <= one <= high:
                 at_most = f" and at most {high:g}" if math.isfinite(high) else ""
                 at_least = f" of at least {low:g}" if math.isfinite(low) else ""
                 raise ValueError(f"{name} is {value!r}: use a number{at_least}{at_most}")

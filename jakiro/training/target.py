@@ -19,7 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from jakiro import hub
 from jakiro.files import replacing, write_text
-from jakiro.loading import DTYPES
+from jakiro.loading import DTYPES, load_model
 from jakiro.training import history, loop, repeats, workers
 from jakiro.training.answers import prompts_of
 from jakiro.training.claims import claim, contents, digest, lies_in
@@ -61,9 +61,7 @@ def train(
     run.mkdir(parents=True, exist_ok=True)
     with accelerator.main_process_first():
         tokenizer = _tokenizer_of(start or like, recipe) if start or like else _tokenizer(recipe, data, run)
-    model = LlamaForCausalLM.from_pretrained(start, dtype=torch.float32) if start else None
-    if model:
-        _check_start(start, model.config, _config(recipe, tokenizer, model.config.num_hidden_layers))
+    model = _model_of(start, recipe, tokenizer) if start else None
     files = contents([source for stage in recipe.stages for source in recipe.mixes[stage.mix]], data)
     origin = {"tokenizer": _words(tokenizer), "start": digest(model.state_dict()) if model else None}
     named = {stage.average for stage in recipe.stages}
@@ -127,12 +125,15 @@ def _config(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, layers: int) -> 
     )
 
 
-def _check_start(start: Path, config: LlamaConfig, asked: LlamaConfig) -> None:
-    """Raise ValueError where the recipe's model is another than that which training starts from."""
-    has = config.to_dict()
-    for name, value in asked.to_dict().items():
+def _model_of(start: Path, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
+    """The model that training starts from. Raises ValueError where the recipe's is another."""
+    hub.check_weights(start)
+    model = load_model(start, dtype=torch.float32)
+    has = model.config.to_dict()
+    for name, value in _config(recipe, tokenizer, model.config.num_hidden_layers).to_dict().items():
         if name not in AS_SAVED and has.get(name) != value:
             raise ValueError(f"the model in {start} has {name} {has.get(name)}, the recipe {value}: change its `model`")
+    return model
 
 
 def _check(accelerator: Accelerator, recipe: Recipe, done: int, shard: bool) -> None:
@@ -182,7 +183,10 @@ def _words(tokenizer: PreTrainedTokenizerFast) -> str:
 def _stages_of(start: Path, recipe: Recipe) -> list[dict]:
     """What `start` went through, which must be the recipe's first stages, but not all of them."""
     done = history.read(start, "stage")
-    stages = [Stage.of(entry["stage"]) for entry in done]
+    try:
+        stages = [Stage.of(entry["stage"]) for entry in done]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{start / history.FILE} has a stage that is none ({error!r}): take it from a copy") from error
     if _without_notes(stages) != _without_notes(recipe.stages[: len(stages)]):
         raise ValueError(f"{start} did not go through this recipe's first {len(stages)} stages ({history.FILE} tells)")
     if len(stages) == len(recipe.stages):

@@ -171,12 +171,12 @@ def test_files_that_are_absent_or_damaged_are_named(tmp_path, target) -> None:
     [
         ([], "no object"),
         ({"rope_scaling": "linear"}, "rope scaling is 'linear'"),
-        ({"num_attention_heads": 0}, "num_attention_heads must be a whole number of at least 1, not 0"),
-        ({"hidden_size": 32.0}, "hidden_size must be a whole number of at least 1, not 32.0"),
+        ({"num_attention_heads": 0}, "num_attention_heads must be a whole number of at least 1 and below 2**31, not 0"),
+        ({"hidden_size": 32.0}, "hidden_size must be a whole number of at least 1 and below 2**31, not 32.0"),
         ({"bias": "false"}, "bias must be true or false, not 'false'"),
         ({"rms_norm_eps": 0}, "rms_norm_eps must be a number above 0, not 0"),
-        ({"max_position_embeddings": "x"}, "max_position_embeddings must be a whole number of at least 1, not 'x'"),
-        ({"num_local_experts": "3"}, "num_local_experts is 3; a head has none, two or more"),
+        ({"max_position_embeddings": "x"}, "max_position_embeddings must be a whole number of at least 1"),
+        ({"num_local_experts": "3"}, "num_local_experts is '3'; a head has none, or 2 to 999"),
         ({"rms_norm_eps": []}, "float"),
     ],
 )

@@ -7,7 +7,6 @@ falls back to 10000; the published heads are therefore read without it.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,10 +42,10 @@ class HeadConfig:
         if not self.expert_intermediate_size:
             object.__setattr__(self, "expert_intermediate_size", self.hidden_size)
         for name in _COUNTS:
-            if type(value := getattr(self, name)) is not int or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+            if type(value := getattr(self, name)) is not int or not 1 <= value < 2**31:
+                raise ValueError(f"{name} must be a whole number of at least 1 and below 2**31, not {value!r}")
         for name in ("rms_norm_eps", "rope_theta", "rope_factor"):
-            if type(value := getattr(self, name)) not in (int, float) or not 0 < value < math.inf:
+            if type(value := getattr(self, name)) not in (int, float) or not 0 < value < 1e15:
                 raise ValueError(f"{name} must be a number above 0, not {value!r}")
         for name in ("bias", "qkv_bias"):
             if type(value := getattr(self, name)) is not bool:
@@ -57,8 +56,8 @@ class HeadConfig:
             raise ValueError(f"{self.num_attention_heads} heads cannot share {self.num_key_value_heads} key heads")
         if self.rope_type not in _ROPE_TYPES:
             raise ValueError(f"rope scaling {self.rope_type!r} is not known to heads; known: {', '.join(_ROPE_TYPES)}")
-        if type(self.num_local_experts) is not int or self.num_local_experts < 0 or self.num_local_experts == 1:
-            raise ValueError(f"num_local_experts is {self.num_local_experts}; a head has none, two or more")
+        if type(count := self.num_local_experts) is not int or count == 1 or not 0 <= count < 1000:
+            raise ValueError(f"num_local_experts is {count!r}; a head has none, or 2 to 999")
         if type(self.draft_temperature) not in (int, float) or not 0.1 <= self.draft_temperature <= 10:
             raise ValueError(f"draft_temperature is {self.draft_temperature}; use a number from 0.1 to 10")
         object.__setattr__(self, "draft_temperature", float(self.draft_temperature))

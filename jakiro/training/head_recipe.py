@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -92,7 +91,7 @@ class HeadRecipe:
 
 def _plan(name: str, one: dict, common: dict) -> Plan:
     kind, losses = one.pop("kind", name), Losses(**{**common, **one.pop("losses", {})})
-    recipe_file.check_numbers(losses, *Losses.__slots__, low=-math.inf)
+    recipe_file.check_numbers(losses, *Losses.__slots__, low=-recipe_file.LARGEST)
     one = {**one.pop("shape", {}), **one}  # as a run writes it beside the weights
     if kind not in KINDS:
         raise ValueError(f"head {name!r} of the recipe is of kind {kind!r}; known: {', '.join(KINDS)}")

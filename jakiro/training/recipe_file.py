@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from functools import cache
@@ -13,6 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 T = TypeVar("T")
+LARGEST = 1e15  # number; float32 and int64 hold it
 
 
 def read(path: Path, of: Callable[[dict[str, Any]], T], what: str) -> T:
@@ -55,16 +55,14 @@ def check_positive(made: object, *names: str) -> None:
     """Raise ValueError at the first of the fields that is no whole number of at least 1."""
     for name in names:
         value = getattr(made, name)
-        if type(value) is not int or value < 1:
+        if type(value) is not int or not 1 <= value <= LARGEST:
             raise ValueError(f"{name} is {value!r}: use a whole number of at least 1")
 
 
-def check_numbers(made: object, *names: str, low: float = 0.0, high: float = math.inf) -> None:
-    """Raise ValueError at the first of the fields that is no finite number from `low` to `high`; of a tuple, each."""
+def check_numbers(made: object, *names: str, low: float = 0.0, high: float = LARGEST) -> None:
+    """Raise ValueError at the first of the fields that is no number from `low` to `high`; of a tuple, each."""
     for name in names:
         value = getattr(made, name)
         for one in value if isinstance(value, tuple) else (value,):
-            if type(one) not in (int, float) or not math.isfinite(one) or not low <= one <= high:
-                at_most = f" and at most {high:g}" if math.isfinite(high) else ""
-                at_least = f" of at least {low:g}" if math.isfinite(low) else ""
-                raise ValueError(f"{name} is {value!r}: use a number{at_least}{at_most}")
+            if type(one) not in (int, float) or not low <= one <= high:
+                raise ValueError(f"{name} is {value!r}: use a number of at least {low:g} and at most {high:g}")

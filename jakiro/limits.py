@@ -16,11 +16,12 @@ stopped, so this is what it leaves behind in caches, not the making itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
+from itertools import islice, product
 from statistics import median
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from jakiro.drafting.drafter import HeadDrafter
 from jakiro.engine import Context, as_trace, decode, stopwatch
@@ -49,15 +50,15 @@ def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) 
     traced: dict[str, list[Trace]] = {name: [] for name in methods}
     bare: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in methods}  # a list a turn
     passes = {}
-    for turn in range(TURNS):
-        for name, (make, settings) in methods.items():
-            run, looked_at = _both(target, make, settings, prompt, first=bool(turn % 2))
-            if run.steps:
-                step, length = _typical(run)
-                found, passes[name] = _bare_rounds(target, make(settings), run, length, step.tree.parents)
-                runs[name].append(run)
-                traced[name].append(looked_at)
-                bare[name].append(found)
+    for turn, name in tqdm(list(product(range(TURNS), methods)), desc="limits", unit="run", dynamic_ncols=True):
+        make, settings = methods[name]
+        run, looked_at = _both(target, make, settings, prompt, first=bool(turn % 2))
+        if run.steps:
+            step, length = _typical(run)
+            found, passes[name] = _bare_rounds(target, make(settings), run, length, step.tree.parents)
+            runs[name].append(run)
+            traced[name].append(looked_at)
+            bare[name].append(found)
     return {
         "bandwidth_bytes_per_s": bandwidth,
         "matmul_flops_per_s": rate,

@@ -19,15 +19,15 @@ from typing import Any
 
 from benchmarks import common
 from jakiro import bench
-from jakiro.arguments import at_least, positive
 from jakiro.assets import TARGET
+from jakiro.commands.arguments import at_least, positive
 from jakiro.drafting.tree import TreeSettings, pool
+from jakiro.measuring.prompts import read_prompts
+from jakiro.measuring.report import means
+from jakiro.measuring.tuning import Tuner
 from jakiro.methods import check_tree
-from jakiro.prompts import read_prompts
-from jakiro.report import means
 from jakiro.settings import AUTO
 from jakiro.target import Target
-from jakiro.tuning import Tuner
 from jakiro.verify import Sampling
 
 SCHEMA = "jakiro-auto/2"  # in the first one `over_best` took auto's own figure alone

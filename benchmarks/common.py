@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from jakiro.arguments import DEVICE, check_writable
+from jakiro.commands.arguments import DEVICE, check_writable
 from jakiro.engine import Drafter, decode
 from jakiro.files import write_text
-from jakiro.loading import DTYPES
 from jakiro.machine import machine, versions
+from jakiro.models.loading import DTYPES
 from jakiro.target import Target
 from jakiro.trace import StepTrace
 from jakiro.verify import Sampling

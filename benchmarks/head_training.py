@@ -31,8 +31,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from benchmarks import common
-from jakiro.arguments import RECIPES, positive
 from jakiro.assets import TARGET
+from jakiro.commands.arguments import RECIPES, positive
 from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.head_job import HeadJob

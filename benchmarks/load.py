@@ -41,10 +41,10 @@ from benchmarks import browsing, common
 from benchmarks.largest import largest
 from benchmarks.ways import GREEDY, Run, Watched, Ways
 from jakiro import metrics
-from jakiro.arguments import at_least, positive
 from jakiro.assets import TARGET, TRACES
+from jakiro.commands.arguments import at_least, positive
 from jakiro.machine import use_threads
-from jakiro.prompts import examples
+from jakiro.measuring.prompts import examples
 from jakiro.target import Target
 from jakiro.trace import Trace
 from jakiro.ui.models import Models

@@ -30,12 +30,12 @@ from tqdm import tqdm
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from benchmarks import common
-from jakiro.arguments import at_least, positive
 from jakiro.assets import TARGET
 from jakiro.bench import load_methods
+from jakiro.commands.arguments import at_least, positive
 from jakiro.engine import Drafter, Prefill, decode
-from jakiro.limits import timed
-from jakiro.prompts import examples
+from jakiro.measuring.limits import timed
+from jakiro.measuring.prompts import examples
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import StepTrace

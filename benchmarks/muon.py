@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from benchmarks import common
-from jakiro import hub
 from jakiro.assets import TARGET
-from jakiro.limits import timed
-from jakiro.loading import load_model
+from jakiro.measuring.limits import timed
+from jakiro.models import hub
+from jakiro.models.loading import load_model
 from jakiro.training.optim import Muon, inner_matrices
 from jakiro.training.precision import product_dtype
 

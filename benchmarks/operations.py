@@ -18,9 +18,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import common
-from jakiro.arguments import positive
 from jakiro.assets import TARGET
-from jakiro.limits import timed
+from jakiro.commands.arguments import positive
+from jakiro.measuring.limits import timed
 from jakiro.target import Target
 
 SCHEMA = "jakiro-operations/1"

@@ -3,8 +3,8 @@
 `products`: for each shape of the target's weights, one product of so many rows as torch makes it by itself, with the
 weight kept column by column, and with the weight packed for oneDNN. `passes`: the target's pass over a tree of n nodes,
 its picks included, in the same three ways, oneDNN's with large weights alone and columns for the others.
-jakiro/products.py chooses between the last two by the processor: `used` says which it takes here. Medians; the ways
-take turns.
+jakiro/models/products.py chooses between the last two by the processor: `used` says which it takes here. Medians; the
+ways take turns.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchmarks import common
-from jakiro.arguments import positive
 from jakiro.assets import TARGET
-from jakiro.limits import timed
-from jakiro.products import Product, lay_out, prefers_columns
-from jakiro.rehearsal import verify_cost
+from jakiro.commands.arguments import positive
+from jakiro.measuring.limits import timed
+from jakiro.measuring.rehearsal import verify_cost
+from jakiro.models.products import Product, lay_out, prefers_columns
 from jakiro.target import Target
 
 SCHEMA = "jakiro-products/2"

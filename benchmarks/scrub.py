@@ -36,8 +36,8 @@ from benchmarks.browsing import (
     versions,
     wait_for_tree,
 )
-from jakiro.arguments import positive
 from jakiro.assets import TARGET, TRACES
+from jakiro.commands.arguments import positive
 from jakiro.engine import record
 from jakiro.methods import METHODS
 from jakiro.target import Target

@@ -26,16 +26,16 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks import common
 from benchmarks.published import LLAMA_3_8B, VICUNA_7B, Published
-from jakiro.arguments import positive
+from jakiro.commands.arguments import positive
 from jakiro.drafting.fused import FusedEagle, FusedJakiro
 from jakiro.drafting.head import EagleHead, HeadConfig, JakiroHead
 from jakiro.drafting.tree import TreeSettings
-from jakiro.limits import read_bandwidth
-from jakiro.loading import DTYPES, check_request
 from jakiro.machine import peak_bytes, reset_peak
+from jakiro.measuring.limits import read_bandwidth
 from jakiro.methods.eagle2 import Eagle2Drafter
 from jakiro.methods.jakiro import JakiroDrafter, JakiroSettings
 from jakiro.methods.vanilla import Settings, VanillaDrafter
+from jakiro.models.loading import DTYPES, check_request
 from jakiro.target import Target
 from jakiro.trace import StepTrace
 

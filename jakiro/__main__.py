@@ -7,9 +7,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from jakiro.arguments import check_writable, parser
-from jakiro.learning import experiment, train
-from jakiro.sharing import replay, validate
+from jakiro.commands.arguments import check_writable, parser
+from jakiro.commands.learning import experiment, train
+from jakiro.commands.sharing import replay, validate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,10 +53,10 @@ def bench(options: argparse.Namespace) -> int:
     import json
 
     from jakiro import bench as benchmark
-    from jakiro import report as tables
     from jakiro.files import write_text
-    from jakiro.limits import limits
-    from jakiro.prompts import read_prompts
+    from jakiro.measuring import report as tables
+    from jakiro.measuring.limits import limits
+    from jakiro.measuring.prompts import read_prompts
 
     check_writable(options.out)
     texts = read_prompts(options.prompts, options.limit)
@@ -77,7 +77,7 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def _peers(options: argparse.Namespace, target):
-    from jakiro.peers import generate_peers
+    from jakiro.measuring.peers import generate_peers
 
     return generate_peers(target) if options.peers else None
 
@@ -90,8 +90,8 @@ def tune(options: argparse.Namespace) -> int:
     from jakiro.bench import load_methods
     from jakiro.files import write_text
     from jakiro.machine import machine, versions
+    from jakiro.measuring.tuning import Tuner, as_text
     from jakiro.methods import check_tree
-    from jakiro.tuning import Tuner, as_text
 
     if options.out:
         check_writable(options.out)
@@ -117,7 +117,7 @@ def doctor(options: argparse.Namespace) -> int:
     from jakiro.doctor.visit import as_json, as_text, visit
     from jakiro.files import write_text
     from jakiro.machine import machine, versions
-    from jakiro.prompts import read_prompts
+    from jakiro.measuring.prompts import read_prompts
 
     if options.out:
         check_writable(options.out)

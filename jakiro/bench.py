@@ -14,18 +14,20 @@ from typing import Any
 
 from tqdm import tqdm
 
-from jakiro import hub, metrics, programs, report
+from jakiro import metrics, programs
 from jakiro.engine import Drafter, record
-from jakiro.journal import Journal
 from jakiro.machine import code, machine, peak_bytes, reset_peak, versions
+from jakiro.measuring import report
+from jakiro.measuring.journal import Journal
+from jakiro.measuring.prompts import Prompt
+from jakiro.measuring.report import Sample
+from jakiro.measuring.tuning import Tuner
 from jakiro.methods import METHODS
-from jakiro.prompts import Prompt
-from jakiro.report import Sample
+from jakiro.models import hub
 from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import Trace
-from jakiro.tuning import Tuner
 from jakiro.verify import Sampling
 
 SCHEMA = "jakiro-bench/1"

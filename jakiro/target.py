@@ -18,14 +18,14 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import Cache
 
-from jakiro import hub
 from jakiro.cache import KVCache, argument_of
-from jakiro.checks import check_trees, measure, why_no_graphs
-from jakiro.fixed import ROWS, fixed_pass, padded
-from jakiro.generation import end_ids
-from jakiro.loading import DTYPES, check_request, choose_kernels, decoder_of, load_model, load_tokenizer
-from jakiro.products import lay_out
-from jakiro.windows import Form, Mask, alone
+from jakiro.models import hub
+from jakiro.models.checks import check_trees, measure, why_no_graphs
+from jakiro.models.fixed import ROWS, fixed_pass, padded
+from jakiro.models.generation import end_ids
+from jakiro.models.loading import DTYPES, check_request, choose_kernels, decoder_of, load_model, load_tokenizer
+from jakiro.models.products import lay_out
+from jakiro.models.windows import Form, Mask, alone
 
 LOG = logging.getLogger(__name__)
 Pass = Callable[[], tuple[Tensor, Tensor]]  # to logits and features

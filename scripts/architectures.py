@@ -27,7 +27,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from benchmarks import common
-from jakiro.arguments import positive
+from jakiro.commands.arguments import positive
 from jakiro.engine import Context, Drafter, record
 from jakiro.methods import METHODS
 from jakiro.metrics import first_difference

@@ -17,8 +17,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from benchmarks import common
-from jakiro.arguments import positive
-from jakiro.prompts import read_prompts
+from jakiro.commands.arguments import positive
+from jakiro.measuring.prompts import read_prompts
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.training.leads import lead_of

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from benchmarks import common
-from jakiro.arguments import RECIPES, positive
-from jakiro.generation import generate
-from jakiro.prompts import Prompt, read_prompts
+from jakiro.commands.arguments import RECIPES, positive
+from jakiro.measuring.prompts import Prompt, read_prompts
+from jakiro.models.generation import generate
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.training.answers import batches

@@ -144,7 +144,7 @@ MUTANTS = [
     ),
     Mutant(
         "a recorded pass does not see the last token before the tree",
-        "jakiro/fixed.py",
+        "jakiro/models/fixed.py",
         "visible = (into < 0) | (inside & seen.index_select(1, node))",
         "visible = (into < -1) | (inside & seen.index_select(1, node))",
         "test_programs.py",
@@ -158,14 +158,14 @@ MUTANTS = [
     ),
     Mutant(
         "a recorded pass takes the tree's rows for the text's in a sliding window",
-        "jakiro/fixed.py",
+        "jakiro/models/fixed.py",
         "places = torch.where(into < 0, into + length, positions.index_select(0, node))",
         "places = into + length",
         "test_programs.py",
     ),
     Mutant(
         "a recorded pass keeps the text's length of its recording",
-        "jakiro/fixed.py",
+        "jakiro/models/fixed.py",
         "own = torch.arange(nodes, device=tokens.device) + length",
         "own = torch.arange(nodes, device=tokens.device) + cache.length",
         "test_programs.py",
@@ -214,7 +214,7 @@ MUTANTS = [
     ),
     Mutant(
         "a product with a laid-out weight forgets what it is added to",
-        "jakiro/products.py",
+        "jakiro/models/products.py",
         "return residual + self._by_onednn(x)",
         "return self._by_onednn(x)",
         "test_products.py",
@@ -284,7 +284,7 @@ MUTANTS = [
     ),
     Mutant(
         "ratios of an experiment are not paired",
-        "jakiro/bootstrap.py",
+        "jakiro/measuring/bootstrap.py",
         '"over_reference_interval": _middle(drawn[index] / drawn[base]),',
         '"over_reference_interval": _middle(drawn[index] / real[base]),',
         "test_experiment.py",

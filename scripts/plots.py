@@ -23,7 +23,7 @@ from served import browser, open_page, served  # noqa: E402
 
 from jakiro.assets import BENCHMARKS, TRACES  # noqa: E402
 from jakiro.files import write_text  # noqa: E402
-from jakiro.findings import as_page  # noqa: E402
+from jakiro.measuring.findings import as_page  # noqa: E402
 
 DOCS = ROOT / "docs"
 WIDTH = 900  # px

@@ -12,12 +12,12 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
-from jakiro.arguments import at_least
 from jakiro.assets import TARGET, TRACES
 from jakiro.bench import load_methods
+from jakiro.commands.arguments import at_least
 from jakiro.engine import record
+from jakiro.measuring.prompts import examples
 from jakiro.methods import METHODS
-from jakiro.prompts import examples
 from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.text import encode

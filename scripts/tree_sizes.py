@@ -15,11 +15,11 @@ from typing import Any
 
 from benchmarks import common
 from jakiro import bench
-from jakiro.arguments import at_least, positive
 from jakiro.assets import TARGET
-from jakiro.prompts import Prompt, read_prompts
-from jakiro.rehearsal import verify_cost
-from jakiro.report import means
+from jakiro.commands.arguments import at_least, positive
+from jakiro.measuring.prompts import Prompt, read_prompts
+from jakiro.measuring.rehearsal import verify_cost
+from jakiro.measuring.report import means
 from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.verify import Sampling

@@ -9,11 +9,12 @@ from tiny import save_heads, tiny_model
 from torch._dynamo.utils import counters
 from transformers import CompileConfig, GenerationConfig
 
-from jakiro import bench, peers
-from jakiro import report as tables
+from jakiro import bench
 from jakiro.engine import record
-from jakiro.peers import generate_peers
-from jakiro.prompts import Prompt, read_prompts
+from jakiro.measuring import peers
+from jakiro.measuring import report as tables
+from jakiro.measuring.peers import generate_peers
+from jakiro.measuring.prompts import Prompt, read_prompts
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.verify import Sampling

@@ -5,9 +5,9 @@ import json
 import plotly.graph_objects as go
 import pytest
 
-from jakiro import report
 from jakiro.assets import BENCHMARKS
-from jakiro.report import Sample
+from jakiro.measuring import report
+from jakiro.measuring.report import Sample
 from jakiro.ui.benchmarks import payload
 from jakiro.ui.figures.benchmark import figures, limits_figure, rounds_figure, speed_figure
 from jakiro.ui.figures.theme import THEMES, paint

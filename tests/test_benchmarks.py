@@ -13,8 +13,8 @@ from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
 
 from benchmarks import auto, browsing, common, head_training, load, long_text, muon, operations, products, scrub, shapes
 from benchmarks.published import LLAMA_3_8B, VICUNA_7B
-from jakiro.arguments import RECIPES
 from jakiro.assets import BENCHMARKS
+from jakiro.commands.arguments import RECIPES
 from jakiro.methods import eagle2
 from jakiro.target import Target
 from jakiro.text import encode

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hand import FIRST, HAND, SECOND, THIRD, run
 
-from jakiro.classes import CLASSES, by_class, token_class
+from jakiro.analysis.classes import CLASSES, by_class, token_class
 from jakiro.ui.headline import headline
 
 VANILLA = replace(run(THIRD, THIRD), method="vanilla")

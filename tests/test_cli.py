@@ -13,9 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import CHAT, save_heads, tiny_model, tiny_tokenizer
 
-from jakiro import limits, peers, trace
+from jakiro import trace
 from jakiro.__main__ import COMMANDS, main
 from jakiro.files import write_text
+from jakiro.measuring import limits, peers
 from jakiro.training.card import measured
 
 ROOT = Path(__file__).parent.parent

@@ -10,10 +10,10 @@ import pytest
 import torch
 from hand import FIRST, SECOND
 
+from jakiro.analysis.pairs import Pair, follow, paths, telling
 from jakiro.compare import along
 from jakiro.engine import record
 from jakiro.methods import METHODS
-from jakiro.pairs import Pair, follow, paths, telling
 from jakiro.trace import walk_positions
 from jakiro.tree import DraftTree
 from jakiro.ui import models

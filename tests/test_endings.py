@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from hand import FIRST, HAND, SECOND, THIRD, run
 
-from jakiro import endings
-from jakiro.endings import MOMENTS, ending, moments
+from jakiro.analysis import endings
+from jakiro.analysis.endings import MOMENTS, ending, moments
 from jakiro.trace import StepTrace
 from jakiro.tree import DraftTree
 

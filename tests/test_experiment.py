@@ -10,13 +10,15 @@ import torch
 from texts import write_texts
 from tiny import tiny_model, tiny_tokenizer
 
-from jakiro import bench, files, findings, learning
+from jakiro import bench, files
 from jakiro.__main__ import main
-from jakiro.arguments import RECIPES
-from jakiro.bootstrap import Part, differences, intervals
-from jakiro.experiment import Experiment
-from jakiro.findings import as_page, summary
-from jakiro.report import Sample
+from jakiro.commands import learning
+from jakiro.commands.arguments import RECIPES
+from jakiro.measuring import findings
+from jakiro.measuring.bootstrap import Part, differences, intervals
+from jakiro.measuring.experiment import Experiment
+from jakiro.measuring.findings import as_page, summary
+from jakiro.measuring.report import Sample
 from jakiro.target import Target
 
 TINY = {

@@ -12,7 +12,7 @@ import pytest
 from hand import FIRST, HAND, SECOND, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
-from jakiro.diversity import run_diversity
+from jakiro.analysis.diversity import run_diversity
 from jakiro.methods import METHODS
 from jakiro.trace import StepTrace
 from jakiro.tree import DraftTree

@@ -14,7 +14,7 @@ from benchmarks import shapes
 from jakiro.assets import TARGET
 from jakiro.bench import load_methods
 from jakiro.engine import decode, record
-from jakiro.limits import limits
+from jakiro.measuring.limits import limits
 from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.target import Target
 from jakiro.text import encode

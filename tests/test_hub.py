@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jakiro import hub
+from jakiro.models import hub
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 MODELS = {  # id -> its files
@@ -29,7 +29,7 @@ MODELS = {  # id -> its files
 }
 FETCH = """
 import json, sys
-from jakiro import hub
+from jakiro.models import hub
 found = {}
 for name in sys.argv[1:]:
     try:
@@ -75,7 +75,7 @@ def fetched(cache: Path, address: str, *names: str) -> dict[str, list[str] | str
     """What `hub.local` brings, in a process of its own: the address is read when huggingface_hub is imported."""
     environment = {**os.environ, "HF_ENDPOINT": address, "HF_HOME": str(cache), "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     environment.pop("HF_HUB_OFFLINE", None)
-    root = Path(hub.__file__).parents[1]
+    root = Path(__file__).parents[1]
     done = subprocess.run(
         [sys.executable, "-c", FETCH, *names], env=environment, cwd=root, capture_output=True, check=True
     )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from jakiro.journal import Journal
-from jakiro.report import Sample
+from jakiro.measuring.journal import Journal
+from jakiro.measuring.report import Sample
 
 ONE = Sample("chat", "1", "vanilla", 0.0, 0, 5, 4, 0.1, 0.2, True, None, [4], [0.0, 0.2, 0.0])
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from tiny import tiny_model
 
-from jakiro import limits
 from jakiro.bench import load_methods
 from jakiro.engine import Context
+from jakiro.measuring import limits
 from jakiro.target import Target
 
 

@@ -42,7 +42,8 @@ def test_code_that_decides_speed_is_told_from_other_code(tmp_path, monkeypatch):
     """By what it says, whatever else changes."""
     monkeypatch.setattr(machines, "_OWN", tmp_path)
     found = [code()]
-    for part, counts in (("", True), ("drafting", True), ("methods", True), ("ui", False), ("training", False)):
+    counted, others = ("", "drafting", "methods", "models"), ("ui", "training", "commands")
+    for part, counts in [*((part, True) for part in counted), *((part, False) for part in others)]:
         (tmp_path / part).mkdir(exist_ok=True)
         (tmp_path / part / "one.py").write_text(part)
         found.append(code())

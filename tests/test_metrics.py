@@ -10,9 +10,9 @@ from hand import FIRST, HAND, SECOND, THIRD, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
 from jakiro import metrics
-from jakiro.diversity import coverage, round_diversity, run_diversity
-from jakiro.routing import round_routing, run_routing
-from jakiro.tables import nodes_table
+from jakiro.analysis.diversity import coverage, round_diversity, run_diversity
+from jakiro.analysis.routing import round_routing, run_routing
+from jakiro.analysis.tables import nodes_table
 
 
 def test_tau_counts_the_bonus_and_every_round():

@@ -8,8 +8,8 @@ from tiny import tiny_model, tiny_tokenizer
 from torch import nn
 from torch.nn import functional as F
 
-from jakiro import products
-from jakiro.products import LARGE, Product, lay_out, prefers_columns
+from jakiro.models import products
+from jakiro.models.products import LARGE, Product, lay_out, prefers_columns
 from jakiro.target import Target
 
 PACKS = platform.machine().lower() in ("x86_64", "amd64") and torch.backends.mkldnn.is_available()

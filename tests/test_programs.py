@@ -11,13 +11,14 @@ from test_drafting import MODES, PROMPT, drafter_for, rounds
 from test_engine import GREEDY, SAMPLED, Noise, Oracle
 from tiny import CONTEXT, random_tree, tiny_model
 
-from jakiro import engine, fixed, programs
+from jakiro import engine, programs
 from jakiro.bench import load_methods, run
 from jakiro.cache import KVCache
 from jakiro.engine import Context, record
-from jakiro.fixed import padded
+from jakiro.measuring.prompts import Prompt
 from jakiro.methods.vanilla import VanillaDrafter
-from jakiro.prompts import Prompt
+from jakiro.models import fixed
+from jakiro.models.fixed import padded
 from jakiro.target import Target
 
 
@@ -157,6 +158,7 @@ def test_a_shape_is_recorded_once(recorded, monkeypatch):
 def test_the_clock_stands_still_while_a_program_is_recorded(recorded, monkeypatch):
     time = [0.0]
     monkeypatch.setattr(programs.time, "perf_counter", lambda: time[0])
+    monkeypatch.setattr(programs._pause, "seconds", 0.0)  # earlier recordings' fractions round otherwise
 
     def slow(work, device):
         program = tape.record(work, device)
@@ -246,6 +248,7 @@ def test_a_benchmark_says_what_recording_took(recorded, monkeypatch):
     """Every run records its own programs; the seconds are in no phase."""
     time, made = [0.0], []
     monkeypatch.setattr(programs.time, "perf_counter", lambda: time[0])
+    monkeypatch.setattr(programs._pause, "seconds", 0.0)  # earlier recordings' fractions round otherwise
 
     def slow(work, device):
         made.append(work)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from jakiro import report
-from jakiro.report import Sample
+from jakiro.measuring import report
+from jakiro.measuring.report import Sample
 
 
 def sample(method, repeat, decoded, seconds, task="chat", temperature=0.0, **more):

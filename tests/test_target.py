@@ -15,7 +15,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tiny import CHAT, CONTEXT, path_tokens, random_tree, tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
-from jakiro import checks, loading
+from jakiro.models import checks, loading
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.tree import DraftTree

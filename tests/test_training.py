@@ -16,7 +16,7 @@ from counter import Counter
 from recipes import command, given_both, growing, losses
 
 from jakiro.__main__ import main
-from jakiro.arguments import RECIPES
+from jakiro.commands.arguments import RECIPES
 from jakiro.target import Target
 from jakiro.training import card, history, loop
 from jakiro.training.head_recipe import HeadRecipe
@@ -127,7 +127,7 @@ def test_answers_are_written_by_themselves_and_heads_take_them(trained, data, tm
     file.write_text(json.dumps(given_both(answers={"new_tokens": 9, "batch": 4, "temperatures": [0.0]})))
     shared = ["--target", trained / "out", "--recipe", file, "--run-folder", run, "--data", data / "chat.jsonl"]
     command("train", "answers", *shared)
-    monkeypatch.setattr("jakiro.hub.local", lambda name: trained / "out" if str(name) == "owner/name" else name)
+    monkeypatch.setattr("jakiro.models.hub.local", lambda name: trained / "out" if str(name) == "owner/name" else name)
     command("train", "answers", *shared, "--target", "owner/name")
     written = (run / "answers.jsonl").read_text()
     command("train", "eagle2", *shared, "--out", tmp_path / "heads", "--no-compile")

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from jakiro.drafting.head import EagleHead, HeadConfig, HeadOutput, JakiroHead
 from jakiro.drafting.weights import load_head
-from jakiro.generation import generate
+from jakiro.models.generation import generate
 from jakiro.target import Target
 from jakiro.training import answers, history, loop, workers
 from jakiro.training.answers import Answers

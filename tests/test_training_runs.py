@@ -326,6 +326,10 @@ def test_another_programs_tokenizer_is_refused(target, data, tmp_path):
         train_target(recipe(), data, tmp_path, like=target)
     with pytest.raises(FileNotFoundError, match="no tokenizer in "):
         train_target(recipe(), data, tmp_path, like=tmp_path / "nowhere")
+    cut = shutil.copytree(target, tmp_path / "cut")
+    (cut / "tokenizer.json").write_text("{")
+    with pytest.raises(ValueError, match=r"no model can be made of .*cut .* download its JSON files again"):
+        train_target(recipe(), data, tmp_path, like=cut)
 
 
 def test_missing_held_out_prompts_are_said_before_answers_are_written(target, tmp_path):

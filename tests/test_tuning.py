@@ -12,18 +12,19 @@ import torch
 from tiny import save_heads, tiny_model, tiny_tokenizer
 
 from benchmarks import auto
-from jakiro import bench, programs, rehearsal, trace, tuning
+from jakiro import bench, programs, trace
 from jakiro.__main__ import main
 from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.tree import TreeSettings, pool
 from jakiro.engine import Context, decode
+from jakiro.measuring import rehearsal, tuning
+from jakiro.measuring.rehearsal import Text, Trial, rehearse, sizes_needed
+from jakiro.measuring.tuning import Point, Tuner, candidates, compare, cost, expected, ranked, rising
 from jakiro.methods import METHODS
 from jakiro.methods.jakiro import JakiroSettings
-from jakiro.rehearsal import Text, Trial, rehearse, sizes_needed
 from jakiro.settings import AUTO, autos
 from jakiro.target import Target
 from jakiro.tree import DraftTree
-from jakiro.tuning import Point, Tuner, candidates, compare, cost, expected, ranked, rising
 from jakiro.ui.figures.theme import paint
 from jakiro.ui.figures.tuning import tuning_figure
 from jakiro.ui.models import load

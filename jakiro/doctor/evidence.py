@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from jakiro.drafting.head import Head, HeadOutput
-from jakiro.generation import generate
+from jakiro.models.generation import generate
 from jakiro.target import Target
 
 SHORT = 2  # tokens: an answer that has no more says nothing of a head

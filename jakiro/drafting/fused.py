@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from jakiro.products import Product
+from jakiro.models.products import Product
 
 from .head import EagleHead, Head, JakiroHead, attention, rotate
 

@@ -20,7 +20,7 @@ from accelerate.utils import gather_object
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
-from jakiro.generation import generate
+from jakiro.models.generation import generate
 from jakiro.training.data import Document
 
 CHUNK = 8  # batches whose prompts are sorted by length together, so that little is padding

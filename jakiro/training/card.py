@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from jakiro.bench import SCHEMA, load_methods
 from jakiro.drafting.weights import load_head
 from jakiro.engine import record
-from jakiro.loading import load_model
+from jakiro.measuring.peers import ASSISTANT
+from jakiro.measuring.prompts import Prompt, read_prompts
+from jakiro.measuring.report import as_markdown, prompts_a_task
 from jakiro.methods import METHODS
-from jakiro.peers import ASSISTANT
-from jakiro.prompts import Prompt, read_prompts
-from jakiro.report import as_markdown, prompts_a_task
+from jakiro.models.loading import load_model
 from jakiro.target import Target
 from jakiro.text import decode, encode
 from jakiro.training import history

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from jakiro.drafting.head import HeadConfig
 from jakiro.drafting.weights import load_weights, own_tensors, save_head
 from jakiro.files import write_text
-from jakiro.generation import end_ids
+from jakiro.models.generation import end_ids
 from jakiro.target import Target
 from jakiro.training import answers, history, loop, workers
 from jakiro.training.claims import claim, contents, digest, lies_in

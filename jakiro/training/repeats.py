@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
-from jakiro.generation import generate
+from jakiro.models.generation import generate
 from jakiro.training.answers import batches
 from jakiro.training.precision import in_bfloat16
 

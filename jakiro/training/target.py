@@ -17,9 +17,9 @@ import torch
 from accelerate import Accelerator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from jakiro import hub
 from jakiro.files import replacing, write_text
-from jakiro.loading import DTYPES, load_model
+from jakiro.models import hub
+from jakiro.models.loading import DTYPES, load_model, load_tokenizer
 from jakiro.training import history, loop, repeats, workers
 from jakiro.training.answers import prompts_of
 from jakiro.training.claims import claim, contents, digest, lies_in
@@ -196,7 +196,7 @@ def _stages_of(start: Path, recipe: Recipe) -> list[dict]:
 
 def _tokenizer_of(model: Path, recipe: Recipe) -> PreTrainedTokenizerFast:
     hub.check_tokenizer(model)
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(model)
+    tokenizer = load_tokenizer(model, None)
     if tokenizer.pad_token_id != 0 or tokenizer.eos_token != END or not tokenizer.chat_template:
         raise ValueError(f"{model} has a tokenizer of another kind: --like takes a model that `train target` wrote")
     if len(tokenizer) != recipe.vocab_size:

@@ -20,7 +20,7 @@ from torch.distributed.checkpoint import state_dict as whole
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from jakiro.loading import choose_kernels
+from jakiro.models.loading import choose_kernels
 from jakiro.training.optim import Optimizer
 
 PATIENCE = timedelta(hours=12)  # with a process that others wait for: the main one makes rows alone

@@ -13,8 +13,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jakiro.findings import summary
-from jakiro.report import means, method_totals, prompts_a_task, temperatures
+from jakiro.measuring.findings import summary
+from jakiro.measuring.report import means, method_totals, prompts_a_task, temperatures
 from jakiro.ui.figures import benchmark, experiment
 from jakiro.ui.figures.theme import CONFIG, THEMES
 from jakiro.ui.figures.tuning import tuning_figure

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from jakiro.analysis.diversity import run_diversity
+from jakiro.analysis.pairs import Pair, telling
 from jakiro.compare import along
-from jakiro.diversity import run_diversity
 from jakiro.graph import piece
 from jakiro.methods import METHODS
-from jakiro.pairs import Pair, telling
 from jakiro.settings import build, check_numbers
 from jakiro.text import pieces
 from jakiro.trace import Trace

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from jakiro import metrics, trace
-from jakiro.tables import nodes_table
+from jakiro.analysis.tables import nodes_table
 from jakiro.trace import Trace
 from jakiro.traces import traces_json
 from jakiro.ui import offline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from jakiro.diversity import run_diversity
+from jakiro.analysis.diversity import run_diversity
 from jakiro.metrics import reached, tau, tokens_per_second, tried
 from jakiro.trace import Trace
 

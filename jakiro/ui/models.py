@@ -10,9 +10,9 @@ from typing import Any
 
 from jakiro.engine import Drafter, record
 from jakiro.machine import settle
+from jakiro.measuring.tuning import Tuner
 from jakiro.methods import METHODS
 from jakiro.target import Target
-from jakiro.tuning import Tuner
 from jakiro.verify import Sampling
 
 LOG = logging.getLogger(__name__)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jakiro.engine import Prefill, as_trace, decode
+from jakiro.measuring.tuning import TOTALS
 from jakiro.methods import METHODS
 from jakiro.settings import AUTO, build
 from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
 from jakiro.traces import MAX_CUT, MAX_NODES, MAX_ROUNDS
-from jakiro.tuning import TOTALS
 from jakiro.ui.models import Loaded, RequestError
 from jakiro.verify import Sampling
 

@@ -62,8 +62,8 @@ from itertools import accumulate, count
 from typing import Any
 
 from jakiro import metrics
-from jakiro.diversity import RunDiversity, run_diversity
-from jakiro.endings import MOMENTS, moments
+from jakiro.analysis.diversity import RunDiversity, run_diversity
+from jakiro.analysis.endings import MOMENTS, moments
 from jakiro.graph import piece
 from jakiro.trace import Trace, walk_positions
 from jakiro.ui import summary

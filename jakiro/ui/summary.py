@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jakiro import metrics
-from jakiro.diversity import run_diversity
+from jakiro.analysis.diversity import run_diversity
+from jakiro.analysis.routing import run_routing
 from jakiro.graph import piece
-from jakiro.routing import run_routing
 from jakiro.settings import written
 from jakiro.trace import Trace
 from jakiro.ui.figures.labels import quote

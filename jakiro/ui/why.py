@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jakiro import endings
-from jakiro.endings import at_stop, ending, rejected
+from jakiro.analysis import endings
+from jakiro.analysis.endings import at_stop, ending, rejected
 from jakiro.graph import draft_logprobs, piece, probability
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import quote

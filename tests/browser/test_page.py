@@ -21,7 +21,7 @@ from served import (
 )
 
 from jakiro.assets import ASSETS, BENCHMARKS
-from jakiro.findings import summary
+from jakiro.measuring.findings import summary
 from jakiro.ui import recorded
 from jakiro.ui.figures.labels import visible
 from jakiro.ui.modules import Modules

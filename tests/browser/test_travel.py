@@ -8,7 +8,7 @@ import synthetic
 from playwright.sync_api import expect
 from served import FEW_FRAMES, IN_CHROMIUM, WIDE_AND_NARROW, part, wait_for_tree
 
-from jakiro.endings import MOMENTS, moments
+from jakiro.analysis.endings import MOMENTS, moments
 from jakiro.ui.why import why
 
 pytestmark = IN_CHROMIUM

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from jakiro.report import PHASES, means, method_totals, temperatures
+from jakiro.measuring.report import PHASES, means, method_totals, temperatures
 from jakiro.ui.figures.bars import bars, curve, on
 from jakiro.ui.figures.layout import axis, caption, layout
 from jakiro.ui.figures.looks import Look, looks

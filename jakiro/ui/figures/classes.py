@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jakiro.classes import by_class
+from jakiro.analysis.classes import by_class
 from jakiro.trace import Trace
 from jakiro.ui.figures.bars import bars
 from jakiro.ui.figures.layout import axis, caption, layout

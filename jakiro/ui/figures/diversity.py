@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from jakiro.diversity import RoundDiversity, RunDiversity, round_diversity
+from jakiro.analysis.diversity import RoundDiversity, RunDiversity, round_diversity
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.bars import OUTLINE, bars, curve, on
 from jakiro.ui.figures.layout import axis, caption, layout

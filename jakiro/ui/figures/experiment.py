@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jakiro.report import method_totals
+from jakiro.measuring.report import method_totals
 from jakiro.ui.figures.layout import axis, layout
 
 LOOKS = (("@expert0", "circle"), ("@expert1", "diamond"), ("@both", "square"), ("@bonus", "triangle-up"))

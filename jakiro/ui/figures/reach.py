@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jakiro.pairs import Pair
+from jakiro.analysis.pairs import Pair
 from jakiro.ui.figures.bars import bars
 from jakiro.ui.figures.layout import axis, caption, layout
 from jakiro.ui.figures.looks import Look

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from jakiro.analysis.routing import Gate, RunRouting, round_routing, run_routing
 from jakiro.graph import piece
 from jakiro.metrics import max_depth
-from jakiro.routing import Gate, RunRouting, round_routing, run_routing
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.bars import bars, curve, on, outlined
 from jakiro.ui.figures.labels import label

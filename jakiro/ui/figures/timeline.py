@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any
 
+from jakiro.analysis.routing import run_routing
 from jakiro.metrics import max_depth
-from jakiro.routing import run_routing
 from jakiro.trace import Trace, walk_positions
 from jakiro.ui.figures.layout import axis, caption, layout
 from jakiro.ui.figures.patch import rounded_list

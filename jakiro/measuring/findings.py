@@ -8,8 +8,8 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
-from jakiro.bootstrap import LEVEL
-from jakiro.report import means, method_totals, prompts_a_task
+from jakiro.measuring.bootstrap import LEVEL
+from jakiro.measuring.report import means, method_totals, prompts_a_task
 
 NONE = "–"
 NO_PICTURES: Mapping[str, str] = MappingProxyType({})

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jakiro.report import Sample
+from jakiro.measuring.report import Sample
 
 DRAWS = 2000  # of the bootstrap
 LEVEL = 95  # per cent of them that an interval holds

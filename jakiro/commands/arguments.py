@@ -11,7 +11,7 @@ from jakiro.assets import TARGET
 from jakiro.files import destination
 
 DESCRIPTION = "Decode, look, measure and train"
-RECIPES = Path(__file__).parent / "training" / "recipes"
+RECIPES = Path(__file__).parent.parent / "training" / "recipes"
 DEVICE = "cpu, cuda, cuda:1, mps or xpu (default: %(default)s)"
 
 
@@ -108,7 +108,7 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument("--shard", action="store_true", help="share parameters among the processes (FSDP)")
 
     ask = commands.add_parser("experiment", help="train several heads alike, decode with each, compare")
-    ask.add_argument("what", help="decoupling, or a JSON file (jakiro/experiment.py)")
+    ask.add_argument("what", help="decoupling, or a JSON file (jakiro/measuring/experiment.py)")
     ask.add_argument("--data", required=True, help="as for train")
     ask.add_argument("--target", type=Path, default=TARGET, help="folder or hub id")
     ask.add_argument("--chat-template", **template)

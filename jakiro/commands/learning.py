@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from jakiro.arguments import RECIPES, TARGET, check_folder, check_writable
+from jakiro.commands.arguments import RECIPES, TARGET, check_folder, check_writable
 
 
 def train(options: argparse.Namespace) -> int:
@@ -95,12 +95,12 @@ def experiment(options: argparse.Namespace) -> int:
     import gc
     import json
 
-    from jakiro import experiment as experiments
     from jakiro.bench import check_lengths
     from jakiro.files import write_text
-    from jakiro.findings import as_page
-    from jakiro.loading import DTYPES
-    from jakiro.prompts import read_prompts
+    from jakiro.measuring import experiment as experiments
+    from jakiro.measuring.findings import as_page
+    from jakiro.measuring.prompts import read_prompts
+    from jakiro.models.loading import DTYPES
     from jakiro.training import workers
     from jakiro.training.sources import only_source
 
@@ -162,8 +162,8 @@ def _huge_pages() -> None:
 
 def _model(options: argparse.Namespace):
     """The target's model and tokenizer, from a folder or hub id."""
-    from jakiro import hub
-    from jakiro.loading import load_model, load_tokenizer
+    from jakiro.models import hub
+    from jakiro.models.loading import load_model, load_tokenizer
 
     folder = hub.local(options.target)
     hub.check(folder)

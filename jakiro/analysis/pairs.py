@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jakiro.diversity import coverage
+from jakiro.analysis.diversity import coverage
 from jakiro.trace import StepTrace
 from jakiro.tree import DraftTree
 

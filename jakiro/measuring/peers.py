@@ -14,12 +14,12 @@ from transformers import (
     StoppingCriteriaList,
 )
 
-from jakiro import hub
 from jakiro.bench import Generated, Peers
 from jakiro.engine import stopwatch
-from jakiro.generation import plain
 from jakiro.methods import ASSISTANT
-from jakiro.products import lay_out
+from jakiro.models import hub
+from jakiro.models.generation import plain
+from jakiro.models.products import lay_out
 from jakiro.target import Target
 from jakiro.verify import Sampling
 

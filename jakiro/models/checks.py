@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
+from jakiro.models.windows import FORMS
 from jakiro.programs import replayable
-from jakiro.windows import FORMS
 
 ATTENTIONS = ("sdpa", "eager")  # flash attention takes no tree mask
 UNBOUNDED = 1 << 20  # context of a model whose config names none

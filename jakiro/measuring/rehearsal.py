@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from jakiro.engine import Context, Drafter, decode, stopwatch
+from jakiro.measuring.prompts import examples
 from jakiro.programs import now
-from jakiro.prompts import examples
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.tree import DraftTree

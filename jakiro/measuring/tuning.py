@@ -21,7 +21,7 @@ from tqdm import tqdm
 from jakiro.drafting.tree import TreeSettings, pool, sizes
 from jakiro.engine import Drafter
 from jakiro.machine import device_name
-from jakiro.rehearsal import Text, Trial, rehearse, together, verify_cost, write
+from jakiro.measuring.rehearsal import Text, Trial, rehearse, together, verify_cost, write
 from jakiro.settings import AUTO, autos
 from jakiro.target import Target
 

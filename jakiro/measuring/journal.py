@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jakiro.files import write_text
-from jakiro.report import Sample
+from jakiro.measuring.report import Sample
 
 SETTINGS = "settings"  # key of the line that is no group
 

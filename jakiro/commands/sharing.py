@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from jakiro.arguments import check_writable
+from jakiro.commands.arguments import check_writable
 from jakiro.traces import load_traces
 
 

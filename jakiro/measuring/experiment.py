@@ -21,11 +21,11 @@ from statistics import mean
 from typing import Any
 
 from jakiro import bench
-from jakiro.bootstrap import Part, differences, intervals
-from jakiro.diversity import run_diversity
+from jakiro.analysis.diversity import run_diversity
 from jakiro.engine import record
+from jakiro.measuring.bootstrap import Part, differences, intervals
+from jakiro.measuring.prompts import Prompt
 from jakiro.methods import METHODS
-from jakiro.prompts import Prompt
 from jakiro.settings import autos, build
 from jakiro.target import Target
 from jakiro.text import encode

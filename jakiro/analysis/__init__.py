@@ -1,0 +1,1 @@
+"""What traces tell, beside metrics and graph: functions of a Trace, without tensors."""

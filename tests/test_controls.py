@@ -28,7 +28,7 @@ def test_each_kind_of_field_gets_its_control():
     assert isinstance(kind, gr.Radio) and [value for _, value in kind.choices] == ["a", "b"]
     assert isinstance(count, gr.Slider) and (count.minimum, count.maximum, count.step, count.value) == (1, 9, 1, 3)
     assert isinstance(share, gr.Slider) and share.step < 1
-    assert isinstance(free, gr.Number) and (free.minimum, free.maximum, free.precision) == (None, None, 0)
+    assert isinstance(free, gr.Number) and (free.minimum, free.maximum, free.precision) == (None, None, None)
     assert isinstance(name, gr.Textbox)
     assert count.label == "Count" and kind.label == "kind" and share.info == "help of share"
 

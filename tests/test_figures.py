@@ -13,12 +13,14 @@ from hand import FIRST, HAND, SECOND, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
 from jakiro.analysis.diversity import run_diversity
+from jakiro.analysis.tables import nodes_table
 from jakiro.methods import METHODS
 from jakiro.trace import StepTrace
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.acceptance import acceptance_figure
 from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
 from jakiro.ui.figures.labels import label, quote, visible
+from jakiro.ui.figures.layout import by_level, up_and_down
 from jakiro.ui.figures.looks import lane_looks
 from jakiro.ui.figures.patch import fill
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
@@ -26,7 +28,7 @@ from jakiro.ui.figures.theme import SOURCES, THEMES, paint
 from jakiro.ui.figures.timeline import timeline_figure
 from jakiro.ui.figures.tree import tree_figure
 from jakiro.ui.figures.tree_template import MARGIN, SPAN, STEP
-from jakiro.ui.inspector import node_table
+from jakiro.ui.inspector import fields, node_table
 
 HOSTILE = ('<a href="javascript:alert(1)">x</a>', "@accepted", "$x^2$", "a\u202eb", "<b>", "&lt;", "\n", "%{x}")
 TRACES = {
@@ -210,6 +212,38 @@ def test_hover_asks_only_for_columns_that_the_trace_has():
     assert "draft rank" in templates and "gate0" not in templates and "expert" not in templates
 
 
+def test_a_copy_has_no_probability_under_a_draft():
+    trace = lookup_trace(list(range(30)))
+    step = next(step for step in trace.steps if len(step.tree) > 1)
+    assert {*node_table(step)["q"], *node_table(step)["score"]} == {None}
+    assert not {"q", "score"} & {field["key"] for field in fields(trace)}
+    assert nodes_table(trace)["q"].isna().all() and nodes_table(trace)["p"].notna().any()
+    hovers = [one["hovertemplate"] for one in tree_figure(trace)["template"]["data"] if "hovertemplate" in one]
+    assert any("target p" in hover for hover in hovers) and not any("draft q" in hover for hover in hovers)
+    drafted = nodes_table(HAND)
+    assert drafted["q"].isna().tolist() == drafted["p"].isna().tolist() == (drafted["node"] == 0).tolist()
+    assert drafted["q"][4] == pytest.approx(0.25)
+
+
+def test_hover_gives_small_probabilities_their_digits():
+    templates = " ".join(trace.get("hovertemplate", "") for trace in tree(HAND)["data"])
+    assert "draft q %{customdata.q:.3~g} · target p %{customdata.p:.3~g}" in templates
+
+
+@pytest.mark.parametrize(("levels", "ticks"), [(1, 1), (6, 6), (10, 10), (64, 9), (999, 9)])
+def test_axes_of_levels_have_ten_ticks_at_most(levels, ticks):
+    axis = by_level(levels)
+    assert axis["range"] == [0.4, levels + 0.6] and levels // axis["dtick"] == ticks
+
+
+@pytest.mark.parametrize(
+    ("top", "low", "ticks"),
+    [(1, 0, [0, 1]), (4, 2, [-2, -1, 0, 1, 2, 3, 4]), (4, 4, [-4, -2, 0, 2, 4]), (65, 4, [0, 16, 32, 48, 64])],
+)
+def test_ticks_up_and_down_are_few(top, low, ticks):
+    assert up_and_down(top, low) == {"tickvals": ticks, "ticktext": [str(abs(tick)) for tick in ticks]}
+
+
 def wide_trace(children: int):
     tokens = list(range(1, children + 2))
     tree = DraftTree(tokens, [-1] + [0] * children, [0.0] + [-1.0 - 0.01 * i for i in range(children)])
@@ -255,6 +289,10 @@ def test_white_space_is_visible_and_long_text_is_cut():
     assert visible(" a\n\t") == "␣a⏎⇥" and visible("") == "∅" and visible("\x07") == "·7"
     assert label("abcdefghijklmnop", 6) == "abcde…" and label("<<<<<<<<", 3) == "&lt;&lt;…"
     assert quote(" x") == "“␣x”"
+
+
+def test_a_mark_that_has_nothing_to_be_put_on_is_named():
+    assert visible("\ufe0f") == "·FE0F" and visible("\u0301a") == "·301a" and visible("e\u0301") == "e\u0301"
 
 
 def test_the_other_methods_bars_hang_under_the_same_text():

@@ -102,7 +102,7 @@ def test_a_race_left_early_still_has_readable_traces(models):
         ({"max_new_tokens": 10**6}, "max_new_tokens must be from 1"),
         ({"max_new_tokens": 1.5}, "whole number"),
         ({"max_new_tokens": True}, "finite number"),
-        ({"max_new_tokens": None}, "finite number"),
+        ({"max_new_tokens": None}, "max_new_tokens is empty: give a number"),
         ({"temperature": math.nan}, "temperature must be a finite number"),
         ({"temperature": math.inf}, "temperature must be a finite number"),
         ({"temperature": -1}, "temperature is -1"),

@@ -35,7 +35,8 @@ const GLYPHS = {' ': '␣', '\n': '⏎', '\r': '␍', '\t': '⇥'};
 /** A token's text on one line: glyphs for white space, code points for what has no shape or reorders its neighbours. */
 export function token(lane, id) {
   const text = lane.pieces?.[id] ?? `<${id}>`;
-  return [...text].map((char) => GLYPHS[char] ?? shaped(char)).join('') || '∅';
+  return [...text].map((char, at) => GLYPHS[char] ?? shaped(char, at)).join('') || '∅';
 }
 
-const shaped = (char) => (/[\p{C}\p{Z}]/u.test(char) ? `·${char.codePointAt(0).toString(16).toUpperCase()}` : char);
+const shapeless = (char, at) => /[\p{C}\p{Z}]/u.test(char) || (at === 0 && /\p{M}/u.test(char)); // a mark needs what it is put on
+const shaped = (char, at) => (shapeless(char, at) ? `·${char.codePointAt(0).toString(16).toUpperCase()}` : char);

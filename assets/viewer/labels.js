@@ -31,7 +31,7 @@ function words(html) {
  * `behind` is the colour that covers what is under them. */
 export function labelLayer(plot, now) {
   const canvas = h('canvas', {class: 'labels', 'aria-hidden': 'true'});
-  plot.after(canvas);
+  plot.querySelector('.main-svg:last-of-type').before(canvas); // below what is hovered
   const paint = () => {
     const {labels, behind} = now();
     write(clear(canvas, plot._fullLayout), plot._fullLayout, labels, behind);

@@ -100,7 +100,8 @@ export function lanesView(box, choose, cross) {
     parts.tps.textContent = fixed(tps, 1);
     parts.speedup.textContent = speedup === null ? '' : `${fixed(speedup, 2)}×`;
     parts.tau.textContent = tau === null ? '' : `τ ${fixed(tau, 2)} tokens / pass`;
-    parts.time.textContent = `${seconds(lane.summary.seconds)} · ${passes} ${passes === 1 ? 'pass' : 'passes'}`;
+    const stopped = lane.stop === 'stopped' && !race.back ? ' · stopped' : '';
+    parts.time.textContent = `${seconds(lane.summary.seconds)} · ${passes} ${passes === 1 ? 'pass' : 'passes'}${stopped}`;
     if (race.running) parts.bar.style.width = '0';
   }
 }

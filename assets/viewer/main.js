@@ -50,6 +50,7 @@ export function mount({element: root, props, watch, send}) {
   for (const name of ['pointerdown', 'keydown']) root.addEventListener(name, () => { pointed = name === 'pointerdown'; }, true);
   root.addEventListener('change', letGo);
   document.addEventListener('pointerdown', ({target}) => { if (!part('export').contains(target)) closeMenu(); });
+  window.addEventListener('popstate', () => { const before = fromAddress(); if (free()) open(before.race, before); });
   part('races').addEventListener('change', (event) => choose(event.target.value));
   new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
   new ResizeObserver(() => viewer.classList.toggle('narrow', viewer.clientWidth < NARROW)).observe(viewer);
@@ -233,7 +234,9 @@ export function mount({element: root, props, watch, send}) {
     if (name) return act(name);
     const example = event.target.closest('.gallery-item')?.textContent.trim();
     const recorded = example && props.races.find((one) => one.title === example);
-    if (recorded && !live.running()) choose(recorded.id); // an example that was recorded is shown at once
+    if (!recorded) return;
+    if (live.running()) say(`The example is in the prompt; its recorded race can be chosen when this one is over.`);
+    else choose(recorded.id); // an example that was recorded is shown at once
   }
 
   function act(name, argument) {
@@ -243,7 +246,7 @@ export function mount({element: root, props, watch, send}) {
       file: () => part('file').click(),
       share: () => share(race, address(state), mention),
       tour: () => { part('help').close(); guide(); },
-      escape: () => { if (part('export').open) closeMenu(); else if (viewer.classList.contains('presenting')) act('present'); },
+      escape: () => { if (part('export').open) { closeMenu(); part('export').querySelector('summary').focus(); } else if (viewer.classList.contains('presenting')) act('present'); },
       png: () => save('png'), svg: () => save('svg'),
       export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },
       settings: () => document.querySelector('#settings .toggle-button')?.click(),

@@ -36,4 +36,4 @@ export function outline(box, race, lane, round, chosen, choose) {
   }
 }
 
-const share = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}%`;
+const share = (value) => (value > 0 && value < 0.0005 ? '< 0.1%' : `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}%`);

@@ -7,6 +7,7 @@
 
 /** The race with an id, from the server. Raises an Error with what to tell, and with `gone` where it is not there (any more). */
 export async function fetched(id) {
+  if (id.includes('/')) throw Object.assign(new Error(`There is no race “${id}” here.`), {gone: true});
   const {about, replay} = await answered(`races/${encodeURIComponent(id)}.json`);
   return fromPayload(replay, about);
 }

@@ -15,7 +15,7 @@ export const TABS = [
   {key: 'outline', title: 'Outline', figures: []},
   {key: 'routing', title: 'Routing', figures: [['routing', true], ['run_routing', false]],
     none: 'This method has no router: its trace carries no gate weights.'},
-  {key: 'diversity', title: 'Diversity', figures: [['diversity', true], ['run_diversity', false], ['same', false]],
+  {key: 'diversity', title: 'Diversity', figures: [['diversity', true], ['run_diversity', false, () => 'All rounds of this run'], ['same', false, (lane, other) => `After each of the same ${lane.compared.get(other).reach[0].length} tokens`]],
     none: 'This method drafts from one distribution: there are no experts to compare.'},
   {key: 'run', title: 'Whole run', figures: [['acceptance', false], ['classes', false]]},
   {key: 'table', title: 'Table', figures: []},
@@ -32,7 +32,12 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
 
   const tabs = TABS.map(({key, title}) => h('button', {type: 'button', role: 'tab', id: `tab-${key}`, 'data-tab': key}, title));
   part('tabs').replaceChildren(...tabs);
-  part('tabs').addEventListener('click', (event) => event.target.dataset.tab && choose({tab: event.target.dataset.tab}));
+  part('tabs').addEventListener('click', ({target, detail}) => {
+    if (!target.dataset.tab) return;
+    choose({tab: target.dataset.tab});
+    if (detail) target.blur(); // by mouse: arrow keys go on leading from round to round
+  });
+  part('tabs').addEventListener('keydown', otherTab);
   const panels = new Map(TABS.map(({key}) => [key, h('div', {role: 'tabpanel', 'aria-labelledby': `tab-${key}`, 'data-view': key, hidden: true})]));
   const nothing = note('');
   part('views').replaceChildren(...panels.values(), nothing);
@@ -62,7 +67,10 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     const rounds = lane.rounds.at.length > 0;
     if (reveal(nothing, !rounds)) nothing.textContent = lane.headline;
     for (const {key} of TABS) reveal(panels.get(key), rounds && key === tab);
-    for (const button of tabs) button.setAttribute('aria-selected', String(button.dataset.tab === tab));
+    for (const button of tabs) {
+      button.setAttribute('aria-selected', String(button.dataset.tab === tab));
+      button.tabIndex = button.dataset.tab === tab ? 0 : -1;
+    }
     if (!rounds) return;
     if (tab === 'outline') return outline(panels.get('outline'), race, lane, round, node, choose);
     if (tab === 'compare') {
@@ -74,12 +82,22 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     if (tab === 'table') return table.at(race, lane, round, node);
     const {figures, none} = TABS.find(({key}) => key === tab);
     let any = false;
-    for (const [name, perRound] of figures) any = figure(panels.get(tab), name, perRound, round, node, cut) || any;
+    for (const [name, perRound, title] of figures) any = figure(panels.get(tab), name, perRound, title, round, node, cut) || any;
     let empty = panels.get(tab).querySelector('.none');
     if (!empty) panels.get(tab).append(empty = note(none ?? ''));
     reveal(empty, !any && Boolean(none));
     if (tab === 'run') doctor.at(lane, heads(), unable(lane.about));
     if (tab === 'diversity') samePlaces(panels.get(tab));
+  }
+
+  /** Keys of a list of tabs: the next one, the one before, the first, the last. */
+  function otherTab(event) {
+    const last = tabs.length - 1, here = tabs.indexOf(event.target);
+    const to = {ArrowRight: here < last ? here + 1 : 0, ArrowLeft: here > 0 ? here - 1 : last, Home: 0, End: last}[event.key];
+    if (to === undefined) return;
+    event.preventDefault(); // the keys would lead to another round
+    tabs[to].focus();
+    choose({tab: tabs[to].dataset.tab});
   }
 
   /** Draw what is still to be drawn, while its tab is open: plotly cannot measure what is hidden. */
@@ -118,10 +136,11 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     part('moments').replaceChildren(...named.map(([name, help]) => h('span', {class: 'chip', tabindex: 0, 'data-help': help}, `✦ ${name}`)));
   }
 
-  function figure(panel, name, perRound, round, node, cut) {
+  function figure(panel, name, perRound, title, round, node, cut) {
     const source = name === 'same' ? lane.compared?.get(against)?.figures.diversity : lane.figures?.[name === 'tree' && cut ? 'cut' : name];
     const {box, later} = plot(panel, name, source);
     if (!reveal(box.closest('.scroll'), Boolean(source))) return false;
+    if (title) box.closest('.scroll').firstChild.textContent = title(lane, against);
     if (name === 'tree') tree ??= treePlot(box);
     if (!Plotly) {
       if (name === 'tree') preview(source, round);
@@ -146,7 +165,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     if (!plots.has(name)) {
       const box = h('div', {class: 'plot', 'data-figure': name});
       plots.set(name, {box, ...paced(box)});
-      panel.append(h('div', {class: 'scroll'}, h('div', {class: 'layers'}, box)));
+      panel.append(h('div', {class: 'scroll'}, h('h3'), h('div', {class: 'layers'}, box)));
     }
     const {box} = plots.get(name);
     box.style.minWidth = `${source?.min_width ?? 0}px`;

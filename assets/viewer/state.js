@@ -36,12 +36,19 @@ export function address(state) {
   return `${location.pathname}${text ? `?${text}` : ''}`;
 }
 
-/** Keep the address in step, at most a few times a second: browsers refuse more. */
+/** Keep the address in step, at most a few times a second: browsers refuse more. The browser's Back leads to the race
+ * before. */
 export function addressKeeper() {
-  let timer = null, latest = null;
+  let timer = null, latest = null, shown = null;
   return (state) => {
     latest = state;
-    timer ??= setTimeout(() => { timer = null; history.replaceState(history.state, '', address(latest)); }, 250);
+    timer ??= setTimeout(() => {
+      timer = null;
+      const before = new URLSearchParams(location.search).get('race');
+      if (shown && before && before !== latest.race) history.pushState(history.state, '', address(latest));
+      else history.replaceState(history.state, '', address(latest));
+      shown = latest.race;
+    }, 250);
   };
 }
 
@@ -59,7 +66,7 @@ export function sound(wanted, race) {
     place: wanted.place !== null && wanted.place < lane.tokens.id.length ? wanted.place : null,
     tab: TABS.some(({key}) => key === wanted.tab) ? wanted.tab : DEFAULTS.tab,
     ...Object.fromEntries(Object.entries(CHOICES).map(([name, values]) => [name, values.includes(wanted[name]) ? wanted[name] : DEFAULTS[name]])),
-    moment: wanted.moment in race.moments ? wanted.moment : '',
+    moment: Object.hasOwn(race.moments, wanted.moment) ? wanted.moment : '',
     against: race.lanes.some((one) => one.method === wanted.against) ? wanted.against : '',
     bench: wanted.bench,
   };

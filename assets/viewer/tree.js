@@ -7,6 +7,7 @@ import {draw, place, react} from './figures.js';
 import {labelLayer, lift} from './labels.js';
 import {frame, sketch} from './sketch.js';
 
+const SPACE = 4; // px between the legend and the tree
 const REST = 120; // ms after a figure in which the next one is sketched
 const RING = {type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: false, cliponaxis: false,
   marker: {symbol: 'circle-open', size: 26, line: {width: 2}}}; // around the node that the inspector shows
@@ -16,6 +17,7 @@ export function treePlot(box) {
   const key = h('div', {class: 'key', 'aria-hidden': 'true'});
   const quick = h('canvas', {class: 'labels sketch', 'aria-hidden': 'true'});
   let now = null, layer = false, group = null, last = -Infinity, timer = null, waiting = null;
+  let top = 0; // px that the legend takes: in a narrow box several lines
   box.after(key, quick);
   return {preview, show, settle};
 
@@ -29,8 +31,10 @@ export function treePlot(box) {
    * legend. `drawn()` is called each time that plotly has drawn. */
   function show(Plotly, figure, node, like, colors, config, drawn = () => {}) {
     figure.layout.uirevision = like; // the zoom is that of one lane's trees
+    if (group !== like) drawLegend(Plotly, figure);
+    figure.layout.margin = {...figure.layout.margin, t: Math.max(figure.layout.margin.t, top)};
     ring(figure, node, colors.text);
-    const {bare, labels, legend} = parts(figure);
+    const {bare, labels} = parts(figure);
     const hurried = layer && group === like && performance.now() - last < REST;
     waiting = () => {
       now = {labels, behind: colors.surface};
@@ -48,7 +52,6 @@ export function treePlot(box) {
       sketched(bare, labels, box._fullLayout, colors);
       timer = setTimeout(settle, REST);
     } else {
-      if (group !== like) drawLegend(Plotly, legend, figure.layout);
       group = like;
       settle();
     }
@@ -66,10 +69,12 @@ export function treePlot(box) {
     sketch(quick, figure, labels, axes, colors);
   }
 
-  function drawLegend(Plotly, data, layout) {
+  function drawLegend(Plotly, figure) {
+    const {legend: data} = parts(figure), {layout} = figure, nothing = {visible: false};
     key.style.minWidth = box.style.minWidth;
-    const nothing = {visible: false};
     react(Plotly, key, {data, layout: {...layout, xaxis: nothing, yaxis: nothing, shapes: []}}, {staticPlot: true, responsive: true});
+    top = key.querySelector('.legend')?.getBoundingClientRect().height ?? 0;
+    top += SPACE;
   }
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jakiro.graph import draft_logprobs, probability
+from jakiro.graph import draft_probabilities
 from jakiro.trace import StepTrace, Trace
 
 # Ways in which a round ends.
@@ -46,9 +46,8 @@ def moments(trace: Trace, index: int) -> list[str]:
     step = trace.steps[index]
     tree, ends = step.tree, ending(trace, index)
     source = tree.columns.get("source", [None] * len(tree))
-    logq = draft_logprobs(tree)
-    copied = "copied_from" in tree.columns  # copies have no probability under a draft
-    sure = not copied and any(probability(logq[node]) >= SURE for node in rejected(step))
+    q = draft_probabilities(tree)
+    sure = any((q[node] or 0) >= SURE for node in rejected(step))
     deepest = trace.number("depth") or max(tree.depths())
     found = {
         "rescue": any(source[node] in (0, 1) for node in step.accepted),

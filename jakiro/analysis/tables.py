@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from jakiro.graph import draft_logprobs, piece, probability, states
+from jakiro.graph import draft_probabilities, piece, probability, states
 from jakiro.trace import Trace
 
 
 def nodes_table(trace: Trace) -> pd.DataFrame:
-    """Every node of every tree: round, state, draft probability q, target probability p and the trace's columns."""
+    """Every node of every tree: round, state, draft probability q and target probability p given its parent (empty for
+    roots, q for copies too), and the trace's columns."""
     frames = []
     for index, step in enumerate(trace.steps):
         tree = step.tree
@@ -22,8 +23,8 @@ def nodes_table(trace: Trace) -> pd.DataFrame:
             "piece": [piece(trace, token) for token in tree.tokens],
             "state": states(step),
             "score": tree.scores,
-            "q": [probability(value) for value in draft_logprobs(tree)],
-            "p": [probability(value) for value in step.target_logprobs],
+            "q": draft_probabilities(tree),
+            "p": [None, *map(probability, step.target_logprobs[1:])],
         }
         frames.append(
             pd.DataFrame(tree.columns | facts)[[*facts, *(name for name in tree.columns if name not in facts)]]

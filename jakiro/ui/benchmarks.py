@@ -22,6 +22,7 @@ from jakiro.ui.library import TITLES
 
 HEAD = ["method", "temperature", "speed-up", "tokens/s", "tau", "ms a round", "peak MiB", "identical outputs"]
 TREES = ["total_tokens", "top_k", "depth", "expected tau", "ms a round", "expected tokens/s"]
+MEANS = "means over the tasks, each task's own speed-up among them; ms a round is over the rounds of all"
 POINTS = 10  # of a tuning, the quickest
 
 
@@ -37,15 +38,16 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _bench(name: str, data: dict[str, Any]) -> dict[str, Any]:
-    first = data["rows"][0]
+    repeats = data["rows"][0].get("repeats", 1)
     facts = [
         *_common(data),
         ["prompts", f"{prompts_a_task(data)} of each task, at most {data['max_new_tokens']} new tokens"],
-        ["repeats", f"{first.get('repeats', 1)}; speeds are medians over them, bars their spread"],
+        ["repeats", f"{repeats}; speeds are medians over them, bars their spread" if repeats > 1 else "1"],
         ["trees", "; ".join(f"{method}: {_settings(own)}" for method, own in data["settings"].items() if own)],
     ]
     table = {"head": HEAD, "rows": _rows(data)}
     figures = experiment.figures(data) if "experiment" in data else benchmark.figures(data, TITLES)
+    facts.append(["table", MEANS])
     if about := data.get("experiment"):
         facts.append(["heads", f"{about['steps']} steps of {about['tokens_a_step']:,} tokens each, on the same rows"])
     said = summary(about) if about else []

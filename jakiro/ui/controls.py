@@ -80,7 +80,6 @@ def control(one: Field) -> gr.components.Component:
         return gr.Radio(choices=list(facts["choices"]), **common)
     if isinstance(one.default, str):
         return gr.Textbox(**common)
-    whole = isinstance(one.default, int)
     if facts["low"] is not None and facts["high"] is not None:
-        return gr.Slider(facts["low"], facts["high"], step=1 if whole else 0.01, **common)
-    return gr.Number(precision=0 if whole else None, **common)  # its bounds are held by the race, in words
+        return gr.Slider(facts["low"], facts["high"], step=1 if isinstance(one.default, int) else 0.01, **common)
+    return gr.Number(**common)  # a race holds its bounds and that it is whole, in words; gradio would round

@@ -26,6 +26,8 @@ def headline(trace: Trace, title: str, vanilla: Trace | None) -> str:
         f"{title} drafted {drafted:.1f} tokens a round, {accepted:.2f} of them were accepted, which makes "
         f"{tau(trace):.2f} tokens a pass of the target{_speed(trace, vanilla)}."
     )
+    if trace.stop == "stopped" and not trace.branch:
+        text += f" It was stopped after {len(trace.tokens)} tokens."
     return " ".join([text, *_rescues(trace), *_weakest(trace)])
 
 

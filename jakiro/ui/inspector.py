@@ -6,7 +6,7 @@ is shown all the same, under its own name.
 
 from __future__ import annotations
 
-from jakiro.graph import STATES, draft_logprobs, probability, states
+from jakiro.graph import STATES, copied, draft_probabilities, probability, states
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.patch import rounded_list
 
@@ -65,9 +65,9 @@ def node_table(step: StepTrace) -> dict[str, list]:
         "parent": tree.parents,
         "depth": tree.depths(),
         "state": [STATES.index(state) for state in states(step)],
-        "q": rounded_list([None, *map(probability, draft_logprobs(tree)[1:])]),
+        "q": rounded_list(draft_probabilities(tree)),
         "p": rounded_list([None, *map(probability, step.target_logprobs[1:])]),
-        "score": rounded_list(tree.scores),
+        "score": [None] * len(tree) if copied(tree) else rounded_list(tree.scores),
     }
     for name, values in tree.columns.items():
         if name not in HIDDEN and name not in table:
@@ -77,7 +77,9 @@ def node_table(step: StepTrace) -> dict[str, list]:
 
 def fields(trace: Trace) -> list[dict[str, str]]:
     """The inspector's rows for a trace: those of the known columns that it has, then the unknown ones."""
-    has = {"id", "state", "depth", "q", "p", "score"} | {name for step in trace.steps for name in step.tree.columns}
+    has = {"id", "state", "depth", "p"} | {name for step in trace.steps for name in step.tree.columns}
+    if not any(copied(step.tree) for step in trace.steps):
+        has |= {"q", "score"}
     known = [(name, *FIELDS[name]) for name in FIELDS if name in has]
     unknown = [(name, name, "number", "A column of this trace.") for name in sorted(has - FIELDS.keys() - HIDDEN)]
     return [dict(zip(("key", "label", "format", "help"), row, strict=True)) for row in known + unknown]

@@ -89,7 +89,7 @@ def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str
     for race in library.opening():
         head += f'<link rel="preload" as="fetch" crossorigin="anonymous" href="races/{race}.json">'
     return {
-        "theme": gr.themes.Base(font=SANS, font_mono=MONO, primary_hue="emerald", neutral_hue="gray", radius_size="md"),
+        "theme": _theme(),
         "css_paths": [assets / "style.css"],
         "head": head,
         "app_kwargs": {"routes": site.routes(modules, library, models, BENCHMARKS)},
@@ -99,6 +99,12 @@ def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str
         "quiet": True,
         "_frontend": False,  # else a machine too busy to answer within 3 s is taken for one without a localhost
     }
+
+
+def _theme() -> gr.themes.Base:
+    """Gradio's plainest, its small print dark enough to be read."""
+    base = gr.themes.Base(font=SANS, font_mono=MONO, primary_hue="emerald", neutral_hue="gray", radius_size="md")
+    return base.set(body_text_color_subdued="*neutral_500")
 
 
 def _layout(library: Library, assets: Path, examples: list[dict[str, str]]) -> tuple[gr.HTML, Inputs]:
@@ -111,10 +117,10 @@ def _layout(library: Library, assets: Path, examples: list[dict[str, str]]) -> t
             info="One lane each.",
             interactive=False,  # until it is known what the loaded target can run
         )
-        length = gr.Number(NEW_TOKENS, label="max_new_tokens", info="Length cap of the answer.", precision=0)
+        length = gr.Number(NEW_TOKENS, label="max_new_tokens", info="Length cap of the answer.")
         temperature = gr.Number(0, label="temperature", info="0 is greedy; else 0.001 to 100.", step=0.1)
         top_p = gr.Number(1, label="top_p", info="Sample from the likeliest tokens with this mass.", step=0.05)
-        seed = gr.Number(0, label="seed", info="Same seed, same text, whatever the method.", precision=0)
+        seed = gr.Number(0, label="seed", info="Same seed, same text, whatever the method.")
         controls = Controls()
     with gr.HTML(
         html_template=(assets / "page.html").read_text(encoding="utf-8"),

@@ -191,6 +191,8 @@ def _ids(models: Loaded, prompt: Any) -> list[int]:
 
 
 def _number(name: str, value: Any) -> float:
+    if value is None:
+        raise RequestError(f"{name} is empty: give a number")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
         raise RequestError(f"{name} must be a finite number, not {str(value)[:40]!r}")
     return float(value)

@@ -82,10 +82,13 @@ def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:
         ]
         parted += [found["text"] for found in beyond if found is not None]
     short = any(trace.stop == "stopped" or _ran_out(trace, longest) for trace in traces)
-    same = f"{' as far as they went' * short}: {len(traces) - len(parted)}/{len(traces)} outputs"
     held = any(trace.method == "vanilla" for trace in traces)
-    text = f"lossless{same} identical" if held else f"identical{same}"
-    return {"identical": not parted, "text": "; ".join([text, *parted]), "against_first": against}
+    word, so_far = "lossless" if held else "identical", " as far as they went" * short
+    same = f"{len(traces) - len(parted)}/{len(traces)} outputs"
+    text = f"{word}{so_far}: {same}{' identical' * held}"
+    if parted:
+        text = f"not {word}: {'; '.join(parted)}; {same} identical{so_far}"
+    return {"identical": not parted, "text": text, "against_first": against}
 
 
 def _ran_out(trace: Trace, other: Trace) -> bool:

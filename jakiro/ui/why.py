@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jakiro.analysis import endings
 from jakiro.analysis.endings import at_stop, ending, rejected
-from jakiro.graph import draft_logprobs, piece, probability
+from jakiro.graph import copied, draft_logprobs, piece, probability
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import quote
 
@@ -45,7 +45,7 @@ def _end_of_text(trace: Trace, step: StepTrace) -> str:
 
 def _idle(trace: Trace) -> str:
     """Why rounds without a draft have none."""
-    if any("copied_from" in step.tree.columns for step in trace.steps):
+    if any(copied(step.tree) for step in trace.steps):
         return "The last tokens occur nowhere earlier in the text, so there was nothing to copy"
     if any(len(step.tree) > 1 for step in trace.steps):
         return "Nothing was drafted in this round"
@@ -54,9 +54,9 @@ def _idle(trace: Trace) -> str:
 
 def _draft_ended(trace: Trace, step: StepTrace) -> str:
     """The draft never looked past the node."""
-    if "copied_from" in step.tree.columns:
-        copied = _count(len(step.accepted), "copied token")
-        return f"The draft stopped there: {copied} all right, and the target added {_bonus(trace, step)}."
+    if copied(step.tree):
+        right = _count(len(step.accepted), "copied token")
+        return f"The draft stopped there: {right} all right, and the target added {_bonus(trace, step)}."
     depth = trace.number("depth")
     if depth is not None and len(step.accepted) >= depth:
         levels = _count(depth, "level")
@@ -70,11 +70,11 @@ def _draft_ended(trace: Trace, step: StepTrace) -> str:
 def _wrong_candidates(trace: Trace, step: StepTrace) -> str:
     """The candidates are known, the rank of the target's choice is not."""
     children = rejected(step)
-    if "copied_from" in step.tree.columns:
+    if copied(step.tree):
         child = children[0]
-        copied = quote(piece(trace, step.tree.tokens[child]))
+        wrong = quote(piece(trace, step.tree.tokens[child]))
         p = _number(probability(step.target_logprobs[child]))
-        return f"The copy went on with {copied} (p {p}), but the target chose {_bonus(trace, step)}."
+        return f"The copy went on with {wrong} (p {p}), but the target chose {_bonus(trace, step)}."
     after, best = _after(trace, step), _favourite(trace, step, children)
     return f"The target chose {_bonus(trace, step)}, which was not proposed after {after}; the draft preferred {best}."
 

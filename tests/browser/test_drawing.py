@@ -131,7 +131,7 @@ def test_figures_follow_their_boxes_where_the_window_stays(show):
 def test_labels_stand_at_their_points_through_rounds_and_zoom(show):
     tab = show("?race=question&method=jakiro&round=3")
     wait_for_tree(tab)
-    tab.wait_for_selector("[data-view=tree] canvas.labels")
+    tab.wait_for_selector("[data-view=tree] canvas.labels + .main-svg")  # what is hovered lies above them
     counts = []
     for act in ("", "round", "zoom", "race"):
         if act == "round":
@@ -187,14 +187,18 @@ def test_a_download_is_the_whole_figure(show):
     assert asked["figure"]["layout"]["xaxis"]["range"] == shown
 
 
-@pytest.mark.parametrize("width", [1280, 1440])
+@pytest.mark.parametrize("width", [1024, 1280, 1440])
 def test_the_legend_is_broken_into_lines_before_it_is_cut_off(show, width):
+    """And the tree begins below them."""
     tab = show("?race=question&method=jakiro&round=3&present=1", viewport={"width": width, "height": 900})
     wait_for_tree(tab)
     names = tab.locator("[data-view=tree] .key .legendtext")
     expect(names.last).to_contain_text("bonus")
     edges = names.evaluate_all("(all) => all.map((one) => one.getBoundingClientRect().right)")
     assert max(edges) <= tab.locator("[data-view=tree] .key").evaluate("(key) => key.getBoundingClientRect().right")
+    low = names.evaluate_all("(all) => Math.max(...all.map((one) => one.getBoundingClientRect().bottom))")
+    begin = "(box) => box.getBoundingClientRect().top + box._fullLayout._size.t"
+    assert low <= tab.locator("[data-figure=tree]").evaluate(begin)
 
 
 def test_the_tree_is_sketched_until_plotly_is_there(chromium, address):

@@ -68,6 +68,9 @@ def test_the_menu_of_files_closes_with_escape_and_with_a_click_elsewhere(show):
         expect(part(tab, "exports")).to_be_visible()
         close()
         expect(part(tab, "exports")).to_be_hidden()
+    tab.keyboard.press("e")
+    tab.keyboard.press("Escape")
+    expect(part(tab, "export").locator("summary")).to_be_focused()
 
 
 def test_a_saved_figure_says_what_it_shows(show):

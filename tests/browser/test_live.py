@@ -102,6 +102,7 @@ def test_a_stopped_race_is_shown_as_far_as_it_went(show, monkeypatch):
     expect(part(tab, "prompt")).to_have_text("an the an")
     expect(part(tab, "notice")).to_have_text(re.compile("Stopped"))
     expect(part(tab, "lossless")).to_have_class(re.compile("good"))  # identical as far as all went
+    expect(part(tab, "lanes").locator(".numbers", has_text="· stopped")).not_to_have_count(0)
     assert tab.locator("[data-do=run]").is_enabled()
     part(tab, "races").select_option("question")
     expect(part(tab, "prompt")).to_have_text("Why?")

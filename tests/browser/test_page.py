@@ -74,6 +74,45 @@ def test_an_address_that_does_not_fit_shows_what_there_is(show):
     assert tab.locator("[role=tab][aria-selected=true]").text_content() == "Tree"
 
 
+def test_an_address_of_odd_words_is_answered_in_words(show):
+    tab = show("?race=../../etc/passwd&moment=constructor")
+    expect(part(tab, "notice")).to_have_text("There is no race “../../etc/passwd” here.")
+    expect(part(tab, "moment")).to_have_value("")
+
+
+def test_back_leads_to_the_race_before(show):
+    tab = show("?race=question&method=eagle2&round=3&motion=0")
+    tab.wait_for_selector("[data-round='3'][data-method=eagle2]")
+    part(tab, "races").select_option("hostile")
+    expect(part(tab, "prompt")).to_have_text(HOSTILE)
+    tab.wait_for_function("new URLSearchParams(location.search).get('race') === 'hostile'")
+    tab.go_back()
+    tab.wait_for_selector("[data-round='3'][data-method=eagle2]")
+    expect(part(tab, "prompt")).to_have_text("Why?")
+    tab.go_forward()
+    expect(part(tab, "prompt")).to_have_text(HOSTILE)
+
+
+def test_the_tabs_of_a_round_are_walked_by_keys(show):
+    tab = show("?race=question&round=5&tab=tree")
+    tab.locator("[data-tab=tree]").focus()
+    for key, view in (("ArrowRight", "outline"), ("ArrowLeft", "tree"), ("ArrowLeft", "whatif"), ("Home", "tree")):
+        tab.keyboard.press(key)
+        expect(tab.locator(f"[data-tab={view}]")).to_be_focused()
+        expect(tab.locator(f"[data-tab={view}]")).to_have_attribute("aria-selected", "true")
+        assert tab.locator("[role=tab][tabindex='0']").count() == 1
+    tab.wait_for_selector("[data-round='5'][data-method]")  # the round stays
+
+
+def test_closed_settings_are_not_on_the_way_of_tab(show):
+    tab = show("?race=question")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.keyboard.press("Tab")
+    expect(tab.locator("#viewer :focus")).to_have_count(1)
+    tab.locator("[data-do=settings]").click()
+    expect(tab.locator("#settings input[type=number]").first).to_be_visible()
+
+
 @WIDE_AND_NARROW
 def test_keys_and_slider_and_tokens_move_the_one_playhead(show):
     tab = show("?race=question&round=5")

@@ -138,6 +138,8 @@ def test_diversity_offers_the_comparison_and_stays_where_it_is(show):
     offer.click()
     tab.wait_for_selector("[data-figure=same][data-drawn=yes]:visible")
     expect(tab.locator("[data-tab=diversity]")).to_have_attribute("aria-selected", "true")
+    heads = tab.locator("[data-view=diversity] h3:visible")
+    expect(heads).to_have_text(["All rounds of this run", re.compile(r"After each of the same \d+ tokens")])
 
 
 @WIDE_AND_NARROW

@@ -7,7 +7,7 @@ import math
 from jakiro.analysis.diversity import RoundDiversity, RunDiversity, round_diversity
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.bars import OUTLINE, bars, curve, on
-from jakiro.ui.figures.layout import axis, caption, layout
+from jakiro.ui.figures.layout import axis, by_level, caption, layout
 from jakiro.ui.figures.patch import rounded_list
 from jakiro.ui.figures.theme import SOURCES
 
@@ -26,14 +26,14 @@ def round_diversity_figure(trace: Trace) -> dict | None:
         return None
     experts = any(found.experts for found in rounds)
     domains = [(0, 0.28), (0.37, 0.64), (0.73, 1)] if experts else [(0, 1)]
-    by_level = {"range": [0.4, levels + 0.6], "dtick": 1, "showgrid": False}
-    axes = {"xaxis": axis(domains[0], "y", "depth", **by_level), "yaxis": axis((0, 0.9), "x", **PERCENT)}
+    depths = by_level(levels)
+    axes = {"xaxis": axis(domains[0], "y", "depth", **depths), "yaxis": axis((0, 0.9), "x", **PERCENT)}
     hover = "depth %{x}: %{y:.1%} of the target's mass is in the tree<extra></extra>"
     data = [bars([], [], "@accepted", "covered", hovertemplate=hover)]
     if experts:
         most = max([APART, *(node.js for found in rounds for node in found.experts if node.js is not None)])
-        axes |= {"xaxis2": axis(domains[1], "y2", "depth", **by_level), "yaxis2": axis((0, 0.9), "x2", **PERCENT),
-                 "xaxis3": axis(domains[2], "y3", "depth", **by_level),
+        axes |= {"xaxis2": axis(domains[1], "y2", "depth", **depths), "yaxis2": axis((0, 0.9), "x2", **PERCENT),
+                 "xaxis3": axis(domains[2], "y3", "depth", **depths),
                  "yaxis3": axis((0, 0.9), "x3", "nats", range=[-0.02, round(most + 0.04, 2)], nticks=4)}  # fmt: skip
         after = "after <b>%{customdata.label}</b>, depth %{x:.0f}"
         data += [
@@ -85,36 +85,36 @@ def _spread(depths: list[int]) -> list[float]:
     return places
 
 
-def run_diversity_figure(runs: list[tuple[str, str, RunDiversity]]) -> dict:
+def run_diversity_figure(runs: list[tuple[str, str, RunDiversity]], unit: str = "rounds") -> dict:
     """Covered mass by level and unique tokens of a run, the first, against others; its experts where recorded.
 
-    Of each run its name and its colour.
+    Of each run its name and its colour. `unit`: what its drafts are, where they are no rounds.
     """
     mine = runs[0][-1]
     experts = bool(mine.overlap or mine.js)
     left, right = (0, 0.46), (0.57, 1)
     top, low = ((0.62, 1), (0.04, 0.42)) if experts else ((0, 1), (0, 0))
     axes = {
-        "xaxis": axis(left, "y", "depth", showgrid=False, dtick=1),
+        "xaxis": axis(left, "y", "depth", **by_level(max(len(run.coverage) for *_, run in runs))),
         "yaxis": axis(top, "x", **PERCENT),
         "xaxis2": axis(right, "y2", showgrid=False),
         "yaxis2": axis(top, "x2", "tokens", rangemode="tozero", nticks=4),
     }
     captions = [
         caption(0, 1.02, "target mass in the tree, by level"),
-        caption(0.57, 1.02, "different tokens in a tree (pale: nodes)"),
+        caption(0.57, 1.02, f"different tokens in a tree (pale: nodes), {unit} with a draft"),
     ]
     data = [*_coverage(runs), *_unique(runs)]
     if experts:
         axes |= {
-            "xaxis3": axis(left, "y3", "depth", showgrid=False, dtick=1),
+            "xaxis3": axis(left, "y3", "depth", **by_level(max([*mine.overlap, *mine.js]))),
             "yaxis3": axis(low, "x3", **_up_to(max(mine.js.values(), default=0.0) / APART)),
             "xaxis4": axis(right, "y4", showgrid=False),
             "yaxis4": axis(low, "x4", range=[0, 1.12], tickformat=".0%", nticks=3),
         }
         captions += [
             caption(0, 0.44, "experts: top-k in common (bars), divergence, 100% = log 2 (line)"),
-            caption(0.57, 0.44, _rescues(mine)),
+            caption(0.57, 0.44, _rescues(mine, unit)),
         ]
         data += [*_disagreement(mine), *_by_source(mine)]
     height = RUN_HEIGHT if experts else 300
@@ -181,7 +181,7 @@ def _by_source(run: RunDiversity) -> list[dict]:
     return found
 
 
-def _rescues(run: RunDiversity) -> str:
+def _rescues(run: RunDiversity, unit: str) -> str:
     if run.rescued_rounds is None:
         return "by proposer: drafted (outlined), accepted"
-    return f"by proposer: drafted (outlined), accepted · {run.rescued_rounds} rounds rescued by one expert"
+    return f"by proposer: drafted (outlined), accepted · {run.rescued_rounds} {unit} rescued by one expert"

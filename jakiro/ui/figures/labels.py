@@ -14,7 +14,7 @@ ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "@": "&#64;"}
 
 def visible(piece: str) -> str:
     """The text on one line: glyphs for white space, code points for what has no shape or reorders its neighbours."""
-    return "".join(GLYPHS.get(char) or _shown(char) for char in piece) or "∅"
+    return "".join(GLYPHS.get(char) or _shown(char, at) for at, char in enumerate(piece)) or "∅"
 
 
 def shorten(text: str, limit: int) -> str:
@@ -37,6 +37,8 @@ def quote(piece: str, limit: int = 24) -> str:
     return f"“{shorten(visible(piece), limit)}”"
 
 
-def _shown(char: str) -> str:
-    """The character; its code point where it is a control, format, surrogate, private or foreign space character."""
-    return f"·{ord(char):X}" if unicodedata.category(char) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"} else char
+def _shown(char: str, at: int) -> str:
+    """The character; its code point where it is a control, format, surrogate, private or foreign space character, or a
+    mark at the beginning, which has nothing to be put on."""
+    shapeless = "CZM" if at == 0 else "CZ"
+    return f"·{ord(char):X}" if unicodedata.category(char)[0] in shapeless else char

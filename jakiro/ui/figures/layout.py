@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from jakiro.ui.figures.theme import CLEAR, MONO, SANS
@@ -42,6 +43,18 @@ def axis(domain: tuple[float, float], anchor: str, title: str = "", **extra: Any
         "fixedrange": True,
     }
     return base | extra
+
+
+def by_level(levels: int, first: int = 1) -> dict:
+    """Range and ticks of an axis whose levels are `first`, ..., `levels`: ten ticks at most."""
+    return {"range": [first - 0.6, max(levels, 1) + 0.6], "dtick": max(1, -(-levels // 10)), "showgrid": False}
+
+
+def up_and_down(top: int, low: int) -> dict:
+    """Ticks of an axis of counts, `top` upwards and `low` downwards: six intervals at most."""
+    step = 2 ** max(0, math.ceil(math.log2(max(top + low, 1) / 6)))
+    ticks = [*range(-(low // step) * step, 0, step), *range(0, top + 1, step)]
+    return {"tickvals": ticks, "ticktext": [str(abs(tick)) for tick in ticks]}
 
 
 def caption(x: float, y: float, text: str, **extra: Any) -> dict:

@@ -6,7 +6,7 @@ from typing import Any
 
 import networkx as nx
 
-from jakiro.graph import children_in_draft_order, draft_logprobs, piece, positions, probability
+from jakiro.graph import children_in_draft_order, copied, draft_logprobs, piece, positions, probability
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import label
 from jakiro.ui.figures.layout import layout
@@ -42,8 +42,9 @@ def overlay_figure(
 
 def overlay(trace: Trace, first: StepTrace, second: StepTrace) -> nx.DiGraph:
     """The union of two trees with one root: nodes with piece, depth, owner, q (of either, None where it has not the
-    node), p, on (along the text), score, x and y. The token that follows the longer path is the node "next"."""
-    graph = nx.DiGraph()
+    node; of the sides that are `copied` it means nothing), p, on (along the text), score, x and y. The token that
+    follows the longer path is the node "next"."""
+    graph = nx.DiGraph(copied=(copied(first.tree), copied(second.tree)))
     graph.add_node(
         0, piece=piece(trace, first.tree.tokens[0]), depth=0, owner=ROOT, q=[None, None], on=False, score=0.0
     )
@@ -133,7 +134,7 @@ def _patch(graph: nx.DiGraph, height: int) -> dict:
     for owner in OWNERS:
         mine = [node for node in graph if facts[node]["owner"] == owner]
         text = ["" if facts[node]["on"] else label(facts[node]["piece"], 11) for node in mine]
-        hover = [_hover(facts[node]) for node in mine]
+        hover = [_hover(facts[node], graph.graph["copied"]) for node in mine]
         data.append(_still(points(mine, places)) | {"text": text, "hovertext": hover, "textfont.size": font})
     for node in (0, "next"):
         text = {"text": [f"<b>{label(facts[node]['piece'], 9)}</b>"], "textfont.size": font + 1}
@@ -147,6 +148,8 @@ def _still(found: dict) -> dict:
     return found | {"customdata": [-1] * len(found["x"])}
 
 
-def _hover(facts: dict[str, Any]) -> str:
-    q = " and ".join("nothing" if one is None else f"q {one:.3f}" for one in facts["q"])
-    return f"<b>{label(facts['piece'])}</b><br>drafts give it {q}<br>target p {facts['p']:.3f}"
+def _hover(facts: dict[str, Any], copied: tuple[bool, bool]) -> str:
+    """A node in words. What was copied has no q."""
+    kinds = zip(facts["q"], copied, strict=True)
+    given = ["nothing" if q is None else "a copy" if copy else f"q {q:.3g}" for q, copy in kinds]
+    return f"<b>{label(facts['piece'])}</b><br>drafts give it {' and '.join(given)}<br>target p {facts['p']:.3g}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jakiro.analysis.pairs import Pair
 from jakiro.ui.figures.bars import bars
-from jakiro.ui.figures.layout import axis, caption, layout
+from jakiro.ui.figures.layout import axis, by_level, caption, layout, up_and_down
 from jakiro.ui.figures.looks import Look
 from jakiro.ui.figures.patch import rounded_list
 
@@ -21,10 +21,9 @@ def reach_figure(places: list[Pair], names: tuple[str, str], looks: tuple[Look, 
         heights = [sign * count for count in counts]
         data.append(bars(tokens, heights, looks[side][0], names[side], **extra) | {"showlegend": True})
     top = max(max(place.reach) for place in places)
-    ticks = list(range(-top, top + 1))
     axes = {
         "xaxis": axis((0, 1), "y", "token of the text", showgrid=False),
-        "yaxis": axis((0, 1), "x", "tokens", tickvals=ticks, ticktext=[str(abs(tick)) for tick in ticks]),
+        "yaxis": axis((0, 1), "x", "tokens", **up_and_down(top, top)),
     }
     look = layout(220, axes, margin={"l": 46, "r": 12, "t": 34, "b": 40}, barmode="relative", bargap=0.15)
     return {"data": data, "layout": look, "min_width": 560}
@@ -34,7 +33,7 @@ def coverage_figure(places: list[Pair], names: tuple[str, str], looks: tuple[Loo
     """At each place the target's probability that its text stays in either tree, level by level; a round a place."""
     levels = max(len(place.coverage()) for place in places)
     axes = {
-        "xaxis": axis((0, 1), "y", "depth", showgrid=False, dtick=1, range=[0.4, max(levels, 1) + 0.6]),
+        "xaxis": axis((0, 1), "y", "depth", **by_level(levels)),
         "yaxis": axis((0, 0.88), "x", range=[0, 1.02], tickformat=".0%", nticks=4),
     }
     title = caption(0, 0.92, "target's probability that stays in the tree, by level")

@@ -10,7 +10,7 @@ from jakiro.metrics import max_depth
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.bars import bars, curve, on, outlined
 from jakiro.ui.figures.labels import label
-from jakiro.ui.figures.layout import axis, caption, layout
+from jakiro.ui.figures.layout import axis, by_level, caption, layout
 from jakiro.ui.figures.patch import rounded, rounded_list
 
 ROUND_HEIGHT, RUN_HEIGHT = 340, 460
@@ -89,7 +89,7 @@ def run_routing_figure(trace: Trace) -> dict | None:
     axes = {
         "xaxis": axis(left, "y", showgrid=False),
         "yaxis": axis(top, "x", **SHARES),
-        "xaxis2": axis(right, "y2", "depth", showgrid=False, dtick=1),
+        "xaxis2": axis(right, "y2", "depth", **by_level(max_depth(trace))),
         "yaxis2": axis(top, "x2", **SHARES),
         "xaxis3": axis(left, "y3", "round", showgrid=False, matches="x"),
         "yaxis3": axis(low, "x3", "nats", range=[0, 1.05 * math.log(2)], nticks=4),

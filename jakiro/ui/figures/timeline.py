@@ -10,9 +10,8 @@ from bisect import bisect_right
 from typing import Any
 
 from jakiro.analysis.routing import run_routing
-from jakiro.metrics import max_depth
 from jakiro.trace import Trace, walk_positions
-from jakiro.ui.figures.layout import axis, caption, layout
+from jakiro.ui.figures.layout import axis, caption, layout, up_and_down
 from jakiro.ui.figures.patch import rounded_list
 
 PHASES = (("draft", "both"), ("verify", "other"), ("overhead", "edge"))
@@ -36,7 +35,7 @@ def timeline_figure(traces: list[Trace], above: int, below: int | None, titles: 
     data += _time(trace, above)
     axes = {
         "xaxis": axis((0, 1), "y", range=[-0.5, max(len(trace.steps), 1) - 0.5], showgrid=False, showticklabels=False),
-        "yaxis": _tokens_axis(max_depth(trace) + 1, 0 if other is None else max_depth(other) + 1, bottom),
+        "yaxis": _tokens_axis(_most(trace), 0 if other is None else _most(other), bottom),
         "yaxis2": axis(strip, "x", "ms", nticks=2, rangemode="tozero"),
     }
     captions = [caption(0, strip[1], "time of a round, from below: draft, verify, overhead", font=SMALL)]
@@ -50,11 +49,13 @@ def timeline_figure(traces: list[Trace], above: int, below: int | None, titles: 
 
 
 def _tokens_axis(top: int, low: int, bottom: float) -> dict:
-    step = 1 if max(top, low) <= 3 else 2
-    ticks = [*range(-(low // step) * step, 0, step), *range(0, top + 1, step)]
-    words = [str(abs(tick)) for tick in ticks]
     zero = {"zeroline": True, "zerolinecolor": "@other"}
-    return axis((bottom, 1), "x", "tokens", range=[-low - 0.2, top + 0.2], tickvals=ticks, ticktext=words, **zero)
+    return axis((bottom, 1), "x", "tokens", range=[-low - 0.2, top + 0.2], **up_and_down(top, low), **zero)
+
+
+def _most(trace: Trace) -> int:
+    """Tokens that a round brought at most."""
+    return max((len(step.emitted) for step in trace.steps), default=1)
 
 
 def _accepted(trace: Trace, index: int, title: str) -> dict:

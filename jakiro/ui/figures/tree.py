@@ -137,7 +137,7 @@ def _ghosts(graph: nx.DiGraph, places: dict, font: float) -> list[dict]:
     edges = [(places[parent], places[node]) for node in nodes for parent in graph.predecessors(node)]
     hover = [
         f"<b>{label(facts[node]['piece'])}</b>  id {facts[node]['token']} · cut by the node budget<br>"
-        f"draft q {facts[node]['q']:.3f}<br>path log-probability {facts[node]['score']:.2f}"
+        f"draft q {facts[node]['q']:.3g}<br>path log-probability {facts[node]['score']:.2f}"
         for node in nodes
     ]
     text = [f" {label(facts[node]['piece'], LABEL)}" for node in nodes]
@@ -148,7 +148,7 @@ def _ghosts(graph: nx.DiGraph, places: dict, font: float) -> list[dict]:
 def _ends(graph: nx.DiGraph, places: dict, font: float) -> list[dict]:
     """The root and the bonus."""
     root, bonus = graph.nodes[0], graph.nodes[BONUS]
-    share = "" if bonus["p"] is None else f"<br>target p {bonus['p']:.3f}"
+    share = "" if bonus["p"] is None else f"<br>target p {bonus['p']:.3g}"
     hover = f"<b>{label(bonus['piece'])}</b>  id {bonus['token']}<br>bonus: the target's own choice{share}"
     star = {"text": [_bold(bonus["piece"], bonus["p"])], "hovertext": [hover], "customdata": [-1]}
     return [

@@ -109,21 +109,21 @@ def text_trace(color: str, marker: dict, **extra: Any) -> dict:
 def _hover(trace: Trace, source: int | None) -> str:
     """The hover text of a drafted node of a source, from the columns that the trace has."""
     has = {name for step in trace.steps for name in step.tree.columns}
-    router, at = "router", "at its parent"
+    router, at, copies = "router", "at its parent", "copied_from" in has
     if source == CONTRASTIVE:
         has -= {"expert0_rank", "source"}
         router, at = "weights", "of the contrastive feature"
     lines = [
         "<b>%{customdata.label}</b>  id %{customdata.id} · %{customdata.state}",
-        "draft q %{customdata.q:.3f} · target p %{customdata.p:.3f}",
+        f"{'' if copies else 'draft q %{customdata.q:.3~g} · '}target p %{{customdata.p:.3~g}}",
         "draft rank %{customdata.rank}" if "rank" in has else "",
-        "path log-probability %{customdata.score:.2f}",
+        "" if copies else "path log-probability %{customdata.score:.2f}",
         f"{router} %{{customdata.gate0:.2f}} / %{{customdata.gate1:.2f}} ({at})" if "gate0" in has else "",
         "alone: expert 0 ranks it %{customdata.expert0_rank}, expert 1 %{customdata.expert1_rank}"
         if {"expert0_rank", "expert1_rank"} <= has
         else "",
         "proposed by %{customdata.source}" if "source" in has else "",
         "%{customdata.head}" if "head" in has else "",
-        "copied from position %{customdata.copied_from}" if "copied_from" in has else "",
+        "copied from position %{customdata.copied_from}" if copies else "",
     ]
     return "<br>".join(line for line in lines if line) + "<extra></extra>"

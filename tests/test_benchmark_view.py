@@ -44,7 +44,7 @@ def data():
         "target": "tiny",
         "dtype": "float32",
         "max_new_tokens": 8,
-        "machine": {"device": "<b>slow</b>", "threads": 1},
+        "machine": {"device": "<b>slow</b>", "instructions": "AVX2", "threads": 1},
         "versions": {"torch": "2"},
         "settings": {"vanilla": {}, "jakiro": {"top_k": 5}},
         "command": "python -m jakiro bench",
@@ -105,6 +105,12 @@ def test_reports_of_a_folder_are_prepared_and_others_left_out(data, tmp_path):
     rows = {row[0]: dict(zip(found["table"]["head"], row, strict=True)) for row in found["table"]["rows"]}
     assert rows["Jakiro"]["speed-up"] == "2.33×" and rows["Jakiro"]["identical outputs"] == "100%"
     assert rows["hf_assisted"]["tau"] == "" and rows["hf_assisted"]["speed-up"] == "0.50×"
+    facts = dict(found["facts"])
+    assert facts["device"] == "<b>slow</b> (AVX2), 1 threads, float32" and facts["table"].startswith("means over")
+    assert facts["repeats"].startswith("2; speeds are medians")
+    (tmp_path / "b.json").write_text(json.dumps(data | {"rows": [row | {"repeats": 1} for row in data["rows"]]}))
+    [single] = json.loads(payload(tmp_path))["reports"]
+    assert ["repeats", "1"] in single["facts"]
 
 
 def test_a_tuning_is_shown_with_its_best_trees(tmp_path):

@@ -11,7 +11,20 @@ import torch
 from test_products import PACKS
 from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
 
-from benchmarks import auto, browsing, common, head_training, load, long_text, muon, operations, products, scrub, shapes
+from benchmarks import (
+    auto,
+    browsing,
+    common,
+    head_training,
+    load,
+    long_text,
+    muon,
+    operations,
+    products,
+    scrub,
+    shapes,
+    steadiness,
+)
 from benchmarks.published import LLAMA_3_8B, VICUNA_7B
 from jakiro.assets import BENCHMARKS
 from jakiro.commands.arguments import RECIPES
@@ -79,6 +92,21 @@ def test_muon(run, folder, monkeypatch):
     report = run(muon, "--target", folder)
     assert positive(report["own_s"], report["torch_s"]) and report["matrices"] % 7 == 0
     assert report["own_dtype"] in ("float32", "bfloat16")
+
+
+def test_steadiness(run, folder, monkeypatch, capsys):
+    """And the threads are as they were."""
+    monkeypatch.setattr(steadiness, "PASSES", 1)
+    before = torch.get_num_threads()
+    report = run(steadiness, "--target", folder, "--nodes", 7, "--turns", 2)
+    assert [(row["threads"], row["nodes"]) for row in report["rows"]] == [
+        (threads, nodes) for threads in sorted({1, before}) for nodes in (1, 7)
+    ]
+    for row in report["rows"]:
+        assert 0 < row["tenth_s"] <= row["median_s"] <= row["nine_tenths_s"]
+    assert torch.get_num_threads() == before
+    assert steadiness.main(["--target", str(folder), "--turns", "1"]) == 2
+    assert "ask for at least 2" in capsys.readouterr().err
 
 
 def test_operations(run, folder, monkeypatch):

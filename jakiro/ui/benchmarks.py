@@ -74,11 +74,12 @@ def _expected(point: dict[str, Any]) -> list[str]:
 
 def _common(data: dict[str, Any]) -> list[list[str]]:
     machine, versions = data["machine"], data["versions"]
+    vectors = f" ({machine['instructions']})" if machine.get("instructions") else ""
     noted = [["note", data["note"]]] if "note" in data else []  # put in by hand, beside what was measured
     return [
         *noted,
         ["target", data["target"]],
-        ["device", f"{machine['device']}, {machine['threads']} threads, {data['dtype']}"],
+        ["device", f"{machine['device']}{vectors}, {machine['threads']} threads, {data['dtype']}"],
         ["versions", ", ".join(f"{package} {version}" for package, version in versions.items())],
         ["command", data.get("command", "")],
     ]

@@ -9,6 +9,7 @@ from jakiro.ui.figures.layout import layout
 from jakiro.ui.figures.places import STEP
 from jakiro.ui.figures.theme import CLEAR, CONTRASTIVE, MONO, SOURCES
 
+WORDY = 8  # levels that have room for a word each
 SPAN = 1000  # y units from the top of the figure to its bottom
 MARGIN = {"l": 8, "r": 8, "t": 44, "b": 34}
 EDGE_WIDTHS = (0.8, 1.6, 2.8, 4.2)  # px
@@ -30,10 +31,11 @@ def template(trace: Trace, sources: list[int | None], levels: int, height: int, 
 
 def tree_axes(levels: int) -> dict:
     """x is the depth, y the row."""
+    word = "depth " if levels <= WORDY else ""
     return {
         "xaxis": {"range": [-0.45 * STEP, (levels + 0.9) * STEP], "showgrid": False, "zeroline": False,
                   "tickvals": [STEP * depth for depth in range(levels + 1)],
-                  "ticktext": ["root", *(f"depth {depth}" for depth in range(1, levels + 1))],
+                  "ticktext": ["root", *(f"{word}{depth}" for depth in range(1, levels + 1))],
                   "tickfont": {"size": 11, "color": "@muted"}},
         "yaxis": {"range": [1.035 * SPAN, -0.035 * SPAN], "visible": False},
     }  # fmt: skip

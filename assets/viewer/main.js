@@ -235,7 +235,7 @@ export function mount({element: root, props, watch, send}) {
     const example = event.target.closest('.gallery-item')?.textContent.trim();
     const recorded = example && props.races.find((one) => one.title === example);
     if (!recorded) return;
-    if (live.running()) say(`The example is in the prompt; its recorded race can be chosen when this one is over.`);
+    if (live.running()) say('The example is in the prompt; its recorded race can be chosen when this one is over.');
     else choose(recorded.id); // an example that was recorded is shown at once
   }
 

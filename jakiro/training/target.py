@@ -17,9 +17,9 @@ import torch
 from accelerate import Accelerator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from jakiro.files import replacing, write_text
+from jakiro.files import write_text
 from jakiro.models import hub
-from jakiro.models.loading import DTYPES, load_model, load_tokenizer
+from jakiro.models.loading import DTYPES, load_model
 from jakiro.training import history, loop, repeats, workers
 from jakiro.training.answers import prompts_of
 from jakiro.training.claims import claim, contents, digest, lies_in
@@ -27,12 +27,10 @@ from jakiro.training.data import draw, take
 from jakiro.training.growth import check_growth, grow, mean, silence
 from jakiro.training.optim import check_schedule
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
-from jakiro.training.sources import is_plain, read_chats
 from jakiro.training.target_job import StageJob
 from jakiro.training.target_recipe import Recipe, Stage
-from jakiro.training.tokenizer import END, PAD, train_tokenizer
+from jakiro.training.tokenizer import END, PAD, tokenizer_for, tokenizer_of
 
-TOKENIZER_CHARS = 12_000_000  # text that the tokenizer is trained on
 AS_SAVED = ("architectures", "dtype", "transformers_version", "_name_or_path")  # what a config has of being saved
 
 
@@ -60,7 +58,7 @@ def train(
         raise ValueError(f"{start}, where training starts, would be written over: name another --out")
     run.mkdir(parents=True, exist_ok=True)
     with accelerator.main_process_first():
-        tokenizer = _tokenizer_of(start or like, recipe) if start or like else _tokenizer(recipe, data, run)
+        tokenizer = tokenizer_of(start or like, recipe) if start or like else tokenizer_for(recipe, data, run)
     model = _model_of(start, recipe, tokenizer) if start else None
     files = contents([source for stage in recipe.stages for source in recipe.mixes[stage.mix]], data)
     origin = {"tokenizer": _words(tokenizer), "start": digest(model.state_dict()) if model else None}
@@ -192,43 +190,6 @@ def _stages_of(start: Path, recipe: Recipe) -> list[dict]:
     if len(stages) == len(recipe.stages):
         raise ValueError(f"{start} went through all of the recipe's stages: add one to go on with")
     return done
-
-
-def _tokenizer_of(model: Path, recipe: Recipe) -> PreTrainedTokenizerFast:
-    hub.check_tokenizer(model)
-    tokenizer = load_tokenizer(model, None)
-    if tokenizer.pad_token_id != 0 or tokenizer.eos_token != END or not tokenizer.chat_template:
-        raise ValueError(f"{model} has a tokenizer of another kind: --like takes a model that `train target` wrote")
-    if len(tokenizer) != recipe.vocab_size:
-        raise ValueError(f"{model} has {len(tokenizer)} tokens, the recipe {recipe.vocab_size}; change its vocab_size")
-    return tokenizer
-
-
-def _tokenizer(recipe: Recipe, data: Path, run: Path) -> PreTrainedTokenizerFast:
-    folder = run / "tokenizer"
-    claim(folder, vocab_size=recipe.vocab_size)
-    if folder.exists():
-        return PreTrainedTokenizerFast.from_pretrained(folder)
-    texts: list[str] = []
-    chats = [[source for source in recipe.mixes[stage.mix] if not is_plain(source)] for stage in recipe.stages]
-    last = next((number for number in reversed(range(len(chats))) if chats[number]), 0)
-    for source in chats[last]:
-        room = TOKENIZER_CHARS * source.weight / sum(s.weight for s in recipe.mixes[recipe.stages[last].mix])
-        for messages in read_chats(source, data):
-            text = "\n".join(message["content"] for message in messages)
-            texts.append(text)
-            room -= len(text)
-            if room < 0:
-                break
-    tokenizer = train_tokenizer(texts, recipe.vocab_size)
-    if len(tokenizer) != recipe.vocab_size:
-        raise ValueError(
-            f"the conversations of the recipe make a vocabulary of {len(tokenizer)} tokens, and it asks for "
-            f"{recipe.vocab_size}: change its vocab_size, or give it more of them"
-        )
-    with replacing(folder) as new:
-        tokenizer.save_pretrained(new)
-    return tokenizer
 
 
 def _rows(recipe: Recipe, stage: Stage, number: int, tokenizer, data: Path, folder: Path) -> list[Rows]:

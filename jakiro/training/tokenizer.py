@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from jakiro.files import replacing
+from jakiro.models import hub
+from jakiro.models.loading import load_tokenizer
+from jakiro.training.claims import claim
+from jakiro.training.sources import is_plain, read_chats
+from jakiro.training.target_recipe import Recipe
+
+CHARS = 12_000_000  # text that a tokenizer is trained on
 PAD, USER, ASSISTANT, END = "<|pad|>", "<|user|>", "<|assistant|>", "<|end|>"
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
@@ -32,4 +41,45 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenize
     bpe.train_from_iterator(texts, trainer)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token=PAD, eos_token=END)
     tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def tokenizer_of(model: Path, recipe: Recipe) -> PreTrainedTokenizerFast:
+    """The tokenizer of a model that `train target` wrote. Raises FileNotFoundError where there is none, ValueError for
+    one that is damaged, of another kind, or of another size than the recipe's."""
+    hub.check_tokenizer(model)
+    tokenizer = load_tokenizer(model, None)
+    if tokenizer.pad_token_id != 0 or tokenizer.eos_token != END or not tokenizer.chat_template:
+        raise ValueError(f"{model} has a tokenizer of another kind: --like takes a model that `train target` wrote")
+    if len(tokenizer) != recipe.vocab_size:
+        raise ValueError(f"{model} has {len(tokenizer)} tokens, the recipe {recipe.vocab_size}; change its vocab_size")
+    return tokenizer
+
+
+def tokenizer_for(recipe: Recipe, data: Path, run: Path) -> PreTrainedTokenizerFast:
+    """The run's own, trained the first time on the recipe's last conversations. Raises ValueError where they do not
+    make as many tokens as the recipe asks for."""
+    folder = run / "tokenizer"
+    claim(folder, vocab_size=recipe.vocab_size)
+    if folder.exists():
+        return PreTrainedTokenizerFast.from_pretrained(folder)
+    texts: list[str] = []
+    chats = [[source for source in recipe.mixes[stage.mix] if not is_plain(source)] for stage in recipe.stages]
+    last = next((number for number in reversed(range(len(chats))) if chats[number]), 0)
+    for source in chats[last]:
+        room = CHARS * source.weight / sum(s.weight for s in recipe.mixes[recipe.stages[last].mix])
+        for messages in read_chats(source, data):
+            text = "\n".join(message["content"] for message in messages)
+            texts.append(text)
+            room -= len(text)
+            if room < 0:
+                break
+    tokenizer = train_tokenizer(texts, recipe.vocab_size)
+    if len(tokenizer) != recipe.vocab_size:
+        raise ValueError(
+            f"the conversations of the recipe make a vocabulary of {len(tokenizer)} tokens, and it asks for "
+            f"{recipe.vocab_size}: change its vocab_size, or give it more of them"
+        )
+    with replacing(folder) as new:
+        tokenizer.save_pretrained(new)
     return tokenizer

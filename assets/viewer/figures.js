@@ -117,13 +117,18 @@ const boxes = new ResizeObserver((entries) => {
   }
 });
 
+/** Plotly.react for a figure that follows the width of its box. */
+export function react(Plotly, element, figure, config) {
+  if (!element._fullLayout) boxes.observe(element);
+  return fixed(Plotly, element, figure, config);
+}
+
 /** Plotly.react without the page's <base>: with it plotly refers to its clip paths by the full address, and they are lost
  * when the address changes. */
-export function react(Plotly, element, {data, layout}, config) {
+export function fixed(Plotly, element, {data, layout}, config) {
   const base = document.querySelector('base');
   const href = base?.getAttribute('href');
   base?.removeAttribute('href');
-  if (!element._fullLayout) boxes.observe(element);
   try {
     return Plotly.react(element, data, layout, config);
   } finally {

@@ -3,12 +3,13 @@
 // sketched, and plotly draws the one that is shown at rest. A download is drawn by plotly alone, from the full figure.
 
 import {h} from './dom.js';
-import {draw, place, react} from './figures.js';
+import {draw, fixed, place} from './figures.js';
 import {labelLayer, lift} from './labels.js';
 import {frame, sketch} from './sketch.js';
 
 const SPACE = 4; // px between the legend and the tree
 const REST = 120; // ms after a figure in which the next one is sketched
+const STILL = 100; // ms after which a width that changes is at rest
 const RING = {type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: false, cliponaxis: false,
   marker: {symbol: 'circle-open', size: 26, line: {width: 2}}}; // around the node that the inspector shows
 
@@ -17,8 +18,13 @@ export function treePlot(box) {
   const key = h('div', {class: 'key', 'aria-hidden': 'true'});
   const quick = h('canvas', {class: 'labels sketch', 'aria-hidden': 'true'});
   let now = null, layer = false, group = null, last = -Infinity, timer = null, waiting = null;
-  let top = 0; // px that the legend takes: in a narrow box several lines
+  let top = 0, wide = 0; // px down to the legend's end, in a narrow box several lines, and the width it was drawn for
+  let again = null, resting = null;
   box.after(key, quick);
+  new ResizeObserver(() => {
+    clearTimeout(resting);
+    resting = setTimeout(() => { if (box.clientWidth && box.clientWidth !== wide) again?.(); }, STILL);
+  }).observe(box);
   return {preview, show, settle};
 
   /** Draw a figure before plotly is there. */
@@ -30,15 +36,17 @@ export function treePlot(box) {
   /** Draw a figure with a ring around `node`, in colours of the theme. `like`: equal for figures with the same axes and
    * legend. `drawn()` is called each time that plotly has drawn. */
   function show(Plotly, figure, node, like, colors, config, drawn = () => {}) {
-    figure.layout.uirevision = like; // the zoom is that of one lane's trees
+    again = () => { group = null; show(Plotly, figure, node, like, colors, config, drawn); };
     if (group !== like) drawLegend(Plotly, figure);
-    figure.layout.margin = {...figure.layout.margin, t: Math.max(figure.layout.margin.t, top)};
-    ring(figure, node, colors.text);
-    const {bare, labels} = parts(figure);
+    const {layout} = figure, margin = {...layout.margin, t: Math.max(layout.margin.t, top)};
+    const full = { // the zoom is that of one lane's trees
+      data: [...figure.data, ring(figure, node, colors.text)], layout: {...layout, margin, uirevision: like},
+    };
+    const {bare, labels} = parts(full);
     const hurried = layer && group === like && performance.now() - last < REST;
     waiting = () => {
       now = {labels, behind: colors.surface};
-      return draw(Plotly, box, bare, config, figure).then(() => {
+      return draw(Plotly, box, bare, config, full).then(() => {
         if (!layer) labelLayer(box, () => now);
         layer = true;
         box.parentElement.classList.toggle('sketched', waiting !== null);
@@ -72,9 +80,11 @@ export function treePlot(box) {
   function drawLegend(Plotly, figure) {
     const {legend: data} = parts(figure), {layout} = figure, nothing = {visible: false};
     key.style.minWidth = box.style.minWidth;
-    react(Plotly, key, {data, layout: {...layout, xaxis: nothing, yaxis: nothing, shapes: []}}, {staticPlot: true, responsive: true});
-    top = key.querySelector('.legend')?.getBoundingClientRect().height ?? 0;
-    top += SPACE;
+    wide = box.clientWidth;
+    Plotly.purge(key); // else a legend stays where it was when it had more lines
+    fixed(Plotly, key, {data, layout: {...layout, xaxis: nothing, yaxis: nothing, shapes: []}}, {staticPlot: true});
+    const legend = key.querySelector('.legend')?.getBoundingClientRect();
+    top = legend ? legend.bottom - key.getBoundingClientRect().top + SPACE : 0;
   }
 }
 
@@ -90,5 +100,5 @@ function parts(figure) {
 
 function ring(figure, node, color) {
   const at = place(figure, node);
-  figure.data.push({...RING, marker: {...RING.marker, color}, x: at ? [at[0]] : [], y: at ? [at[1]] : []});
+  return {...RING, marker: {...RING.marker, color}, x: at ? [at[0]] : [], y: at ? [at[1]] : []};
 }

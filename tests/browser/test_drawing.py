@@ -47,11 +47,27 @@ MARKS = """() => {
   const [seen, unseen] = [points.filter(within), points.filter((one) => !within(one))];
   return {seen: marked(seen), unseen: marked(unseen), corner: painted(1, 1)};
 }"""
+CROWDED = """() => [...document.querySelectorAll('#viewer [role=tabpanel] .js-plotly-plot')].flatMap((plot) => {
+  // captions of figures that are cut off or lie on one another
+  const box = plot.getBoundingClientRect(), texts = [...plot.querySelectorAll('.annotation-text')];
+  const said = texts.map((one) => ({text: one.textContent, at: one.getBoundingClientRect()})).filter(({at}) => at.width);
+  const cut = said.filter(({at}) => at.left < box.left || at.right > box.right || at.top < box.top);
+  const over = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom - 2 && b.top < a.bottom - 2;
+  const twice = said.filter(({at}, index) => said.slice(index + 1).some((other) => over(at, other.at)));
+  return [...cut, ...twice].map(({text}) => text);
+})"""
 SHOWN = """() => {
   // what of the tree can be seen
   const of = (query) => getComputedStyle(document.querySelector(`#viewer [data-view=tree] ${query}`)).visibility;
   return {drawn: document.querySelector('[data-figure=tree]').dataset.drawn, plot: of('.plot .scatterlayer'),
     labels: of('.labels:not(.sketch)'), sketch: of('.sketch')};
+}"""
+LEGEND = """() => {
+  // of the tree: where its legend is in the figure, and where the tree begins
+  const plot = document.querySelector('[data-figure=tree]'), {top, left} = plot.getBoundingClientRect();
+  const at = document.querySelector('[data-view=tree] .key .legend').getBoundingClientRect();
+  const [x, y, bottom] = [at.left - left, at.top - top, at.bottom - top].map(Math.round);
+  return {x, y, bottom, height: Math.round(at.height), begin: Math.round(plot._fullLayout._size.t)};
 }"""
 HURRY = """async () => {
   // the playhead moves every frame
@@ -187,6 +203,9 @@ def test_a_download_is_the_whole_figure(show):
     assert asked["figure"]["layout"]["xaxis"]["range"] == shown
 
 
+ON_EVERY_WIDTH = pytest.mark.parametrize("width", [390, 1024, 1440])
+
+
 @pytest.mark.parametrize("width", [1024, 1280, 1440])
 def test_the_legend_is_broken_into_lines_before_it_is_cut_off(show, width):
     """And the tree begins below them."""
@@ -199,6 +218,28 @@ def test_the_legend_is_broken_into_lines_before_it_is_cut_off(show, width):
     low = names.evaluate_all("(all) => Math.max(...all.map((one) => one.getBoundingClientRect().bottom))")
     begin = "(box) => box.getBoundingClientRect().top + box._fullLayout._size.t"
     assert low <= tab.locator("[data-figure=tree]").evaluate(begin)
+
+
+def test_the_legend_follows_the_width_of_the_tree(show):
+    """The settings push the page aside, so that it takes two lines, and let it back."""
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    wide = tab.evaluate(LEGEND)
+    tab.locator("[data-do=settings]").click()
+    tab.wait_for_function(f"(wide) => ({LEGEND})().height > 1.5 * wide.height", arg=wide)
+    tab.wait_for_function(f"() => {{ const at = ({LEGEND})(); return at.begin >= at.bottom; }}")
+    tab.locator("[data-do=settings]").click()
+    tab.wait_for_function(f"(wide) => JSON.stringify(({LEGEND})()) === JSON.stringify(wide)", arg=wide)
+
+
+@ON_EVERY_WIDTH
+def test_captions_are_read_in_full(show, width):
+    tab = show("?race=question&method=jakiro&round=3", viewport={"width": width, "height": 900})
+    for view, last in (("routing", "run_routing"), ("diversity", "run_diversity"), ("run", "classes")):
+        tab.locator(f"[data-tab={view}]").click()
+        tab.wait_for_selector(f"[data-figure={last}][data-drawn=yes]")
+        assert tab.locator(f"[data-view={view}] .annotation-text").count() > 1
+        assert tab.evaluate(CROWDED) == []
 
 
 def test_the_tree_is_sketched_until_plotly_is_there(chromium, address):

@@ -29,16 +29,16 @@ def acceptance_figure(trace: Trace) -> dict:
         "yaxis": axis((0, 0.9), "x", "rounds", nticks=4),
         "xaxis2": axis((0.25, 0.56), "y2", "depth", **by_level(len(rates))),
         "yaxis2": axis((0, 0.9), "x2", range=[0, 1.05], tickformat=".0%", nticks=4),
-        "xaxis3": axis((0.62, 0.86), "y3", "tokens so far", showgrid=False, nticks=6),
+        "xaxis3": axis((0.62, 0.84), "y3", "tokens so far", showgrid=False, nticks=6),
         "yaxis3": axis((0, 0.9), "x3", rangemode="tozero", nticks=4),
-        "xaxis4": axis((0.91, 1), "y4", showgrid=False, showticklabels=False),
+        "xaxis4": axis((0.89, 1), "y4", showgrid=False, showticklabels=False),
         "yaxis4": axis((0, 0.9), "x4", range=[0, 1], showticklabels=False, showgrid=False),
     }
     captions = [
         caption(0, 0.94, "accepted tokens"),
         caption(0.25, 0.94, "share of rounds accepted, by depth" if rates else "nothing was drafted"),
         caption(0.62, 0.94, "tau so far"),
-        caption(0.91, 0.94, "time of the rounds"),
+        caption(0.89, 0.94, "time of the rounds"),
     ]
     hover = "%{x} accepted in %{y} rounds<extra></extra>"
     data = [on(1, bars(accepted, histogram, "@accepted", "rounds", hovertemplate=hover))]

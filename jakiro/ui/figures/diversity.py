@@ -68,7 +68,7 @@ def _round(step: StepTrace, found: RoundDiversity, experts: bool, domains: list[
                          "customdata": [node.parent for node in found.experts]})  # fmt: skip
         rescued = "" if found.rescues is None else f",<br>{found.rescues} rescued by one expert"
         notes = [f"target mass in the tree{rescued}"]
-        notes += ["experts' top-k in common (● accepted path)", "experts' divergence"]
+        notes += ["experts' top-k in common<br>(● accepted path)", "experts' divergence"]
     captions = [caption(domain[0], 0.93, note, align="left") for domain, note in zip(domains, notes, strict=True)]
     return {"data": data, "layout": {"annotations": captions}}
 
@@ -114,14 +114,14 @@ def run_diversity_figure(runs: list[tuple[str, str, RunDiversity]], unit: str = 
         }
         captions += [
             caption(0, 0.44, "experts: top-k in common (bars), divergence, 100% = log 2 (line)"),
-            caption(0.57, 0.44, _rescues(mine, unit)),
+            caption(0.57, 0.44, _rescues(mine, unit), align="left"),
         ]
         data += [*_disagreement(mine), *_by_source(mine)]
     height = RUN_HEIGHT if experts else 300
     look = layout(height, axes, annotations=captions, barmode="overlay", bargap=0.3)
     look["margin"] = {"l": 46, "r": 12, "t": 62, "b": 46}
     look["legend"]["y"] = 1 + 24 / (height - 108)
-    return {"data": data, "layout": look, "min_width": 720}
+    return {"data": data, "layout": look, "min_width": 800}
 
 
 def _coverage(runs: list[tuple[str, str, RunDiversity]]) -> list[dict]:
@@ -184,4 +184,4 @@ def _by_source(run: RunDiversity) -> list[dict]:
 def _rescues(run: RunDiversity, unit: str) -> str:
     if run.rescued_rounds is None:
         return "by proposer: drafted (outlined), accepted"
-    return f"by proposer: drafted (outlined), accepted · {run.rescued_rounds} {unit} rescued by one expert"
+    return f"by proposer: drafted (outlined), accepted<br>{run.rescued_rounds} {unit} rescued by one expert"

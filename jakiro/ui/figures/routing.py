@@ -75,7 +75,7 @@ def _round(trace: Trace, step: StepTrace, gates: list[Gate]) -> dict:
 
 def _level(gates: list[Gate], i: int) -> str:
     """The caption of a level; words only where there is room for them."""
-    wide = sum(gate.depth == gates[i].depth for gate in gates) > 2
+    wide = sum(gate.depth == gates[i].depth for gate in gates) > 3
     return f"{'for depth ' if wide else ''}{gates[i].depth}{', contrastive' if gates[i].contrastive else ''}"
 
 
@@ -107,7 +107,7 @@ def run_routing_figure(trace: Trace) -> dict | None:
     margin = {"l": 46, "r": 12, "t": 34, "b": 40}
     look = layout(RUN_HEIGHT, axes, margin=margin, barmode="stack", bargap=0.12, annotations=captions)
     data = [*_weights(run, max_depth(trace)), *_entropy(run), _acceptance(run)]
-    return {"data": data, "layout": look, "min_width": 720}
+    return {"data": data, "layout": look, "min_width": 800}
 
 
 def _weights(run: RunRouting, levels: int) -> list[dict]:

@@ -34,7 +34,7 @@ def tuning_figure(tuning: dict[str, Any]) -> dict:
     points = {"text": [_words(one) for one in best], "hovertemplate": "%{text}<extra></extra>"}
     speed = curve(sizes, speeds, "@accepted", "expected tokens/s", mode="markers", **points)
     look = layout(HEIGHT, axes, margin={"l": 46, "r": 12, "t": 30, "b": 44}, annotations=captions)
-    return {"data": [on(1, cost), on(2, speed), on(2, _star(chosen))], "layout": look, "min_width": 640}
+    return {"data": [on(1, cost), on(2, speed), on(2, _star(chosen))], "layout": look, "min_width": 720}
 
 
 def _best_by_size(tuning: dict[str, Any]) -> list[dict[str, Any]]:

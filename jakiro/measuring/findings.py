@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from operator import itemgetter
+from statistics import NormalDist
 from types import MappingProxyType
 from typing import Any
 
@@ -27,7 +28,7 @@ HEAD = [
 EXPERTS = """\
 Overlap is the share of the likeliest tokens (as many as `top_k`) that two experts share, js the Jensen-Shannon
 divergence of their distributions in nats, rescued the share of rounds in which an accepted token was among the
-likeliest of one expert alone. Temperature 0."""
+likeliest of one expert alone. Temperature 0; the first prompts of each task."""
 
 
 def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -> str:
@@ -53,7 +54,7 @@ def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -
     parts += [
         "## The experts",
         EXPERTS,
-        _table(["variant", "overlap", "js", "rescued"], _experts(about)),
+        _table(["variant", "prompts", "overlap", "js", "rescued"], _experts(about)),
         "## Again",
         f"```\n{report['command']}\n```",
         "`python scripts/plots.py` draws the pictures.",
@@ -69,8 +70,9 @@ def _how(report: dict[str, Any]) -> str:
     about, machine = report["experiment"], report["machine"]
     tasks = ", ".join(dict.fromkeys(row["task"] for row in report["rows"]))
     fewest = min(row["prompts"] for row in report["rows"])
-    chance = round(100 / (100 - LEVEL))
-    narrow = 100 * (1 - math.sqrt((fewest - 1) / fewest))
+    share = math.sqrt((fewest - 1) / fewest)  # of the width that intervals would have, were they not too narrow
+    normal = NormalDist()
+    chance = 2 * normal.cdf(share * normal.inv_cdf((1 - LEVEL / 100) / 2))
     return " ".join(
         [
             f"Target {report['target']} in {report['dtype']} on {machine['device']}, {machine['threads']} threads.",
@@ -78,13 +80,30 @@ def _how(report: dict[str, Any]) -> str:
             f"of these {about['distinct_tokens']:,} are distinct, so that each was seen {_seen(about):.0f} times.",
             f"Measured on {prompts_a_task(report)} prompts of each of {tasks}, at most {report['max_new_tokens']} new",
             f"tokens. Tau is the mean of the tasks; intervals hold {LEVEL} % of a bootstrap over prompts.",
-            f"Each comparison stands alone: of {chance} without a difference about one is told apart all the same.",
-            "Each head was trained once, so what another seed would change is not in the intervals; and",
-            f"with {fewest} prompts a task a percentile bootstrap makes them too narrow, by about {narrow:.0f} %.",
+            f"With {fewest} prompts a task a percentile bootstrap makes them too narrow, by about",
+            f"{_percent(1 - share)}, and each comparison stands alone: of those without a difference",
+            f"{_percent(chance)} at least are told apart all the same.",
+            f"Were they as much wider, {_unsure(about, share)} of the verdicts below would be “{SAME}”.",
+            "Each head was trained once, so what another seed would change is not in the intervals.",
             f"The reference is *{about['reference']}*.",
             f"The variants gave vanilla's tokens on {_identical(report)} of the runs.",
         ]
     )
+
+
+def _unsure(about: dict[str, Any], share: float) -> str:
+    """How many verdicts hang on the intervals' being too narrow: "2 of 9"."""
+    found = [row for row in (*about["intervals"], *about["parts"]) if _verdict(row) != SAME]
+    return f"{sum(_verdict(_widened(row, share)) == SAME for row in found)} of {len(found)}"
+
+
+def _widened(row: dict[str, Any], share: float) -> dict[str, Any]:
+    middle, edges = row["over_reference"], row["over_reference_interval"]
+    return row | {"over_reference_interval": [middle + (edge - middle) / share for edge in edges]}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _identical(report: dict[str, Any]) -> str:
@@ -183,6 +202,7 @@ def _experts(about: dict[str, Any]) -> list[list[str]]:
     return [
         [
             one["variant"],
+            str(one["prompts"]),
             f"{one['overlap']:.2f}",
             f"{one['js']:.3f}",
             NONE if one["rescued_rounds"] is None else f"{one['rescued_rounds']:.3f}",

@@ -50,7 +50,8 @@ MARKS = """() => {
 CROWDED = """() => [...document.querySelectorAll('#viewer [role=tabpanel] .js-plotly-plot')].flatMap((plot) => {
   // captions of figures that are cut off or lie on one another
   const box = plot.getBoundingClientRect(), texts = [...plot.querySelectorAll('.annotation-text')];
-  const said = texts.map((one) => ({text: one.textContent, at: one.getBoundingClientRect()})).filter(({at}) => at.width);
+  const all = texts.map((one) => ({text: one.textContent, at: one.getBoundingClientRect()}));
+  const said = all.filter(({at}) => at.width);
   const cut = said.filter(({at}) => at.left < box.left || at.right > box.right || at.top < box.top);
   const over = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom - 2 && b.top < a.bottom - 2;
   const twice = said.filter(({at}, index) => said.slice(index + 1).some((other) => over(at, other.at)));

@@ -5,6 +5,7 @@ import {WORDS, fixed, seconds} from './format.js';
 import {doneAt, length, roundAt, tokensAt} from './race.js';
 
 const KINDS = ['t0', 't1', 't2'];
+const ROOMY = 3; // lanes beside each other that have room for a unit beside their name
 
 /** The view of all lanes in `box`. For clicks: `choose({method, round})` on a token, `cross(index)` elsewhere on a lane. */
 export function lanesView(box, choose, cross) {
@@ -99,7 +100,7 @@ export function lanesView(box, choose, cross) {
     const {tps, speedup, tau, passes} = lane.summary;
     parts.tps.textContent = fixed(tps, 1);
     parts.speedup.textContent = speedup === null ? '' : `${fixed(speedup, 2)}×`;
-    parts.tau.textContent = tau === null ? '' : `τ ${fixed(tau, 2)} tokens / pass`;
+    parts.tau.textContent = tau === null ? '' : `τ ${fixed(tau, 2)}${race.lanes.length > ROOMY ? '' : ' tokens / pass'}`;
     const stopped = lane.stop === 'stopped' && !race.back ? ' · stopped' : '';
     parts.time.textContent = `${seconds(lane.summary.seconds)} · ${passes} ${passes === 1 ? 'pass' : 'passes'}${stopped}`;
     if (race.running) parts.bar.style.width = '0';

@@ -162,7 +162,9 @@ def _most_nodes(settings: Any) -> int:
 
 
 def _methods(models: Loaded, methods: Any) -> list[str]:
-    if not isinstance(methods, (list, tuple)) or not methods:
+    if not isinstance(methods, (list, tuple)):
+        raise RequestError(f"methods must be a list of names, not {type(methods).__name__}")
+    if not methods:
         raise RequestError(f"choose at least one method: {', '.join(one.title for one in METHODS.values())}")
     for name in methods:
         if not isinstance(name, str) or name not in METHODS:

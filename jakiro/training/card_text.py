@@ -69,7 +69,8 @@ target's own features, all heads on the same rows (the last column is the mean o
 ## Measured
 
 {machine}, {dtype}, temperature 0, {limit} new tokens at most, {prompts} prompts of each set; speed-up is decoding
-time against vanilla's in the same run, tau is tokens per target pass with the bonus counted. Every method gave vanilla's ids.
+time against vanilla's in the same run, tau is tokens per target pass with the bonus counted. Every method gave
+vanilla's ids.
 
 With the default tree of the device ({default_tree}):
 

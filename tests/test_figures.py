@@ -370,7 +370,7 @@ def test_lanes_of_one_method_look_different_and_no_method_looks_like_an_expert()
     found = lane_looks(["jakiro", "eagle2", "jakiro", "jakiro", "mine"])
     assert len(set(found)) == 5 and found[0] == lane_looks(["vanilla", "jakiro"])[1]
     experts = {f"@{role}" for role, _, _ in SOURCES.values()} | {symbol for _, symbol, _ in SOURCES.values()}
-    assert not experts & {part for name in METHODS for look in lane_looks([name]) for part in look}
+    assert not experts & {part for name in (*METHODS, "mine") for look in lane_looks([name]) for part in look}
 
 
 def test_a_stopped_walk_is_drawn_with_its_candidates():

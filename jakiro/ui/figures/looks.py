@@ -13,12 +13,12 @@ LOOKS: dict[str, Look] = {
     "jakiro": ("@jakiro", "triangle-right"),
 }
 # A method beside itself.
-AGAIN: tuple[Look, ...] = (("@text", "pentagon"), ("@bonus", "pentagon"), ("@both", "pentagon"))
+AGAIN: tuple[Look, ...] = (("@text", "pentagon"), ("@bonus", "pentagon"), ("@muted", "pentagon"))
 OTHERS: tuple[Look, ...] = (  # not ours, in turn
-    ("@both", "square-open"),
-    ("@both", "x-thin-open"),
-    ("@bonus", "triangle-up-open"),
-    ("@bonus", "cross-open"),
+    ("@muted", "bowtie"),
+    ("@muted", "x"),
+    ("@bonus", "bowtie"),
+    ("@bonus", "cross"),
 )
 
 

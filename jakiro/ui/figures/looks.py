@@ -15,10 +15,10 @@ LOOKS: dict[str, Look] = {
 # A method beside itself.
 AGAIN: tuple[Look, ...] = (("@text", "pentagon"), ("@bonus", "pentagon"), ("@muted", "pentagon"))
 OTHERS: tuple[Look, ...] = (  # not ours, in turn
-    ("@muted", "bowtie"),
-    ("@muted", "x"),
-    ("@bonus", "bowtie"),
-    ("@bonus", "cross"),
+    ("@muted", "bowtie-open"),
+    ("@muted", "x-open"),
+    ("@bonus", "bowtie-open"),
+    ("@bonus", "cross-open"),
 )
 
 

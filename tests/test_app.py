@@ -19,6 +19,7 @@ from gradio_client.exceptions import AppError
 from tiny import save_heads, tiny_model, tiny_tokenizer
 
 from jakiro.assets import ASSETS
+from jakiro.engine import Prefill
 from jakiro.trace import from_dict, to_json
 from jakiro.ui import page, recorded, site
 from jakiro.ui.library import Library
@@ -200,6 +201,33 @@ def test_a_client_gets_traces_in_the_order_asked_for(client):
 def test_a_client_is_told_what_to_change(client, changes, message):
     with pytest.raises(AppError, match=message):
         client.predict(**(GOOD | changes), api_name="/race")
+
+
+def test_a_race_ends_when_its_client_cancels_it(client, monkeypatch):
+    """Else nobody else could use the model until its last token."""
+    begun, closed, rounds = threading.Event(), threading.Event(), Race.rounds
+
+    def endless(race):
+        yield from rounds(race)
+        begun.set()
+        while True:
+            time.sleep(0.01)
+            yield 0, Prefill(5, 0.0)
+
+    monkeypatch.setattr(Race, "rounds", endless)
+    monkeypatch.setattr(Race, "close", lambda race: closed.set())
+    job = client.submit(**GOOD, api_name="/race")
+    assert begun.wait(60) and not closed.is_set()
+    job.cancel()
+    assert closed.wait(60)
+    monkeypatch.undo()
+    assert json.loads(client.predict(**GOOD, api_name="/race"))
+
+
+def test_nothing_is_uploaded_but_traces(address):
+    """They have a way of their own, with limits; Gradio's would keep any file of any size."""
+    answer = httpx.post(address + "gradio_api/upload", files={"files": ("a.html", b"ab")}, timeout=60)
+    assert answer.status_code == 413
 
 
 def test_a_client_is_told_why_a_race_failed(client, monkeypatch):

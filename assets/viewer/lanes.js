@@ -1,6 +1,6 @@
 // The race: one card a method, on one clock.
 
-import {h} from './dom.js';
+import {h, show as reveal} from './dom.js';
 import {WORDS, fixed, seconds} from './format.js';
 import {doneAt, length, roundAt, tokensAt} from './race.js';
 
@@ -100,6 +100,7 @@ export function lanesView(box, choose, cross) {
     const {tps, speedup, tau, passes} = lane.summary;
     parts.tps.textContent = fixed(tps, 1);
     parts.speedup.textContent = speedup === null ? '' : `${fixed(speedup, 2)}×`;
+    reveal(parts.tau, tau !== null);
     parts.tau.textContent = tau === null ? '' : `τ ${fixed(tau, 2)}${race.lanes.length > ROOMY ? '' : ' tokens / pass'}`;
     const stopped = lane.stop === 'stopped' && !race.back ? ' · stopped' : '';
     parts.time.textContent = `${seconds(lane.summary.seconds)} · ${passes} ${passes === 1 ? 'pass' : 'passes'}${stopped}`;

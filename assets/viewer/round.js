@@ -124,6 +124,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     part('title').textContent = lane.rounds.at.length ? `Round ${round + 1} · ${lane.title}` : lane.title;
     part('nodes').textContent = `${(lane.rounds.nodes[round] ?? 1) - 1} drafted`; // the root is not
     part('accepted').textContent = `accepted ${accepted} + bonus ${lane.bonus?.[round] === undefined ? '' : `“${token(lane, lane.bonus[round])}”`}`;
+    for (const name of ['nodes', 'accepted', 'why']) reveal(part(name), lane.rounds.at.length > 0); // the first token alone is no round
     part('why').textContent = tab === 'run' ? lane.headline : lane.why?.[round] ?? '';
     chips(['run', 'compare'].includes(tab) ? [] : lane.moments[round] ?? []); // those speak of the whole text
   }

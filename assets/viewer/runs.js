@@ -13,7 +13,7 @@ const PATIENCE = 700; // ms after which the page says that it waits, or that no 
 export function liveRuns({root, send, fetched, say, shown, grown, restore, compared, examined, ready}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
   const reader = liveReader({started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); }});
-  let doing = '', asked = 0, unanswered = 0, held = 0, halted = false; // doing: 'race' or 'question'; asked: how often anything was; held: which of them is the run that Gradio has
+  let doing = '', asked = 0, unanswered = 0, held = 0, halted = false, leaving = false; // doing: 'race' or 'question'; asked: how often anything was; held: which of them is the run that Gradio has; leaving: Stop is hidden, and had the keyboard's focus
   let model = null, heads = [];
   run.addEventListener('asked', () => (run.disabled ? say(run.dataset.help) : start())); // Enter in the prompt
   run.addEventListener('over', over);
@@ -48,7 +48,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     setTimeout(() => {
       if (!own || own !== unanswered) return;
       rest();
-      say('No answer came from the server: try again.');
+      say('The server took nothing on: too many are waiting, or it is out of reach. Try again.');
     }, PATIENCE);
   }
 
@@ -63,21 +63,21 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   /** Decode rounds again: the answer comes as a live race's end does. */
   function again(request) {
     busy('question');
-    say('Decoding again …');
+    say('Decoding again, when the model is free …');
     send('branch', {...request, nonce: Date.now()});
   }
 
   /** Compare two lanes; the answer says where to fetch what came of it. */
   function compare(request) {
     busy('question');
-    say('Drafting along the text, twice …');
+    say('Drafting along the text, twice, when the model is free …');
     send('compare', {...request, nonce: Date.now()});
   }
 
   /** Have the doctor look at a method's head. */
   function examine(method) {
     busy('question');
-    say('Examining the head on the target’s answers to the examples …');
+    say('Examining the head on the target’s answers to the examples, when the model is free …');
     send('doctor', {method, nonce: Date.now()});
   }
 
@@ -106,8 +106,14 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   }
 
   function halt() {
-    if (doing !== 'race') return;
+    if (!doing) return;
+    if (doing === 'question') { // the answer, if it is still worked on, is not waited for
+      send('stop');
+      rest();
+      return say('Stopped: not waiting for the answer.');
+    }
     halted = true;
+    say('Stopping …');
     if (!held || held === asked) send('stop'); // else it was never sent
     const id = reader.id();
     reader.forget();
@@ -125,6 +131,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   async function settle(id, replay, text) {
     const own = asked;
     unanswered = 0;
+    leaving = stop.matches(':focus-visible');
     reveal(stop, false);
     const race = id && await fetched(id).catch((error) => { text = error.message; });
     if (own !== asked) return;
@@ -133,11 +140,14 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     say(race?.note ?? text, Boolean(race) || !id); // why there is no race is not about the one before
   }
 
-  /** The model works for this page: a race can be stopped, a question cannot. The number of what is asked. */
+  /** The model works for this page, or is to. Gives the number of what is asked. */
   function busy(what) {
+    const focused = leaving || [run, stop].some((button) => button.matches(':focus-visible')); // by the keyboard's focus
+    leaving = false;
     doing = what;
     reveal(run, !doing);
-    reveal(stop, doing === 'race');
+    reveal(stop, Boolean(doing));
+    if (focused) (doing ? stop : run).focus();
     root.dataset.running = doing ? 'yes' : 'no';
     ready();
     asked += 1;

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.events import Dependency
 
 from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.methods import METHODS
@@ -72,8 +73,9 @@ def build(
     examine = examinations(models, [one["prompt"] for one in examples], gpu)
     with gr.Blocks(title="Jakiro Debugger", analytics_enabled=False, fill_width=True) as demo:
         viewer, inputs = _layout(library, assets, examples)
-        _wire(viewer, inputs, models, live)
-        questions.wire(viewer, branches(models, library, gpu), comparisons(models, library, gpu), examine)
+        running = _wire(viewer, inputs, models, live)
+        asked = questions.wire(viewer, branches(models, library, gpu), comparisons(models, library, gpu), examine)
+        viewer.stop(None, cancels=[running, *asked], api_visibility="private")
         _api(library, live)
     demo.queue(max_size=WAITING)
     demo._queue.sleep_when_free = demo._queue.progress_update_sleep_when_free = POLL
@@ -97,6 +99,7 @@ def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str
         "run_history": False,
         "ssr_mode": False,
         "quiet": True,
+        "max_file_size": 1,  # bytes: nothing here is uploaded through Gradio (site.py takes traces)
         "_frontend": False,  # else a machine too busy to answer within 3 s is taken for one without a localhost
     }
 
@@ -152,7 +155,7 @@ def _layout(library: Library, assets: Path, examples: list[dict[str, str]]) -> t
     return viewer, Inputs(prompt, methods, length, temperature, top_p, seed, controls)
 
 
-def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., Iterator[str]]) -> None:
+def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., Iterator[str]]) -> Dependency:
     def run(prompt, methods, length, temperature, top_p, seed, *values) -> Iterator[str]:
         ordered = [name for name in METHODS if name in (methods or [])]
         changes = inputs.controls.read(values)
@@ -192,7 +195,6 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
     )
     when_over(running, "over")
     inputs.prompt.submit(None, js=tell_run("asked"), api_visibility="private")
-    viewer.stop(None, cancels=[running], api_visibility="private")
     shown = viewer.ready(
         ready,
         None,
@@ -202,10 +204,13 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
         api_visibility="private",
     )
     when_over(shown, "able")  # not before: a run reads the controls
+    return running
 
 
 def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:
-    def race(prompt: str, methods: list[str], max_new_tokens: int, temperature: float, top_p: float, seed: int) -> str:
+    def race(
+        prompt: str, methods: list[str], max_new_tokens: int, temperature: float, top_p: float, seed: int
+    ) -> Iterator[str]:
         """Decode one prompt by several methods and return what each did, round by round.
 
         Args:
@@ -217,13 +222,13 @@ def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:
             seed: whole number; the same seed gives the same text by every method.
 
         Returns:
-            JSON text: a list of traces (`jakiro-trace/1`) in the order of `methods`.
+            JSON text: a list of traces (`jakiro-trace/1`) in the order of `methods`; until they are there, nothing.
         """
         id = Library.new_id()
         try:
             for _ in live(id, prompt, methods, max_new_tokens, temperature, top_p, seed):
-                pass
-            return traces_json(library.traces(id))
+                yield ""  # here Gradio ends a race whose client has gone
+            yield traces_json(library.traces(id))
         except RequestError as error:
             raise gr.Error(str(error), print_exception=False) from error
         except Exception as error:

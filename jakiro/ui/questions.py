@@ -18,21 +18,33 @@ LOG = logging.getLogger(__name__)
 
 def wire(
     viewer: gr.HTML, again: Callable[..., str], compare: Callable[..., Mapping], examine: Callable[..., dict]
-) -> None:
+) -> list[Dependency]:
     """What is asked of the model about a finished race or a head. The answer is a line like those of a running one."""
 
     def decode_again(event: gr.EventData) -> str:
-        return answered(lambda: {"event": "done", "race": again(event._data)})
+        return answered(lambda: {"event": "done", "race": again(_told(event))})
 
     def compared(event: gr.EventData) -> str:
-        return answered(lambda: {"event": "compared", **compare(event._data)})
+        return answered(lambda: {"event": "compared", **compare(_told(event))})
 
     def examined(event: gr.EventData) -> str:
-        return answered(lambda: {"event": "examined", "method": event._data["method"], **examine(event._data)})
+        return answered(lambda: {"event": "examined", "method": _told(event).get("method"), **examine(_told(event))})
 
     model = {"concurrency_id": "model", "concurrency_limit": 1, "api_visibility": "private"}
-    for ask, answer in ((viewer.branch, decode_again), (viewer.compare, compared), (viewer.doctor, examined)):
-        when_over(ask(answer, None, viewer, show_progress="hidden", **model), "answered")
+    asked = [
+        ask(answer, None, viewer, show_progress="hidden", **model)
+        for ask, answer in ((viewer.branch, decode_again), (viewer.compare, compared), (viewer.doctor, examined))
+    ]
+    for one in asked:
+        when_over(one, "answered")
+    return asked
+
+
+def _told(event: gr.EventData) -> Mapping[str, Any]:
+    """What came with an event, which anybody can send."""
+    if not isinstance(event._data, Mapping):
+        raise RequestError("what is asked must be names with values")
+    return event._data
 
 
 def answered(work: Callable[[], dict[str, Any]]) -> str:

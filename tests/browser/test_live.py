@@ -111,6 +111,37 @@ def test_a_stopped_race_is_shown_as_far_as_it_went(show, monkeypatch):
     expect(part(tab, "kind")).to_have_text("live")
 
 
+def test_the_keyboard_stays_at_run_and_stop(show, monkeypatch):
+    monkeypatch.setattr(Race, "rounds", slowly)
+    tab = show("?motion=0")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("#prompt textarea").fill("an the an")
+    tab.keyboard.press("Tab")  # so that what is focused is so by the keyboard
+    tab.locator("[data-do=run]").focus()
+    tab.keyboard.press("Enter")
+    expect(tab.locator("[data-do=stop]")).to_be_focused()
+    tab.wait_for_selector(".running .lane .text span")
+    tab.keyboard.press("Enter")
+    expect(part(tab, "notice")).to_have_text(re.compile("Stopped"))
+    expect(tab.locator("[data-do=run]")).to_be_focused()
+
+
+def test_a_text_of_one_token_has_no_round(show):
+    tab = show("?motion=0")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("[data-do=settings]").click()
+    tab.get_by_label("max_new_tokens").fill("1")
+    tab.locator("[data-do=settings]").click()
+    tab.locator("#prompt textarea").fill("an the an")
+    tab.locator("[data-do=run]").click()
+    expect(part(tab, "kind")).to_have_text("live")
+    expect(part(tab, "title")).to_have_text("Jakiro")
+    for name in ("nodes", "accepted", "why"):
+        expect(part(tab, name)).to_be_hidden()
+    expect(tab.locator("[data-view=tree] ~ .none")).to_contain_text("ended with its first token")
+    expect(tab.locator(".lane .row > .chip").first).to_be_hidden()
+
+
 def test_a_reload_during_a_race_shows_it_as_far_as_it_went(chromium, address, monkeypatch):
     monkeypatch.setattr(Race, "rounds", slowly)
     tab, _ = open_page(chromium, address, "?race=question&method=jakiro&round=3&node=1&motion=0")
@@ -271,7 +302,7 @@ def test_what_gradio_refuses_leaves_the_page_free(chromium, address):
     tab, _ = open_page(chromium, address, "?race=question&motion=0")
     tab.route("**/queue/join*", lambda route: route.fulfill(status=503, json={"detail": "Queue is full."}))
     run(tab, "the an the")
-    expect(part(tab, "notice")).to_contain_text("No answer came")
+    expect(part(tab, "notice")).to_contain_text("took nothing on")
     expect(tab.locator("[data-do=run]")).to_be_visible()
     tab.context.close()
 

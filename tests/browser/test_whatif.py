@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import threading
 
 from playwright.sync_api import expect
 from served import IN_CHROMIUM, WIDE_AND_NARROW, part, race_live, wait_for_tree
+
+from jakiro.ui import comparing
 
 pytestmark = IN_CHROMIUM
 NEW_TOKENS = 32  # of its live races, which most tests here begin with
@@ -99,6 +102,23 @@ def test_two_lanes_are_compared_along_one_text(show):
     tab.locator("[data-tab=tree]").click()
     tab.keyboard.press("ArrowRight")
     tab.wait_for_function("!location.search.includes('place=')")
+
+
+def test_what_is_asked_of_a_busy_model_need_not_be_waited_for(show, monkeypatch):
+    tab = show("?motion=0")
+    race_live(tab, "the an the")
+    free = threading.Event()
+    compare = comparing.along
+    monkeypatch.setattr(comparing, "along", lambda *given: free.wait(120) and compare(*given))
+    tab.locator("[data-tab=compare]").click()
+    tab.locator("[data-view=compare] .primary").click()
+    expect(part(tab, "notice")).to_contain_text("when the model is free")
+    tab.locator("[data-do=stop]").click()
+    expect(part(tab, "notice")).to_contain_text("not waiting for the answer")
+    expect(tab.locator("[data-do=run]")).to_be_visible()
+    free.set()
+    race_live(tab, "an the")
+    expect(part(tab, "prompt")).to_have_text("an the")
 
 
 def test_a_late_comparison_does_not_go_to_another_race(show):

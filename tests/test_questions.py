@@ -17,7 +17,7 @@ def fail(error):
 
 
 def test_an_answer_is_a_line_that_is_never_the_one_before():
-    lines = [answered(lambda: {"event": "done", "race": "a"}) for _ in range(2)]
+    lines = [answered(lambda asked: {"event": "done"} | asked, {"race": "a"}) for _ in range(2)]
     assert lines[0] != lines[1]
     assert json.loads(lines[0]) | {"time": 0} == {"event": "done", "race": "a", "time": 0}
 
@@ -27,8 +27,15 @@ def test_an_answer_is_a_line_that_is_never_the_one_before():
     [(RequestError("choose a lane"), "choose a lane"), (MemoryError("no room"), "this failed: no room")],
 )
 def test_what_goes_wrong_is_an_answer_too(error, message):
-    found = json.loads(answered(lambda: fail(error)))
+    found = json.loads(answered(lambda asked: fail(error), {}))
     assert (found["event"], found["message"]) == ("error", message)
+
+
+@pytest.mark.parametrize("asked", [None, [], "jakiro", 3])
+def test_what_is_no_question_is_refused(asked, caplog):
+    found = json.loads(answered(lambda asked: fail(KeyError("never reached")), asked))
+    assert (found["event"], found["message"]) == ("error", "what is asked must be names with values")
+    assert not caplog.records  # a stranger does not fill the log
 
 
 def test_the_viewer_hears_of_the_end_of_whatever_it_asks_refused_or_not(tmp_path):

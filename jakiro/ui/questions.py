@@ -22,35 +22,33 @@ def wire(
     """What is asked of the model about a finished race or a head. The answer is a line like those of a running one."""
 
     def decode_again(event: gr.EventData) -> str:
-        return answered(lambda: {"event": "done", "race": again(_told(event))})
+        return answered(lambda asked: {"event": "done", "race": again(asked)}, event._data)
 
     def compared(event: gr.EventData) -> str:
-        return answered(lambda: {"event": "compared", **compare(_told(event))})
+        return answered(lambda asked: {"event": "compared", **compare(asked)}, event._data)
 
     def examined(event: gr.EventData) -> str:
-        return answered(lambda: {"event": "examined", "method": _told(event).get("method"), **examine(_told(event))})
+        def found(asked: Mapping[str, Any]) -> dict[str, Any]:
+            return {"event": "examined", "method": asked.get("method"), **examine(asked)}
+
+        return answered(found, event._data)
 
     model = {"concurrency_id": "model", "concurrency_limit": 1, "api_visibility": "private"}
-    asked = [
+    wired = [
         ask(answer, None, viewer, show_progress="hidden", **model)
         for ask, answer in ((viewer.branch, decode_again), (viewer.compare, compared), (viewer.doctor, examined))
     ]
-    for one in asked:
+    for one in wired:
         when_over(one, "answered")
-    return asked
+    return wired
 
 
-def _told(event: gr.EventData) -> Mapping[str, Any]:
-    """What came with an event, which anybody can send."""
-    if not isinstance(event._data, Mapping):
-        raise RequestError("what is asked must be names with values")
-    return event._data
-
-
-def answered(work: Callable[[], dict[str, Any]]) -> str:
-    """What `work` found as a line, or the line that says why it found nothing."""
+def answered(work: Callable[[Mapping[str, Any]], dict[str, Any]], asked: Any) -> str:
+    """What `work` found of what is asked as a line, or the line that says why it found nothing. Anybody can ask."""
     try:
-        return line(work() | {"time": time.time()})  # never the line before
+        if not isinstance(asked, Mapping):
+            raise RequestError("what is asked must be names with values")
+        return line(work(asked) | {"time": time.time()})  # never the line before
     except RequestError as error:
         return refused(str(error))
     except Exception as error:  # the page would wait for ever

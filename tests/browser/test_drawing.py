@@ -204,9 +204,6 @@ def test_a_download_is_the_whole_figure(show):
     assert asked["figure"]["layout"]["xaxis"]["range"] == shown
 
 
-ON_EVERY_WIDTH = pytest.mark.parametrize("width", [390, 1024, 1440])
-
-
 @pytest.mark.parametrize("width", [1024, 1280, 1440])
 def test_the_legend_is_broken_into_lines_before_it_is_cut_off(show, width):
     """And the tree begins below them."""
@@ -233,7 +230,7 @@ def test_the_legend_follows_the_width_of_the_tree(show):
     tab.wait_for_function(f"(wide) => JSON.stringify(({LEGEND})()) === JSON.stringify(wide)", arg=wide)
 
 
-@ON_EVERY_WIDTH
+@pytest.mark.parametrize("width", [390, 1024, 1440])
 def test_captions_are_read_in_full(show, width):
     tab = show("?race=question&method=jakiro&round=3", viewport={"width": width, "height": 900})
     for view, last in (("routing", "run_routing"), ("diversity", "run_diversity"), ("run", "classes")):

@@ -28,7 +28,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="METHOD=DIR",
-        help="folder or hub id of a trained head; repeatable",
+        help="folder or hub id of a trained head; repeatable, of one method the last counts",
     )
     parser.add_argument("--attention", metavar="NAME", help="sdpa or eager (default: what the model has, sdpa first)")
     parser.add_argument("--chat-template", type=Path, metavar="FILE", help="Jinja file in place of the tokenizer's own")

@@ -37,7 +37,8 @@ def along(target: Target, drafter: Drafter, trace: Trace, most: int = MOST_PLACE
     steps = []
     for at in range(start, min(start + most, len(ids) - 1)):
         context = Context(ids[: at + 1], features, room=len(ids) - at - 2)
-        tree = within(drafter.draft(context), context)
+        whole = drafter.draft(context)
+        tree = within(whole, context)
         logits, seen = target.score(tree.tokens, tree.parents, cache)
         picks = pick(logits, [at + 1 + depth for depth in tree.depths()], sampling).tolist()
         cache.keep(cache.length, [0])
@@ -45,6 +46,6 @@ def along(target: Target, drafter: Drafter, trace: Trace, most: int = MOST_PLACE
         path = follow(tree, ids[at + 1 : -1])  # the last token can only be a bonus
         for node, token in zip([0, *path], ids[at + 1 :], strict=False):
             picks[node] = token  # the text's, though another sampler chose it
-        tree, logprobs = checked(tree, picks, logits, drafter)
+        tree, logprobs = checked(tree, picks, logits, drafter, tree is whole)
         steps.append(StepTrace(tree, path, ids[at + 1 + len(path)], logprobs, 0.0, 0.0, 0.0))
     return steps

@@ -5,10 +5,11 @@ Every method runs through this loop, vanilla too. It knows nothing of how trees 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime, timezone
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from jakiro.programs import now, upload
 from jakiro.target import Target
 from jakiro.text import pieces
 from jakiro.trace import StepTrace, Trace
-from jakiro.tree import CutNodes, DraftTree
+from jakiro.tree import MAX_CUT, MAX_LEVELS, CutNodes, DraftTree
 from jakiro.verify import Sampling, pick, walk
 
 TREE_ROWS = 64  # cache rows set aside for a tree; a larger one makes the cache move once
@@ -27,26 +28,42 @@ LOWEST = -1e4  # stands in for the log of a zero probability: traces hold finite
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a drafter is shown each round."""
+    """What a drafter is shown each round: what the target kept, and nothing of what it rejected."""
 
     tokens: list[int]  # prompt and text so far, the engine's own list; the last one is the root of the next tree
-    features: Tensor  # [m, hidden] of the tokens before the root that are new since the last call
+    features: Tensor  # [m, hidden], m >= 1, of the tokens before the root that are new since the last call
     room: int  # levels below the root that can still be accepted, >= 0
 
 
-class Drafter(Protocol):
+class Drafter(ABC):
     """Proposes trees for one run. A subclass need not know more than `draft`."""
 
+    pass_bytes = 0  # that a network pass of a draft reads; for `bench --limits`
+
+    @abstractmethod
     def draft(self, context: Context) -> DraftTree:
-        """The next tree, whose root is the context's last token. Timed. Levels beyond the room are cut off."""
+        """The next tree, whose root is the context's last token. Timed.
+
+        Levels beyond the room are cut off, and the nodes that are left numbered anew.
+        """
 
     def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
         """More columns [n] for the tree just verified, given the target's pick after every node. Not timed."""
         return {}
 
     def cut(self, tree: DraftTree) -> CutNodes:
-        """What was drafted beside the tree just verified but did not fit into its budget. Not timed."""
+        """What was drafted beside the tree just verified but did not fit into its budget. Not timed.
+
+        Asked of whole trees alone, not of those that levels were cut off from for want of room.
+        """
         return CutNodes()
+
+    def bare(self, context: Context) -> int:
+        """Run a draft's network passes alone, leave no trace of them, and return their number; for `bench --limits`.
+
+        What a draft costs at least. The text before the context's new features has been drafted on.
+        """
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +113,9 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
     while not ends(last, 0):
         context = Context(tokens, features, room=end - len(tokens) - 1)
         start = clock()
-        tree = drafter.draft(context)
+        whole = drafter.draft(context)
         drafted = clock()
-        tree = within(tree, context)
+        tree = within(whole, context)
         positions = [len(tokens) + depth for depth in tree.depths()]  # of the token picked after each node
         ready = now()
         logits, tree_features = target.score(tree.tokens, tree.parents, cache)
@@ -111,7 +128,7 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         tokens += [tree.tokens[node] for node in accepted] + [last]
         seconds = clock() - start
         draft_s, verify_s = drafted - start, verified - ready
-        tree, logprobs = checked(tree, picks, logits, drafter if inspect else None)
+        tree, logprobs = checked(tree, picks, logits, drafter if inspect else None, tree is whole)
         yield StepTrace(tree, accepted, last, logprobs, draft_s, verify_s, seconds - draft_s - verify_s)
 
 
@@ -210,6 +227,7 @@ def within(tree: DraftTree, context: Context) -> DraftTree:
     assert tree.tokens[0] == context.tokens[-1], "the root of a tree is the last token of its context"
     assert len(tree.tokens) == len(tree.parents) == len(tree.scores), "a node has a token, a parent and a score"
     depths = tree.depths()
+    assert max(depths) <= MAX_LEVELS, f"a tree has at most {MAX_LEVELS} levels"
     if max(depths) <= context.room:
         return tree
     kept = [node for node, depth in enumerate(depths) if depth <= context.room]
@@ -220,17 +238,17 @@ def within(tree: DraftTree, context: Context) -> DraftTree:
 
 
 def checked(
-    tree: DraftTree, picks: list[int], logits: Tensor, drafter: Drafter | None
+    tree: DraftTree, picks: list[int], logits: Tensor, drafter: Drafter | None, whole: bool
 ) -> tuple[DraftTree, list[float]]:
     """The tree with the engine's and the drafter's columns (none: as it is), and log p of each node's token after its
-    parent, [n], 0.0 at the root. `logits` [n, vocab] are the target's."""
+    parent, [n], 0.0 at the root. `logits` [n, vocab] are the target's; `whole` trees have all that was drafted."""
     logprobs = logits.float().log_softmax(-1).clamp_min(LOWEST)
     if drafter is not None:
-        tree = _inspected(tree, picks, logprobs, drafter)
+        tree = _inspected(tree, picks, logprobs, drafter, whole)
     return tree, _given_parent(tree, logprobs)
 
 
-def _inspected(tree: DraftTree, picks: list[int], logprobs: Tensor, drafter: Drafter) -> DraftTree:
+def _inspected(tree: DraftTree, picks: list[int], logprobs: Tensor, drafter: Drafter, whole: bool) -> DraftTree:
     chosen = logprobs.gather(-1, torch.tensor(picks, device=logprobs.device)[:, None])[:, 0]
     columns = {
         **tree.columns,
@@ -240,7 +258,9 @@ def _inspected(tree: DraftTree, picks: list[int], logprobs: Tensor, drafter: Dra
         **drafter.inspect(tree, picks),
     }
     assert all(len(column) == len(tree) for column in columns.values()), "a column has one value a node"
-    return DraftTree(tree.tokens, tree.parents, tree.scores, columns, drafter.cut(tree))
+    cut = drafter.cut(tree) if whole else CutNodes()
+    assert len(cut) <= MAX_CUT, f"a trace keeps at most {MAX_CUT} cut nodes of a round: give the best"
+    return DraftTree(tree.tokens, tree.parents, tree.scores, columns, cut)
 
 
 def _given_parent(tree: DraftTree, logprobs: Tensor) -> list[float]:

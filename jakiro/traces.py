@@ -11,14 +11,12 @@ from collections.abc import Sequence, Sized
 from pathlib import Path
 
 from jakiro.trace import Trace, TraceError, from_dict, to_json
-from jakiro.tree import DraftTree
+from jakiro.tree import MAX_CUT, MAX_LEVELS, DraftTree
 
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_NODES = 150_000  # of all trees together, and as many cut ones: they are sent to the browser and kept for a while
 MAX_RUNS = 8
 MAX_ROUNDS = 20_000  # of all runs together: a round is sent with a figure for each of its views
-MAX_LEVELS = 64  # of a tree
-MAX_CUT = 32  # nodes of a round that did not fit into its tree
 MAX_IDS = 1_000_000  # of a prompt, and with a text: no target reads more, no vocabulary has more
 MAX_NAMES = 1_000  # settings, versions, a tree's columns
 MAX_TEXT = 1_000  # characters of a token's text or of a name

@@ -8,11 +8,13 @@ from typing import Any
 from jakiro.reading import Fields, TraceError, ids, numbers, typed
 
 SHARES = ("gate0", "gate1", "overlap")  # columns that are between 0 and 1
+MAX_LEVELS = 64  # below a root, those of cut nodes included
+MAX_CUT = 32  # nodes of a round that did not fit into its tree
 
 
 @dataclass(frozen=True, slots=True)
 class CutNodes:
-    """Nodes that were drafted but did not fit into the node budget: the best of them, best first."""
+    """Nodes that were drafted but did not fit into the node budget: the best MAX_CUT at most, best first."""
 
     tokens: list[int] = field(default_factory=list)  # [m]
     parents: list[int] = field(default_factory=list)  # [m], a node of the tree, or n + the index of an earlier cut node

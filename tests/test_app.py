@@ -190,7 +190,7 @@ def test_a_client_gets_traces_in_the_order_asked_for(client):
     [
         ({"prompt": "  "}, "the prompt is empty"),
         ({"prompt": "an " * 300}, "shorten it"),
-        ({"methods": ["medusa"]}, "unknown method"),
+        ({"methods": ["nobody"]}, "unknown method"),
         ({"max_new_tokens": -3}, "max_new_tokens must be from 1"),
         ({"temperature": None}, "temperature is empty: give a number"),
         ({"top_p": 2}, "top_p is 2"),

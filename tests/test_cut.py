@@ -54,7 +54,7 @@ def path(tree, node):
 
 def test_a_tree_with_room_for_all_cuts_nothing_and_a_trace_keeps_so_many(target, monkeypatch):
     assert len(run(target, "eagle2", 22).steps[0].tree.cut) == 0
-    monkeypatch.setattr(drafting, "MOST_CUT", 4)
+    monkeypatch.setattr(drafting, "MAX_CUT", 4)
     assert len(run(target, "eagle2", 5).steps[0].tree.cut) == 4
 
 

@@ -9,7 +9,7 @@ from hand import FIRST, HAND, SECOND, THIRD, run
 from jakiro.analysis import endings
 from jakiro.analysis.endings import MOMENTS, ending, moments
 from jakiro.trace import StepTrace
-from jakiro.tree import DraftTree
+from jakiro.tree import CutNodes, DraftTree
 
 SURE, UNSURE = math.log(0.9), math.log(0.05)
 
@@ -26,6 +26,16 @@ def chain(*, pick_rank: int | None, logq: float = SURE) -> StepTrace:
 def test_a_rejected_draft_is_told_from_a_cut_one_by_the_rank_of_the_targets_choice(rank, expected):
     trace = replace(run(chain(pick_rank=rank), THIRD), settings={"top_k": 2})
     assert ending(trace, 0) == expected
+
+
+def test_a_choice_among_the_cut_nodes_is_cut_where_no_rank_is_known():
+    step = chain(pick_rank=None)
+    for cut, expected in (
+        (CutNodes([3], [0], [-9.0]), endings.CUT),
+        (CutNodes([3], [1], [-9.0]), endings.WRONG),
+        (CutNodes([4], [0], [-9.0]), endings.WRONG),
+    ):
+        assert ending(run(replace(step, tree=replace(step.tree, cut=cut)), THIRD), 0) == expected
 
 
 def test_a_round_ends_where_the_draft_or_the_text_does():

@@ -326,6 +326,16 @@ def test_routing_of_a_round_marks_the_walk_and_orders_by_depth():
     assert [row["node"] for row in expert0["customdata"]] == [0, 1]
 
 
+def test_a_round_without_a_draft_says_so_where_its_bars_would_be():
+    for figure, told in (
+        (round_diversity_figure, "nothing was drafted in this round"),
+        (round_routing_figure, "no router ran in this round"),
+    ):
+        captions = [one["text"] for one in drawn(figure(HAND), HAND, 2)["layout"]["annotations"]]
+        assert captions[0] == told
+        assert told not in str(drawn(figure(HAND), HAND, 0)["layout"]["annotations"])
+
+
 def test_views_without_their_columns_are_absent():
     for name in ("vanilla", "prompt_lookup", "eagle2"):
         assert round_routing_figure(TRACES[name]) is None and run_routing_figure(TRACES[name]) is None
@@ -368,6 +378,8 @@ def test_other_runs_stand_beside_this_one():
 
 def test_lanes_of_one_method_look_different_and_no_method_looks_like_an_expert():
     found = lane_looks(["jakiro", "eagle2", "jakiro", "jakiro", "mine"])
+    others = lane_looks(["mine", "yours", "theirs", "another"])
+    assert len(set(others)) == 4 and others[0][0] != others[1][0], "two strangers beside each other differ in hue"
     assert len(set(found)) == 5 and found[0] == lane_looks(["vanilla", "jakiro"])[1]
     experts = {f"@{role}" for role, _, _ in SOURCES.values()} | {symbol for _, symbol, _ in SOURCES.values()}
     assert not experts & {part for name in (*METHODS, "mine") for look in lane_looks([name]) for part in look}

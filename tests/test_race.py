@@ -13,10 +13,9 @@ from itertools import pairwise
 import pytest
 import synthetic
 
-from jakiro.drafting.drafter import MOST_CUT
 from jakiro.engine import Prefill
 from jakiro.trace import TraceError, from_json, to_json
-from jakiro.traces import MAX_CUT, weight
+from jakiro.traces import read_traces, traces_json, weight
 from jakiro.tree import CutNodes
 from jakiro.ui import library as library_module
 from jakiro.ui import models as models_module
@@ -95,7 +94,7 @@ def test_a_race_left_early_still_has_readable_traces(models):
         ({"prompt": "x" * 200_000}, "shorten it to 100,000"),
         ({"methods": []}, "choose at least one method: Vanilla, Prompt lookup"),
         ({"methods": "vanilla"}, "methods must be a list of names, not str"),
-        ({"methods": ["medusa"]}, "unknown method 'medusa'; known: vanilla"),
+        ({"methods": ["nobody"]}, "unknown method 'nobody'; known: vanilla"),
         ({"methods": [["vanilla"]]}, "unknown method"),
         ({"methods": ["vanilla", "vanilla"]}, "each method can race once"),
         ({"max_new_tokens": 0}, "max_new_tokens must be from 1"),
@@ -138,8 +137,17 @@ def test_a_race_that_could_not_be_shown_is_refused(models, monkeypatch):
     assert request_of(models, max_new_tokens=3_000, changes=small, methods=["vanilla", "jakiro"])
 
 
-def test_a_trace_may_hold_as_many_cut_nodes_as_a_drafter_keeps():
-    assert MAX_CUT == MOST_CUT
+@pytest.mark.parametrize("limit", [60, 100])
+def test_a_race_whose_methods_draft_more_than_was_known_ends_where_it_can_still_be_shown(models, monkeypatch, limit):
+    race = Race(models, request_of(models))
+    monkeypatch.setattr("jakiro.ui.race.MAX_NODES", limit)
+    monkeypatch.setattr("jakiro.traces.MAX_NODES", limit)
+    with pytest.raises(RequestError, match=f"ended early: more than the {limit} nodes that can be shown"):
+        for _ in race.rounds():
+            pass
+    kept = read_traces(traces_json(race.traces()))
+    trees = [step.tree for trace in kept for step in trace.steps]
+    assert limit - 64 < max(sum(map(len, trees)), sum(len(tree.cut) for tree in trees)) <= limit
 
 
 def test_a_method_that_cannot_run_says_why(models):

@@ -10,7 +10,7 @@ from hand import run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
 from jakiro.trace import StepTrace
-from jakiro.tree import DraftTree
+from jakiro.tree import CutNodes, DraftTree
 from jakiro.ui.why import ordinal, why
 
 PIECES = {1: " one", 2: " two", 3: "\n", 4: " four", 5: " five", 6: " six"}
@@ -21,9 +21,9 @@ def column(value, length=4):
     return [value] * length
 
 
-def sentence(columns: dict, accepted=(1,), settings=SETTINGS, last=False, stop="length", bonus=6) -> str:
+def sentence(columns: dict, accepted=(1,), settings=SETTINGS, last=False, stop="length", bonus=6, cut=None) -> str:
     """1 -> {2 -> {3}, 4} with the walk stopping after `accepted`; node 1 is " two"."""
-    tree = DraftTree([1, 2, 3, 4], [-1, 0, 1, 0], [0.0, -0.5, -1.0, -2.0], columns)
+    tree = DraftTree([1, 2, 3, 4], [-1, 0, 1, 0], [0.0, -0.5, -1.0, -2.0], columns, cut or CutNodes())
     step = StepTrace(tree, list(accepted), bonus, [0.0, -0.1, math.log(0.25), -3.0], 0.1, 0.1, 0.1)
     after = [] if last else [StepTrace(DraftTree([bonus], [-1], [0.0]), [], 5, [0.0], 0.1, 0.1, 0.1)]
     return why(replace(run(step, *after), pieces=PIECES, settings=settings, stop=stop), 0)
@@ -59,9 +59,26 @@ def test_the_draft_stopped_at_its_depth():
 
 def test_the_draft_never_looked_past_a_node_outside_its_beam():
     told = sentence({"pick_rank": [0, 0, 0, None]}, accepted=(3,))
-    assert (
-        told == "The draft stopped there: “␣four” was not among the 8 best of its level, and the target chose “␣six”."
-    )
+    reason = "it was not among the 8 best of its level"
+    assert told == f"The draft stopped at “␣four”: {reason}, and the target chose “␣six”."
+
+
+@pytest.mark.parametrize(("columns", "settings"), [({}, SETTINGS), ({"pick_rank": column(None)}, {"nodes": 4})])
+def test_a_leaf_is_not_said_to_be_outside_a_beam_that_nobody_knows(columns, settings):
+    told = sentence(columns, accepted=(3,), settings=settings)
+    assert told == "The draft stopped at “␣four”: nothing was drafted after it, and the target chose “␣six”."
+
+
+@pytest.mark.parametrize(
+    ("settings", "budget"), [({}, "the node budget"), ({"total_tokens": 4}, "the budget of 4 nodes")]
+)
+def test_a_choice_among_the_cut_nodes_is_cut_whatever_else_is_known(settings, budget):
+    """Another method need not tell ranks, nor call its sizes as ours are called."""
+    cut = CutNodes([9, 6, 6], [1, 0, 1], [-4.0, -4.0, -5.0])
+    told = sentence({}, settings=settings, cut=cut)
+    assert told == f"The target chose “␣six”, which the draft proposed after “␣two” but cut to {budget}."
+    elsewhere = sentence({}, settings=settings, cut=replace(cut, parents=[1, 0, 5]))
+    assert "was not proposed after “␣two”" in elsewhere
 
 
 @pytest.mark.parametrize(

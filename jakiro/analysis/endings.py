@@ -36,6 +36,8 @@ def ending(trace: Trace, index: int) -> str:
     if len(step.tree) == 1:
         return NOTHING_DRAFTED
     rank, width = at_stop(step, "pick_rank"), trace.number("top_k")
+    if (step.stop_node, step.bonus) in zip(step.tree.cut.parents, step.tree.cut.tokens, strict=True):
+        return CUT
     if rank is None:
         return WRONG if rejected(step) else DRAFT_END
     return CUT if width is not None and rank < width else UNPROPOSED

@@ -7,6 +7,7 @@ from typing import Any
 
 from jakiro.doctor.checks import GOOD, WRONG, Finding, examine
 from jakiro.doctor.evidence import SHORT, write
+from jakiro.drafting.head import Head
 from jakiro.drafting.weights import load_head, no_head
 from jakiro.methods import METHODS, on_heads
 from jakiro.target import Target
@@ -16,18 +17,23 @@ MARKS = {"good": "✓", "suspect": "?", "wrong": "✗", "unknown": "–"}
 NEW_TOKENS = 64
 
 
+def patients() -> list[str]:
+    """The methods whose heads can be examined: those that guess the target's next feature, as EAGLE's does."""
+    return on_heads(Head)
+
+
 def visit(target: Target, method: str, prompts: Sequence[str]) -> list[Finding]:
     """All findings on the head of `method`; only the first where it cannot be loaded. Raises ValueError for a method
-    that has no head, or where the target writes too little."""
+    that has no head or one of another kind than EAGLE's, or where the target writes too little."""
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; known: {', '.join(METHODS)}")
-    if method not in on_heads():
-        raise ValueError(f"{method} has no head; examine {' or '.join(on_heads())}")
+    if method not in patients():
+        what = "a head of a kind that the doctor does not know" if method in on_heads() else "no head"
+        raise ValueError(f"{method} has {what}; examine {' or '.join(patients())}")
     if why := no_head(method, target):
         raise ValueError(why)
     try:
-        METHODS[method].load(target)  # refuses another method's head
-        head = load_head(target.heads[method], target)
+        head = load_head(target.heads[method], target, METHODS[method].head)
     except (ValueError, OSError) as error:
         return [Finding("keys and shapes", WRONG, str(error))]
     loaded = Finding("keys and shapes", GOOD, f"all {len(head.state_dict())} tensors fit {target.name}")

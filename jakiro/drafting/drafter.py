@@ -7,24 +7,22 @@ copy to the host are common.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from jakiro.engine import Context
+from jakiro.engine import Context, Drafter
 from jakiro.settings import autos
 from jakiro.target import Target
-from jakiro.tree import CutNodes, DraftTree
+from jakiro.tree import MAX_CUT, CutNodes, DraftTree
 
 from .builder import Children, Growth, Kept
 from .columns import Rows
 from .fused import FusedHead
 from .state import FixedState, HeadState
 from .tree import TreeSettings
-
-MOST_CUT = 32  # nodes beyond the budget that a trace keeps of a round
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class Round:
         return Rows([None, *(index // self.growth.width for index in ids)], [0, *(own.get(index) for index in ids)])
 
 
-class HeadDrafter(ABC):
+class HeadDrafter(Drafter):
     """A drafter for one run over a shared head."""
 
     def __init__(self, head: FusedHead, target: Target, settings: TreeSettings) -> None:
@@ -72,13 +70,19 @@ class HeadDrafter(ABC):
         sizes = (head, target.embed, self.width, settings.depth - 1)
         self._state = FixedState(*sizes, fresh=settings.depth + 1) if target.graphs else HeadState(*sizes)
         self._round: Round | None = None
+        self._idle = settings.total_tokens == 1  # nothing is drafted
+
+    @property
+    def pass_bytes(self) -> int:
+        """Of the head's parameters and the output embedding."""
+        return self.head.nbytes + self.target.model.get_output_embeddings().weight.nbytes
 
     @torch.inference_mode()
     def draft(self, context: Context) -> DraftTree:
         """The reranked tree under the context's last token; only the root where nothing below it could count."""
         root = context.tokens[-1]
         self._round = None
-        if self.settings.total_tokens == 1 or context.room == 0:  # a round without room is the last one
+        if self._idle or context.room == 0:  # a round without room is the last one
             return DraftTree([root], [-1], [0.0])
         growth, steps, packed = self._state.run(self._grow, _fresh(context), context.features)
         kept = Kept.read(packed)
@@ -100,10 +104,8 @@ class HeadDrafter(ABC):
 
     @torch.inference_mode()
     def bare(self, context: Context) -> int:
-        """Run a draft's network passes without growing a tree, leave no trace of them, and return their number.
-
-        What a draft costs at least; for timing. The text before the context's fresh tokens has been drafted on.
-        """
+        if self._idle:
+            return 0
         length = self._state.length
         passes = self._state.run(self._pass, _fresh(context), context.features)
         self._state.length = length
@@ -129,11 +131,11 @@ class HeadDrafter(ABC):
         return self.columns(tree, picks, rows, self._round, torch.tensor(used, device=self.target.device))
 
     def cut(self, tree: DraftTree) -> CutNodes:
-        """The best nodes of the pool after those kept; none where levels of the tree were cut off for want of room."""
+        """The best nodes of the pool after those kept."""
         last = self._round
-        if last is None or len(tree) <= len(last.kept.ids):
+        if last is None:
             return CutNodes()
-        tokens, parents, scores, ids = last.growth.rest(len(last.kept.ids), MOST_CUT)
+        tokens, parents, scores, ids = last.growth.rest(len(last.kept.ids), MAX_CUT)
         numbers = {-1: 0} | {index: node for node, index in enumerate([*last.kept.ids, *ids], start=1)}
         return CutNodes(tokens, [numbers[parent] for parent in parents], scores)
 

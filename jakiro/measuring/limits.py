@@ -23,11 +23,11 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from jakiro.drafting.drafter import HeadDrafter
-from jakiro.engine import Context, as_trace, decode, stopwatch
+from jakiro.engine import Context, Drafter, as_trace, decode, stopwatch
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
+from jakiro.tree import MAX_LEVELS
 from jakiro.verify import Sampling
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")  # what configs call their number
@@ -112,7 +112,7 @@ def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> di
     if (weights := _weight_bytes(target)) is not None:
         flops = 2 * nodes * weights / target.model.get_output_embeddings().weight.element_size()
         floor = max((weights + length * target.new_cache(1).row_bytes) / bandwidth, flops / rate)
-        whole = floor + passes * _pass_bytes(target, drafter) / bandwidth
+        whole = floor + passes * drafter.pass_bytes / bandwidth
     return {
         "nodes": nodes,
         "context": length,
@@ -162,7 +162,7 @@ def _typical(run: Trace) -> tuple[StepTrace, int]:
 
 
 @torch.inference_mode()
-def _bare_rounds(target: Target, drafter: Any, run: Trace, length: int, parents: list[int]) -> tuple[list, int]:
+def _bare_rounds(target: Target, drafter: Drafter, run: Trace, length: int, parents: list[int]) -> tuple[list, int]:
     """Seconds of the model's own forward over a tree of this shape after `length` tokens and of the draft's passes.
 
     In turns, as in a round, for each evicts the other from the processor's cache: [(forward, draft)], and the passes.
@@ -181,12 +181,10 @@ def _bare_rounds(target: Target, drafter: Any, run: Trace, length: int, parents:
     return found[1:], passes
 
 
-def _bare_draft(drafter: Any, tokens: list[int], features: torch.Tensor, fresh: int) -> Callable[[], int]:
+def _bare_draft(drafter: Drafter, tokens: list[int], features: torch.Tensor, fresh: int) -> Callable[[], int]:
     """A call that runs the network passes of a draft on `fresh` new tokens and returns their number."""
-    if not isinstance(drafter, HeadDrafter) or drafter.settings.total_tokens == 1:  # nothing is drafted
-        return lambda: 0
-    drafter.draft(Context(tokens, features, room=drafter.settings.depth))
-    context = Context(tokens, features[-fresh:], room=drafter.settings.depth)
+    drafter.draft(Context(tokens, features, room=MAX_LEVELS))
+    context = Context(tokens, features[-fresh:], room=MAX_LEVELS)
     return lambda: drafter.bare(context)
 
 
@@ -211,10 +209,3 @@ def _weight_bytes(target: Target) -> int | None:
     table = target.model.get_input_embeddings().weight
     tied = table is target.model.get_output_embeddings().weight
     return sum(one.nbytes for one in target.model.parameters() if tied or one is not table)
-
-
-def _pass_bytes(target: Target, drafter: Any) -> int:
-    """Bytes that a draft pass reads: the head's parameters and the output embedding."""
-    if not isinstance(drafter, HeadDrafter):
-        return 0
-    return drafter.head.nbytes + target.model.get_output_embeddings().weight.nbytes

@@ -22,6 +22,7 @@ class Method(Protocol):
     title: str  # what people call it
     summary: str  # one sentence
     settings: type  # a frozen dataclass; each field becomes one control
+    head: type | None  # of the trained head that it needs, which `--head name=DIR` gives; None without one
 
     def defaults(self, target: Target) -> Any:
         """Settings that suit the target, its device and the method's head, for a target that is not `unavailable`."""
@@ -37,8 +38,13 @@ METHODS: dict[str, Method] = {method.name: method for method in (Vanilla(), Prom
 ASSISTANT = "assistant"  # named as a head is: a small model that `bench --peers` assists the target with
 
 
-def on_heads() -> list[str]:
-    """Names of the methods on a trained head, which draft a dynamic tree: those whose settings have its sizes."""
+def on_heads(kind: type = object) -> list[str]:
+    """Names of the methods on a trained head, or on one of that kind."""
+    return [name for name, method in METHODS.items() if method.head is not None and issubclass(method.head, kind)]
+
+
+def with_trees() -> list[str]:
+    """Names of the methods that draft a dynamic tree: those whose settings have its sizes."""
     return [name for name, method in METHODS.items() if issubclass(method.settings, TreeSettings)]
 
 
@@ -52,5 +58,5 @@ def check_heads(names: Iterable[str]) -> None:
 
 def check_tree(name: str) -> None:
     """Raise ValueError for a method whose draft has no sizes to tune."""
-    if name in METHODS and name not in on_heads():
-        raise ValueError(f"{name} has no draft tree to tune; those that have one: {', '.join(on_heads())}")
+    if name in METHODS and name not in with_trees():
+        raise ValueError(f"{name} has no draft tree to tune; those that have one: {', '.join(with_trees())}")

@@ -39,6 +39,7 @@ class Eagle2:
     title = "EAGLE-2"
     summary = "A one-layer head guesses the target's next features; the likeliest paths form the tree."
     settings = TreeSettings
+    head = EagleHead
 
     def defaults(self, target: Target) -> TreeSettings:
         return TreeSettings(**default_tree(self.name, target))
@@ -48,5 +49,5 @@ class Eagle2:
 
     def load(self, target: Target) -> Callable[[TreeSettings], Eagle2Drafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
-        head = FusedEagle(load_head(target.heads[self.name], target, EagleHead))
+        head = FusedEagle(load_head(target.heads[self.name], target, self.head))
         return lambda settings: Eagle2Drafter(head, target, settings)

@@ -162,6 +162,7 @@ class Jakiro:
     title = "Jakiro"
     summary = "Two routed experts guess the next features; a contrastive one gives the last level for free."
     settings = JakiroSettings
+    head = JakiroHead
 
     def defaults(self, target: Target) -> JakiroSettings:
         return JakiroSettings(**default_tree(self.name, target))
@@ -171,5 +172,5 @@ class Jakiro:
 
     def load(self, target: Target) -> Callable[[JakiroSettings], JakiroDrafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
-        head = FusedJakiro(load_head(target.heads[self.name], target, JakiroHead))
+        head = FusedJakiro(load_head(target.heads[self.name], target, self.head))
         return lambda settings: JakiroDrafter(head, target, settings)

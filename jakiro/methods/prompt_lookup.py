@@ -74,6 +74,7 @@ class PromptLookup:
     title = "Prompt lookup"
     summary = "Copies what followed the same tokens earlier in the text; needs no trained head."
     settings = Settings
+    head = None
 
     def defaults(self, target: Target) -> Settings:
         return Settings()

@@ -29,6 +29,7 @@ class Vanilla:
     title = "Vanilla"
     summary = "One pass of the target for every token, nothing drafted: the baseline."
     settings = Settings
+    head = None
 
     def defaults(self, target: Target) -> Settings:
         return Settings()

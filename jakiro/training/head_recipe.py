@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from jakiro.drafting.head import EagleHead, Head, HeadConfig, JakiroHead
+from jakiro.drafting.head import Head, HeadConfig
+from jakiro.methods import METHODS, on_heads
 from jakiro.training import recipe_file
 from jakiro.training.answers import Answers
 from jakiro.training.losses import Losses
@@ -14,7 +15,7 @@ from jakiro.training.packing import row_widths
 from jakiro.training.sources import Source
 from jakiro.training.trial import Trial
 
-KINDS: dict[str, type[Head]] = {"eagle2": EagleHead, "jakiro": JakiroHead}
+KINDS: dict[str, type[Head]] = {name: METHODS[name].head for name in on_heads(Head)}
 
 
 @dataclass(frozen=True, slots=True)

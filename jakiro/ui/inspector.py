@@ -1,7 +1,7 @@
 """The node inspector's data: a table of columns a round, and the rows to show with their words and formats.
 
-Columns are shown as people count: ranks from 1, probabilities as probabilities. A column that this file does not know
-is shown all the same, under its own name.
+Columns are shown as people count: ranks (`rank` and what ends in `_rank`) from 1, probabilities as probabilities. A
+column that this file does not know is shown all the same, under its own name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FIELDS: dict[str, tuple[str, str, str]] = {
     "id": ("token", "token", "The candidate token and its id."),
     "state": ("state", "word", "What the walk made of it: accepted, among the first rejected, or never reached."),
     "depth": ("depth", "number", "Levels below the root."),
-    "q": ("draft q", "share", "Probability that the draft gave the token after its parent, at its draft_temperature."),
+    "q": ("draft q", "share", "Probability of the token after its parent under the draft, at its draft_temperature."),
     "p": ("target p", "share", "Probability of the token after its path under the target, at temperature 1."),
     "rank": ("draft rank", "rank", f"Place of the token in the draft's distribution after its parent. {PROPOSED}"),
     "score": ("path log-probability", "log", "Sum of log q along the path; the tree keeps the nodes with the best."),
@@ -71,7 +71,7 @@ def node_table(step: StepTrace) -> dict[str, list]:
     }
     for name, values in tree.columns.items():
         if name not in HIDDEN and name not in table:
-            table[name] = _counted_from_one(values) if name.endswith("rank") else rounded_list(values)
+            table[name] = _counted_from_one(values) if f"_{name}".endswith("_rank") else rounded_list(values)
     return table
 
 

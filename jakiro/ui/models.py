@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from jakiro.doctor.visit import patients
 from jakiro.engine import Drafter, record
 from jakiro.machine import settle
 from jakiro.measuring.tuning import Tuner
@@ -98,7 +99,7 @@ class Models:
         if self._loaded is None:
             return {"state": "failed", "text": f"Live runs are off: {self._error}"}
         name = self._loaded.target.name
-        heads = [method for method in self._loaded.makers if method in self._loaded.target.heads]
+        heads = [method for method in patients() if method in self._loaded.makers]
         told = {"missing": self._loaded.missing, "target": name, "heads": heads}
         return {"state": "ready", "text": f"{name} is ready.", **told}
 

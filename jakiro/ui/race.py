@@ -17,7 +17,8 @@ from jakiro.methods import METHODS
 from jakiro.settings import AUTO, build
 from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
-from jakiro.traces import MAX_CUT, MAX_NODES, MAX_ROUNDS
+from jakiro.traces import MAX_NODES, MAX_ROUNDS
+from jakiro.tree import MAX_CUT
 from jakiro.ui.models import Loaded, RequestError
 from jakiro.verify import Sampling
 
@@ -69,10 +70,22 @@ class Race:
         self.lanes = [Lane(method, self._run(method)) for method in request.methods]
 
     def rounds(self) -> Iterator[tuple[int, Prefill | StepTrace]]:
-        """(index of the lane, what it did), in the order of the virtual clock. May be left at any time."""
+        """(index of the lane, what it did), in the order of the virtual clock. May be left at any time.
+
+        Raises RequestError after more nodes than can be shown: how many a method drafts is not known of each.
+        """
+        nodes = cut = 0
         while running := [index for index, lane in enumerate(self.lanes) if lane.running]:
             index = min(running, key=lambda index: self.lanes[index].seconds)
             event = self.lanes[index].advance()
+            if isinstance(event, StepTrace):
+                nodes, cut = nodes + len(event.tree), cut + len(event.tree.cut)
+                if max(nodes, cut) > MAX_NODES:
+                    self.lanes[index].steps.pop()
+                    raise RequestError(
+                        f"this race ended early: more than the {MAX_NODES:,} nodes that can be shown were drafted; "
+                        "lower max_new_tokens, or race fewer methods"
+                    )
             if event is not None:
                 yield index, event
 

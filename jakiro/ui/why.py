@@ -62,19 +62,18 @@ def _draft_ended(trace: Trace, step: StepTrace) -> str:
         levels = _count(depth, "level")
         return f"The draft stopped there: all {levels} accepted, and the target added {_bonus(trace, step)}."
     after = _after(trace, step)
-    width = trace.number("top_k")
-    expanded = f"the {width} best of its level" if width is not None else "those that were expanded"
-    return f"The draft stopped there: {after} was not among {expanded}, and the target chose {_bonus(trace, step)}."
+    width = trace.number("top_k") if "pick_rank" in step.tree.columns else None
+    reason = "nothing was drafted after it" if width is None else f"it was not among the {width} best of its level"
+    return f"The draft stopped at {after}: {reason}, and the target chose {_bonus(trace, step)}."
 
 
 def _wrong_candidates(trace: Trace, step: StepTrace) -> str:
     """The candidates are known, the rank of the target's choice is not."""
     children = rejected(step)
     if copied(step.tree):
-        child = children[0]
-        wrong = quote(piece(trace, step.tree.tokens[child]))
-        p = _number(probability(step.target_logprobs[child]))
-        return f"The copy went on with {wrong} (p {p}), but the target chose {_bonus(trace, step)}."
+        shares = [(child, _number(probability(step.target_logprobs[child]))) for child in children]
+        wrong = " or ".join(f"{quote(piece(trace, step.tree.tokens[child]))} (p {p})" for child, p in shares)
+        return f"The copy went on with {wrong}, but the target chose {_bonus(trace, step)}."
     after, best = _after(trace, step), _favourite(trace, step, children)
     return f"The target chose {_bonus(trace, step)}, which was not proposed after {after}; the draft preferred {best}."
 
@@ -88,7 +87,7 @@ def _cut(trace: Trace, step: StepTrace) -> str:
         scores = f": its path score {_signed(score)} is not above {_signed(cutoff)}, that of the last node kept"
     return (
         f"The target chose {_bonus(trace, step)}, which the draft proposed after {_after(trace, step)}"
-        f" ({_ranked(step)}) but cut to {nodes}{scores}."
+        f"{_ranked(step, ' (', ')')} but cut to {nodes}{scores}."
     )
 
 
@@ -100,7 +99,7 @@ def _not_proposed(trace: Trace, step: StepTrace) -> str:
     best = f"; the draft preferred {_favourite(trace, step, children)}" if children else ""
     return (
         f"The target chose {_bonus(trace, step)}, which was not proposed after {_after(trace, step)}:"
-        f" {_ranked(step)}{limit}{alone}{best}."
+        f"{_ranked(step, ' ')}{limit}{alone}{best}."
     )
 
 
@@ -117,10 +116,11 @@ def _experts(step: StepTrace, width: int | None) -> str:
     return f"; alone, expert 0 had it {ordinal(ranks[0] + 1)} and expert 1 {ordinal(ranks[1] + 1)}"
 
 
-def _ranked(step: StepTrace) -> str:
+def _ranked(step: StepTrace, before: str, after: str = "") -> str:
+    """The rank of the target's choice in the draft; nothing where it is not known."""
     rank, logq = at_stop(step, "pick_rank"), at_stop(step, "pick_draft_logprob")
     q = "" if logq is None else f" with q {_number(probability(logq))}"
-    return f"ranked {ordinal(rank + 1)} by the draft{q}"
+    return "" if rank is None else f"{before}ranked {ordinal(rank + 1)} by the draft{q}{after}"
 
 
 def _favourite(trace: Trace, step: StepTrace, children: list[int]) -> str:

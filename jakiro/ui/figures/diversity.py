@@ -58,7 +58,8 @@ def _points(hover: str) -> dict:
 def _round(step: StepTrace, found: RoundDiversity, experts: bool, domains: list[tuple[float, float]]) -> dict:
     depths = list(range(1, len(found.coverage) + 1))
     data = [{"x": depths, "y": rounded_list(found.coverage, 3)}]
-    notes = [f"target mass in the tree · {found.unique} different tokens in {found.drafted}"]
+    counted = f"target mass in the tree · {found.unique} different tokens in {found.drafted}"
+    notes = [counted if found.drafted else "nothing was drafted in this round"]
     if experts:
         walked = {0, *step.accepted}
         spread = _spread([node.depth for node in found.experts])
@@ -67,7 +68,7 @@ def _round(step: StepTrace, found: RoundDiversity, experts: bool, domains: list[
             data.append({"x": spread, "y": rounded_list(values, 3), "marker.color": looks,
                          "customdata": [node.parent for node in found.experts]})  # fmt: skip
         rescued = "" if found.rescues is None else f",<br>{found.rescues} rescued by one expert"
-        notes = [f"target mass in the tree{rescued}"]
+        notes = [f"target mass in the tree{rescued}" if found.drafted else notes[0]]
         notes += ["experts' top-k in common<br>(● accepted path)", "experts' divergence"]
     captions = [caption(domain[0], 0.93, note, align="left") for domain, note in zip(domains, notes, strict=True)]
     return {"data": data, "layout": {"annotations": captions}}

@@ -16,9 +16,9 @@ LOOKS: dict[str, Look] = {
 AGAIN: tuple[Look, ...] = (("@text", "pentagon"), ("@bonus", "pentagon"), ("@muted", "pentagon"))
 OTHERS: tuple[Look, ...] = (  # not ours, in turn
     ("@muted", "bowtie-open"),
+    ("@bonus", "cross-open"),
     ("@muted", "x-open"),
     ("@bonus", "bowtie-open"),
-    ("@bonus", "cross-open"),
 )
 
 

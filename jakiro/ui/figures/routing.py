@@ -69,7 +69,8 @@ def _round(trace: Trace, step: StepTrace, gates: list[Gate]) -> dict:
          "yanchor": "middle", "font": {"size": 10, "color": "@muted"}}
         for i in [*x[:1], *borders]
     ]  # fmt: skip
-    layout_patch = {"xaxis.tickvals": x, "xaxis.ticktext": words, "shapes": shapes, "annotations": depths}
+    captions = depths or [caption(0, 1.1, "no router ran in this round", align="left")]
+    layout_patch = {"xaxis.tickvals": x, "xaxis.ticktext": words, "shapes": shapes, "annotations": captions}
     return {"data": [*weights, {"x": path, "y": [1.05] * len(path)}], "layout": layout_patch}
 
 

@@ -77,7 +77,7 @@ def serve(options: argparse.Namespace) -> None:
     gpu = gpu_decorator() if options.device != "cpu" else None
 
     from jakiro.machine import use_threads
-    from jakiro.methods import check_heads
+    from jakiro.methods import check_names
     from jakiro.target import Target
     from jakiro.ui import page
     from jakiro.ui.library import Library
@@ -90,7 +90,7 @@ def serve(options: argparse.Namespace) -> None:
     given = {name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "chat_template")}
 
     def load() -> Target:
-        check_heads(heads)
+        check_names(heads)
         return Target.load(options.target, heads=heads, **given)
 
     models = Models(load)

@@ -21,7 +21,7 @@ from benchmarks import common
 from jakiro import bench
 from jakiro.assets import TARGET
 from jakiro.commands.arguments import at_least, positive
-from jakiro.drafting.tree import TreeSettings, pool
+from jakiro.drafting.sizes import TreeSettings, pool
 from jakiro.measuring.prompts import read_prompts
 from jakiro.measuring.report import means
 from jakiro.measuring.tuning import Tuner

@@ -27,9 +27,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from benchmarks import common
 from benchmarks.published import LLAMA_3_8B, VICUNA_7B, Published
 from jakiro.commands.arguments import positive
+from jakiro.drafting.config import HeadConfig
 from jakiro.drafting.fused import FusedEagle, FusedJakiro
-from jakiro.drafting.head import EagleHead, HeadConfig, JakiroHead
-from jakiro.drafting.tree import TreeSettings
+from jakiro.drafting.head import EagleHead, JakiroHead
+from jakiro.drafting.sizes import TreeSettings
 from jakiro.machine import peak_bytes, reset_peak
 from jakiro.measuring.limits import read_bandwidth
 from jakiro.methods.eagle2 import Eagle2Drafter

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
 from collections.abc import Sequence
 
-from jakiro.commands.arguments import check_writable, parser
+from jakiro.commands.arguments import parser
+from jakiro.commands.decoding import bench, card, doctor, trace, tune
 from jakiro.commands.learning import experiment, train
 from jakiro.commands.sharing import replay, validate
 
@@ -27,160 +27,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"\njakiro {options.command}: interrupted{GOES_ON.get(options.command, '')}", file=sys.stderr)
         return 130
-
-
-def trace(options: argparse.Namespace) -> int:
-    """Decode one prompt and write its trace."""
-    from jakiro.bench import load_methods
-    from jakiro.engine import record
-    from jakiro.metrics import tau
-    from jakiro.text import encode
-    from jakiro.trace import save
-
-    check_writable(options.out)
-    target, sampling = _target(options), _sampling(options)
-    ids = encode(target.tokenizer, options.prompt)
-    (make, settings) = load_methods(target, [options.method], _pairs(options.set, "--set"))[options.method]
-    run = record(target, make(settings), ids, options.max_new_tokens, sampling, options.method, settings)
-    save(run, options.out)
-    rate = f"tau {tau(run):.2f}" if run.steps else "no rounds"
-    print(f"{options.out}: {len(run.tokens)} tokens in {len(run.steps)} rounds, {rate}, ended by {run.stop}")
-    return 0
-
-
-def bench(options: argparse.Namespace) -> int:
-    """Measure methods on prompt files and write bench.json."""
-    import json
-
-    from jakiro import bench as benchmark
-    from jakiro.files import write_text
-    from jakiro.measuring import report as tables
-    from jakiro.measuring.limits import limits
-    from jakiro.measuring.prompts import read_prompts
-
-    check_writable(options.out)
-    texts = read_prompts(options.prompts, options.limit)
-    target, samplings = _target(options), _samplings(options)
-    asked = benchmark.asked_for(target, options.methods.split(","), _pairs(options.set, "--set"))
-    how = (options.max_new_tokens, samplings, _peers(options, target), options.repeats)
-    journal = benchmark.open_journal(options.out, target, texts, asked, *how)
-    if len(journal):
-        print(f"going on with {journal.path}: {len(journal)} prompts are done", file=sys.stderr)
-    methods = benchmark.settled(target, asked, journal)
-    report = benchmark.run(target, texts, methods, *how, journal) | {"command": options.line}
-    if options.limits:
-        report["limits"] = limits(target, methods, texts[0].text)
-    write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")
-    journal.close()
-    print(tables.as_markdown(report), tables.details(report), sep="\n\n")
-    return 0
-
-
-def _peers(options: argparse.Namespace, target):
-    from jakiro.measuring.peers import generate_peers
-
-    return generate_peers(target) if options.peers else None
-
-
-def tune(options: argparse.Namespace) -> int:
-    """Measure which draft tree suits the target here, print what was found and, with --out, write it."""
-    import json
-    from dataclasses import asdict
-
-    from jakiro.bench import load_methods
-    from jakiro.files import write_text
-    from jakiro.machine import machine, versions
-    from jakiro.measuring.tuning import Tuner, as_text
-    from jakiro.methods import check_tree
-
-    if options.out:
-        check_writable(options.out)
-    check_tree(options.method)
-    target = _target(options)
-    tuner = Tuner(target)
-    sizes = dict.fromkeys(("top_k", "depth", "total_tokens"), "auto")
-    load_methods(target, [options.method], sizes | _pairs(options.set, "--set"), tuner)
-    if not tuner.found:
-        raise ValueError("nothing is auto: leave one of top_k, depth and total_tokens out of --set")
-    [found] = tuner.found.values()
-    if options.out:
-        about = {"machine": machine(target.device), "versions": versions(), "command": options.line}
-        write_text(options.out, json.dumps(asdict(found) | about, indent=1, allow_nan=False) + "\n")
-    print(as_text(found))
-    return 0
-
-
-def doctor(options: argparse.Namespace) -> int:
-    """Examine a head; 1 where something about it is wrong."""
-    import json
-
-    from jakiro.doctor.visit import as_json, as_text, visit
-    from jakiro.files import write_text
-    from jakiro.machine import machine, versions
-    from jakiro.measuring.prompts import read_prompts
-
-    if options.out:
-        check_writable(options.out)
-    texts = read_prompts(options.prompts, options.limit)
-    target = _target(options)
-    findings = visit(target, options.method, [one.text for one in texts])
-    if options.out:
-        about = {"machine": machine(target.device), "versions": versions(), "command": options.line}
-        write_text(options.out, json.dumps(as_json(findings) | about, indent=1, allow_nan=False) + "\n")
-    print(as_text(findings))
-    return int(any(one.verdict == "wrong" for one in findings))
-
-
-def card(options: argparse.Namespace) -> int:
-    """Write the model card of a target and its heads."""
-    from jakiro.training import card as cards
-
-    target = _target(options)
-    reports = {"default": cards.read_report(options.default), "wide": cards.read_report(options.wide)}
-    cards.write(target, options.target_recipe, options.heads_recipe, reports, options.data)
-    return 0
-
-
-def _target(options: argparse.Namespace):
-    from transformers.utils import logging
-
-    from jakiro.machine import settle
-    from jakiro.methods import ASSISTANT, check_heads
-    from jakiro.target import Target
-
-    logging.disable_progress_bar()
-    heads = _pairs(options.head, "--head")
-    check_heads(heads)
-    if ASSISTANT in heads and not getattr(options, "peers", False):
-        raise ValueError(f"--head {ASSISTANT} is for bench --peers alone: add --peers, or leave it out")
-    given = {name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "chat_template")}
-    target = Target.load(options.target, heads=heads, **given)
-    settle()
-    return target
-
-
-def _sampling(options: argparse.Namespace):
-    from jakiro.verify import Sampling
-
-    return Sampling(options.temperature, options.top_p, options.seed)
-
-
-def _samplings(options: argparse.Namespace):
-    from jakiro.verify import Sampling
-
-    return [Sampling(temperature, options.top_p, options.seed) for temperature in sorted(set(options.temperature))]
-
-
-def _pairs(items: Sequence[str], flag: str) -> dict[str, str]:
-    """["depth=6"] -> {"depth": "6"}."""
-    for item in items:
-        name, mark, value = item.partition("=")
-        if not (name and mark and value):
-            raise ValueError(f"{flag} takes name=value, not {item!r}")
-    names = [item.partition("=")[0] for item in items]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"{flag} {twice[0]} is given twice: leave one of them out")
-    return dict(item.split("=", 1) for item in items)
 
 
 GOES_ON = {  # after an interrupt

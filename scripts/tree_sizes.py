@@ -1,7 +1,7 @@
 """Which draft tree pays on this machine: `python -m scripts.tree_sizes --prompts FILE.jsonl ... --out sizes.json`.
 
 Two measurements on one target: what verifying n nodes costs against one (`cost`), and tokens per second of each method
-over a grid of trees, interleaved prompt by prompt (`grid`). The default tree of `drafting/tree.py` comes from here.
+over a grid of trees, interleaved prompt by prompt (`grid`). The default tree of `drafting/sizes.py` comes from here.
 `make tree-sizes` measures benchmarks/tree-sizes-cpu.json anew.
 """
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from jakiro.drafting.head import EagleHead, Head, HeadConfig, JakiroHead
+from jakiro.drafting.config import HeadConfig
+from jakiro.drafting.head import EagleHead, Head, JakiroHead
 from jakiro.target import Target
 from jakiro.tree import DraftTree
 

@@ -160,7 +160,7 @@ BAD = {
     "temperature": (["--temperature", "nan"], "temperature"),
     "top_p": (["--top-p", "1.5"], "top_p"),
     "budget": (["--max-new-tokens", "0"], "max_new_tokens"),
-    "head of no method": (["--head", "jakrio=heads/jakiro"], "is called 'jakrio'; known: eagle2, jakiro, assistant"),
+    "head of no method": (["--head", "jakrio=heads/jakiro"], "is called 'jakrio'; known: eagle2, jakiro"),
     "head of a method without": (["--head", "vanilla=heads/jakiro"], "no method with a head is called 'vanilla'"),
     "assistant without peers": (["--head", "assistant=heads/jakiro"], "for bench --peers alone: add --peers"),
     "seed": (["--seed", str(2**53 + 1)], "use a whole number from 0 to 9007199254740992"),

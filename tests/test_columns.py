@@ -12,7 +12,7 @@ from torch import Tensor
 
 from jakiro.drafting.columns import Rows, of_experts, place
 from jakiro.drafting.drafter import HeadDrafter
-from jakiro.drafting.tree import TreeSettings
+from jakiro.drafting.sizes import TreeSettings
 from jakiro.engine import Context
 from jakiro.methods.jakiro import blend, in_union
 from jakiro.tree import DraftTree

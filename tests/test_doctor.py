@@ -17,7 +17,8 @@ from jakiro.__main__ import main
 from jakiro.doctor.checks import examine
 from jakiro.doctor.evidence import Wiring, last_norm, say, write
 from jakiro.doctor.visit import visit
-from jakiro.drafting.head import EagleHead, HeadConfig, JakiroHead
+from jakiro.drafting.config import HeadConfig
+from jakiro.drafting.head import EagleHead, JakiroHead
 from jakiro.drafting.weights import save_head
 from jakiro.target import Target
 from jakiro.text import encode

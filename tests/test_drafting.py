@@ -8,7 +8,7 @@ import torch
 from tiny import tiny_model
 
 from jakiro.drafting.fused import FusedEagle, FusedJakiro
-from jakiro.drafting.tree import TreeSettings
+from jakiro.drafting.sizes import TreeSettings
 from jakiro.engine import Context, Drafter, StepTrace, decode
 from jakiro.methods.eagle2 import Eagle2Drafter
 from jakiro.methods.jakiro import JakiroDrafter, JakiroSettings

@@ -63,11 +63,11 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "commands.learning": LOOP
     | {"commands.arguments", "bench", "training"}
     | {"measuring.prompts", "measuring.experiment", "measuring.findings"},
-    "__main__": LOOP
+    "commands.decoding": LOOP
     | VIEWS
-    | {"methods", "training", "bench", "doctor"}
-    | {"commands.arguments", "commands.learning", "commands.sharing"}
+    | {"commands.arguments", "methods", "training", "bench", "doctor"}
     | {"measuring.report", "measuring.limits", "measuring.peers", "measuring.tuning", "measuring.prompts"},
+    "__main__": {"commands.arguments", "commands.decoding", "commands.learning", "commands.sharing"},
 }
 DEEP = {"ui.figures"} | {part for part in ALLOWED if part.startswith(("measuring.", "commands."))}
 TENSORS = {"torch", "transformers", "safetensors", "tokenizers"}

@@ -8,7 +8,8 @@ import torch
 from recipes import MIX, SMALL, head_recipe, losses, train_both
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
-from jakiro.drafting.head import EagleHead, HeadConfig, HeadOutput, JakiroHead
+from jakiro.drafting.config import HeadConfig
+from jakiro.drafting.head import EagleHead, HeadOutput, JakiroHead
 from jakiro.drafting.weights import load_head
 from jakiro.models.generation import generate
 from jakiro.target import Target

@@ -15,10 +15,10 @@ from benchmarks import auto
 from jakiro import bench, programs, trace
 from jakiro.__main__ import main
 from jakiro.drafting.drafter import HeadDrafter
-from jakiro.drafting.tree import TreeSettings, pool
+from jakiro.drafting.sizes import TreeSettings, pool
 from jakiro.engine import Context, decode
 from jakiro.measuring import rehearsal, tuning
-from jakiro.measuring.rehearsal import Text, Trial, rehearse, sizes_needed
+from jakiro.measuring.rehearsal import Rehearsal, Text, rehearse, sizes_needed
 from jakiro.measuring.tuning import Point, Tuner, candidates, compare, cost, expected, ranked, rising
 from jakiro.methods import METHODS
 from jakiro.methods.jakiro import JakiroSettings
@@ -110,7 +110,7 @@ class Scripted:
 def test_rounds_are_replayed_from_place_to_place():
     text = Text([1, 2, 10, 11, 12, 13, 14, 15, 16], start=2, stop=8, features=torch.zeros(9, 4))
     made = []
-    trial = Trial(lambda settings: made.append(Scripted(settings)) or made[-1], TreeSettings(2, 2, 3), (2, 3))
+    trial = Rehearsal(lambda settings: made.append(Scripted(settings)) or made[-1], TreeSettings(2, 2, 3), (2, 3))
     list(trial.read(text, time.perf_counter))
     # with two nodes rounds begin at 10, 12, 14 and 15; with three at 10, 13 and 15, as 11 12 and 14 are in the tree
     assert (trial.rounds[2], trial.tokens[2]) == (4, 6)
@@ -146,7 +146,7 @@ def test_replayed_rounds_are_those_of_decoding(target, name, shape):
     settings = METHODS[name].settings(top_k=shape[0], depth=shape[1], total_tokens=60)
     texts = rehearsal.write(target, lambda: make(settings))[0][::2]
     totals = (2, 8, 20, 60)
-    trial = Trial(make, settings, totals)
+    trial = Rehearsal(make, settings, totals)
     for text in texts:
         rehearse(target, [trial], text)
     for total in totals:
@@ -216,8 +216,8 @@ def test_a_pass_is_timed_without_the_recording_of_its_program(target, monkeypatc
     assert rehearsal.verify_cost(target, (1, 3), repeats=2) == {1: TICK, 3: TICK}
 
 
-def planted(top_k: int, depth: int, draft: float, rounds: dict[int, int], tokens: int = 60) -> Trial:
-    trial = Trial(None, TreeSettings(top_k, depth, max(rounds)), tuple(rounds))
+def planted(top_k: int, depth: int, draft: float, rounds: dict[int, int], tokens: int = 60) -> Rehearsal:
+    trial = Rehearsal(None, TreeSettings(top_k, depth, max(rounds)), tuple(rounds))
     trial.texts, trial.times, trial.rounds = 1, [draft], rounds
     trial.tokens = dict.fromkeys(rounds, tokens)
     return trial
@@ -264,7 +264,7 @@ def test_costs_are_those_of_drafts_and_passes_in_turn(target, monkeypatch):
     for kind, name in ((HeadDrafter, "draft"), (Target, "score")):
         real = getattr(kind, name)
         monkeypatch.setattr(kind, name, lambda *given, name=name, real=real: order.append(name) or real(*given))
-    trial = Trial(make, settings, [5])
+    trial = Rehearsal(make, settings, [5])
     trial.times = [100.0]  # as it was alone
     rounds = text.stop - text.start
     found = rehearsal.together(target, [trial], [text] * 3, (1, 3), repeats=rounds)  # which two of the texts have

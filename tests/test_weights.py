@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from jakiro.drafting import weights
-from jakiro.drafting.head import EagleHead, Head, HeadConfig, JakiroHead
+from jakiro.drafting.config import HeadConfig
+from jakiro.drafting.head import EagleHead, Head, JakiroHead
 from jakiro.drafting.weights import load_head, save_head
 from jakiro.methods.eagle2 import Eagle2
 from jakiro.methods.jakiro import Jakiro

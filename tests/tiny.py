@@ -83,7 +83,8 @@ def path_tokens(tree: DraftTree, node: int) -> list[int]:
 
 def save_heads(folder: Path, seed: int = 0) -> dict[str, Path]:
     """Random heads in the published layout that fit `tiny_model`, with weights large enough for varied trees."""
-    from jakiro.drafting.head import EagleHead, HeadConfig, JakiroHead
+    from jakiro.drafting.config import HeadConfig
+    from jakiro.drafting.head import EagleHead, JakiroHead
     from jakiro.drafting.weights import save_head
 
     torch.manual_seed(seed)

@@ -21,8 +21,8 @@ from jakiro.tree import MAX_CUT, CutNodes, DraftTree
 from .builder import Children, Growth, Kept
 from .columns import Rows
 from .fused import FusedHead
+from .sizes import TreeSettings
 from .state import FixedState, HeadState
-from .tree import TreeSettings
 
 
 @dataclass(frozen=True, slots=True)

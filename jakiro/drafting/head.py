@@ -23,18 +23,6 @@ from .config import HeadConfig
 
 REPEATING = ("cuda",)  # devices whose fast kernels take either a mask or shared keys
 
-__all__ = [
-    "EagleHead",
-    "HeadConfig",
-    "HeadOutput",
-    "JakiroHead",
-    "Passes",
-    "contrast_weights",
-    "rope_tables",
-    "rotate",
-    "staircase",
-]
-
 
 class HeadOutput(NamedTuple):
     """What a Jakiro head says about each position t."""

@@ -21,8 +21,9 @@ from torch import Tensor
 
 from jakiro.target import Target
 
-from .head import EagleHead, Head, HeadConfig, JakiroHead
-from .tree import sizes
+from .config import HeadConfig
+from .head import EagleHead, Head, JakiroHead
+from .sizes import sizes
 
 SHARD_BYTES = 15 * 2**20 - 2**16  # files of at most 15 MiB, header included
 

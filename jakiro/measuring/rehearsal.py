@@ -96,7 +96,7 @@ def write(target: Target, make: Callable[[], Drafter]) -> tuple[list[Text], floa
     return texts, median(overheads)
 
 
-class Trial:
+class Rehearsal:
     """One shape of tree at several sizes, and its tally over texts."""
 
     def __init__(self, make: Callable[[Any], Drafter], settings: Any, totals: Sequence[int]) -> None:
@@ -135,7 +135,7 @@ class Trial:
         self.times += times[1:] or times
 
 
-def rehearse(target: Target, trials: Sequence[Trial], text: Text) -> None:
+def rehearse(target: Target, trials: Sequence[Rehearsal], text: Text) -> None:
     """All trials on a text, in turn at every token."""
     clock = stopwatch(target.device)
     for _ in zip(*(trial.read(text, clock) for trial in trials), strict=True):
@@ -143,7 +143,7 @@ def rehearse(target: Target, trials: Sequence[Trial], text: Text) -> None:
 
 
 def together(
-    target: Target, trials: Sequence[Trial], texts: Sequence[Text], nodes: Sequence[int] = NODES, repeats: int = 9
+    target: Target, trials: Sequence[Rehearsal], texts: Sequence[Text], nodes: Sequence[int] = NODES, repeats: int = 9
 ) -> dict[int, float]:
     """What rounds cost: drafts and passes of the target in turn, for each finds in the caches what the other left.
 

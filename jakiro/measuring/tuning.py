@@ -18,10 +18,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from jakiro.drafting.tree import TreeSettings, pool, sizes
+from jakiro.drafting.sizes import TreeSettings, pool, sizes
 from jakiro.engine import Drafter
 from jakiro.machine import device_name
-from jakiro.measuring.rehearsal import Text, Trial, rehearse, together, verify_cost, write
+from jakiro.measuring.rehearsal import Rehearsal, Text, rehearse, together, verify_cost, write
 from jakiro.settings import AUTO, autos
 from jakiro.target import Target
 
@@ -123,7 +123,7 @@ class Tuner:
         )
 
 
-def candidates(make: Make, settings: TreeSettings) -> Iterator[Trial]:
+def candidates(make: Make, settings: TreeSettings) -> Iterator[Rehearsal]:
     """A trial for every shape of the grid that the other settings allow; what is a number stays as it is."""
     top_ks = TOP_KS if settings.top_k == AUTO else (settings.top_k,)
     depths = DEPTHS if settings.depth == AUTO else (settings.depth,)
@@ -135,12 +135,12 @@ def candidates(make: Make, settings: TreeSettings) -> Iterator[Trial]:
             numbers = replace(settings, top_k=top_k, depth=depth, total_tokens=max(totals))
         except ValueError:  # a depth that the method's other settings refuse
             continue
-        yield Trial(make, numbers, totals)
+        yield Rehearsal(make, numbers, totals)
 
 
 def compare(
-    target: Target, trials: Sequence[Trial], texts: Sequence[Text], curve: Curve, overhead: float
-) -> list[Trial]:
+    target: Target, trials: Sequence[Rehearsal], texts: Sequence[Text], curve: Curve, overhead: float
+) -> list[Rehearsal]:
     """Replay the trials on the texts; after each, the slower half of those still in leaves. Those that stay."""
     live = list(trials)
     for turn, text in enumerate(tqdm(texts, desc="tuning", unit="text", dynamic_ncols=True, disable=None)):
@@ -151,7 +151,7 @@ def compare(
     return live
 
 
-def expected(trial: Trial, curve: Curve, overhead: float) -> list[Point]:
+def expected(trial: Rehearsal, curve: Curve, overhead: float) -> list[Point]:
     """A point for every size of a trial."""
     top_k, depth = trial.settings.top_k, trial.settings.depth
     found = []

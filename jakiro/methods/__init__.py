@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from jakiro.drafting.tree import TreeSettings
+from jakiro.drafting.sizes import TreeSettings
 from jakiro.engine import Drafter
 from jakiro.target import Target
 
@@ -48,7 +48,7 @@ def with_trees() -> list[str]:
     return [name for name, method in METHODS.items() if issubclass(method.settings, TreeSettings)]
 
 
-def check_heads(names: Iterable[str]) -> None:
+def check_names(names: Iterable[str]) -> None:
     """Raise ValueError for a head of no method: it would be left aside without a word."""
     known = (*on_heads(), ASSISTANT)
     for name in names:

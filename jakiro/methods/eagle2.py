@@ -12,7 +12,7 @@ from jakiro.drafting.columns import Rows, common
 from jakiro.drafting.drafter import HeadDrafter, Round, Step
 from jakiro.drafting.fused import FusedEagle
 from jakiro.drafting.head import EagleHead
-from jakiro.drafting.tree import TreeSettings
+from jakiro.drafting.sizes import TreeSettings
 from jakiro.drafting.weights import default_tree, load_head, no_head
 from jakiro.target import Target
 from jakiro.tree import DraftTree

@@ -24,7 +24,7 @@ from jakiro.drafting.columns import Rows, common, of_experts, spread
 from jakiro.drafting.drafter import HeadDrafter, Round, Step
 from jakiro.drafting.fused import FusedJakiro
 from jakiro.drafting.head import JakiroHead, contrast_weights
-from jakiro.drafting.tree import TreeSettings
+from jakiro.drafting.sizes import TreeSettings
 from jakiro.drafting.weights import default_tree, load_head, no_head
 from jakiro.settings import AUTO, setting
 from jakiro.target import Target

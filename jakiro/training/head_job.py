@@ -83,7 +83,7 @@ class HeadJob:
         self.known: dict[int, Tensor] = {}  # batch -> features of its rows, in host memory
         self.target, self.model = target, target.model
         self.modules = {name: workers.prepare(accelerator, Unrolled(one, recipe), shard) for name, one in heads.items()}
-        self.optimizers = {name: Optimizer(workers.bare(module)) for name, module in self.modules.items()}
+        self.optimizers = {name: Optimizer(workers.unwrapped(module)) for name, module in self.modules.items()}
         self.averages = {name: self._average(module) for name, module in self.modules.items() if recipe.average}
         self.loss = compile_loss(self._loss) if compiled else self._loss
 
@@ -101,7 +101,7 @@ class HeadJob:
             states = {key.removeprefix("head."): value for key, value in workers.parameters(kept).items()}
             if not self.accelerator.is_main_process:
                 continue
-            head = workers.bare(module).head
+            head = workers.unwrapped(module).head
             found[name] = type(head)(head.config)
             found[name].load_state_dict(states)
         return found
@@ -126,7 +126,7 @@ class HeadJob:
             nn.utils.clip_grad_norm_(module.parameters(), 1.0)
             self.optimizers[name].step(rate)
             if name in self.averages:
-                self.averages[name].update_parameters(workers.bare(module))
+                self.averages[name].update_parameters(workers.unwrapped(module))
             means = workers.total(self.accelerator, sums / self.recipe.scored)
             row |= dict(zip((f"{name}_loss", f"{name}_top1", f"{name}_top1_last"), means, strict=True))
         if self.trials and self.trials.due(index + 1, self.steps):
@@ -145,7 +145,7 @@ class HeadJob:
         return features
 
     def _average(self, module: nn.Module) -> AveragedModel:
-        return AveragedModel(workers.bare(module), multi_avg_fn=get_ema_multi_avg_fn(self.recipe.average))
+        return AveragedModel(workers.unwrapped(module), multi_avg_fn=get_ema_multi_avg_fn(self.recipe.average))
 
     def _positions(self, said: Tensor, mine: slice) -> tuple[Tensor, Tensor | None]:
         """Flat indices t into this process's [rows, width - 2] where token t + 2 is the assistant's, and which count.

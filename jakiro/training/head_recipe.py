@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from jakiro.drafting.head import Head, HeadConfig
+from jakiro.drafting.config import HeadConfig
+from jakiro.drafting.head import Head
 from jakiro.methods import METHODS, on_heads
 from jakiro.training import recipe_file
 from jakiro.training.answers import Answers

@@ -12,7 +12,7 @@ import torch
 from accelerate import Accelerator
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from jakiro.drafting.head import HeadConfig
+from jakiro.drafting.config import HeadConfig
 from jakiro.drafting.weights import load_weights, own_tensors, save_head
 from jakiro.files import write_text
 from jakiro.models.generation import end_ids

@@ -54,7 +54,7 @@ class StageJob:
         quicken(model.to(accelerator.device))
         self.trained = workers.prepare(accelerator, model, shard)
         self.passes = batches(rows, stage.rows * stage.row)
-        self.optimizer = Optimizer(workers.bare(self.trained))
+        self.optimizer = Optimizer(workers.unwrapped(self.trained))
         self.steps = len(self.passes) // stage.passes
         if not self.steps:
             raise ValueError(
@@ -104,7 +104,7 @@ class StageJob:
         mine = prompts[self.accelerator.process_index :: self.accelerator.num_processes]
         sums = torch.zeros(3, device=self.accelerator.device)  # loss, repeated tokens, tokens
         if mine:
-            sums = repeats.sequence_level(workers.bare(self.trained), mine, self.stage.answers)
+            sums = repeats.sequence_level(workers.unwrapped(self.trained), mine, self.stage.answers)
         _, again, tokens = workers.total(self.accelerator, sums)
         if mine:
             (sums[0] * (self.accelerator.num_processes / tokens)).backward()

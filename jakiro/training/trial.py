@@ -101,6 +101,7 @@ class Trials:
             save_head(folder, head)
             self.target.heads[method] = Path(folder)
             make = METHODS[method].load(self.target)
+        del self.target.heads[method]  # its folder is gone
         for way, own in ways(method, self.how).items():
             yield f"_{way}" if way else "", partial(make, own)
 

@@ -106,17 +106,17 @@ def states(module: nn.Module, optimizer: Optimizer) -> tuple[object, object]:
     """What loop.py saves of a prepared module and its optimizer."""
     if isinstance(module, FSDPModule):
         return Whole(module), Whole(module, optimizer.parts)
-    return bare(module), optimizer
+    return unwrapped(module), optimizer
 
 
 def parameters(module: nn.Module) -> dict[str, Tensor]:
     """A prepared module's own state dict, on the CPU. All processes must ask, the main one gets it."""
     if isinstance(module, FSDPModule):
         return Whole(module).state_dict()
-    return {name: value.detach().cpu() for name, value in bare(module).state_dict().items()}
+    return {name: value.detach().cpu() for name, value in unwrapped(module).state_dict().items()}
 
 
-def bare(module: nn.Module) -> nn.Module:
+def unwrapped(module: nn.Module) -> nn.Module:
     """The module that was prepared."""
     return getattr(module, "module", module)
 

@@ -31,6 +31,13 @@ class Mutant:
 
 MUTANTS = [
     Mutant(
+        "cut nodes are asked of trees that levels were cut off from",
+        "jakiro/engine.py",
+        "cut = drafter.cut(tree) if whole else CutNodes()",
+        "cut = drafter.cut(tree)",
+        "test_cut.py",
+    ),
+    Mutant(
         "the features of the first rows, not of the accepted ones, go to the drafter",
         "jakiro/engine.py",
         "features = tree_features.index_select(0, upload(kept, target.device))",

@@ -35,7 +35,7 @@ MUTANTS = [
         "jakiro/engine.py",
         "cut = drafter.cut(tree) if whole else CutNodes()",
         "cut = drafter.cut(tree)",
-        "test_cut.py",
+        "test_engine.py",
     ),
     Mutant(
         "the features of the first rows, not of the accepted ones, go to the drafter",

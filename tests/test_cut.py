@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from jakiro import engine
 from jakiro.drafting import drafter as drafting
-from jakiro.engine import Context, Drafter, record
+from jakiro.engine import record
 from jakiro.graph import CUT, round_graph
 from jakiro.methods import METHODS
 from jakiro.trace import TraceError, from_json, to_json
-from jakiro.traces import read_traces, traces_json
 from jakiro.tree import CutNodes, DraftTree
 from jakiro.ui.figures.tree import tree_figure
 from jakiro.ui.replay import cut_figure, payload
@@ -58,29 +56,6 @@ def test_a_tree_with_room_for_all_cuts_nothing_and_a_trace_keeps_so_many(target,
     assert len(run(target, "eagle2", 22).steps[0].tree.cut) == 0
     monkeypatch.setattr(drafting, "MAX_CUT", 4)
     assert len(run(target, "eagle2", 5).steps[0].tree.cut) == 4
-
-
-class Stubborn(Drafter):
-    """Drafts as deep at the end of a text as anywhere, its nodes in no order of levels, and would cut two below."""
-
-    def draft(self, context: Context) -> DraftTree:
-        return DraftTree([context.tokens[-1], 1, 2, 3, 4], [-1, 0, 1, 0, 3], [0.0] * 5)
-
-    def cut(self, tree: DraftTree) -> CutNodes:
-        return CutNodes([5, 6], [4, 2], [-1.0, -2.0])
-
-
-def test_a_tree_that_lost_levels_for_want_of_room_cuts_nothing(target):
-    trace = record(target, Stubborn(), PROMPT, 9, Sampling())
-    sizes = [(len(step.tree), len(step.tree.cut)) for step in trace.steps]
-    assert set(sizes) >= {(5, 2), (3, 0)} and set(sizes) <= {(5, 2), (3, 0), (1, 0)}
-    assert read_traces(traces_json([trace]))
-
-
-def test_more_cut_nodes_than_a_trace_keeps_are_a_drafters_mistake(target, monkeypatch):
-    monkeypatch.setattr(engine, "MAX_CUT", 1)
-    with pytest.raises(AssertionError, match="a trace keeps at most 1 cut nodes"):
-        record(target, Stubborn(), PROMPT, 9, Sampling())
 
 
 @pytest.mark.parametrize("name", ["eagle2", "jakiro"])

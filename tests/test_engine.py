@@ -9,11 +9,13 @@ import pytest
 import torch
 from tiny import CONTEXT, VOCAB, random_tree, tiny_model
 
+from jakiro import engine
 from jakiro import trace as traces
 from jakiro.engine import Context, Drafter, Prefill, decode, record, stop_reason, stopwatch
 from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.target import Target
-from jakiro.tree import DraftTree
+from jakiro.traces import read_traces, traces_json
+from jakiro.tree import CutNodes, DraftTree
 from jakiro.verify import Sampling, pick
 
 PROMPT = [5, 17, 230, 41, 5, 99]
@@ -342,3 +344,26 @@ def test_zero_probabilities_stay_finite(target):
     trace = record(ruled, Ruled(), PROMPT, 3, GREEDY)
     assert trace.steps[0].target_logprobs[1] < -1000
     assert traces.from_json(traces.to_json(trace)).tokens == trace.tokens
+
+
+class Stubborn(Drafter):
+    """Drafts as deep at the end of a text as anywhere, its nodes in no order of levels, and would cut two below."""
+
+    def draft(self, context: Context) -> DraftTree:
+        return DraftTree([context.tokens[-1], 1, 2, 3, 4], [-1, 0, 1, 0, 3], [0.0] * 5)
+
+    def cut(self, tree: DraftTree) -> CutNodes:
+        return CutNodes([5, 6], [4, 2], [-1.0, -2.0])
+
+
+def test_a_tree_that_lost_levels_for_want_of_room_cuts_nothing(target):
+    trace = record(target, Stubborn(), PROMPT, 9, Sampling())
+    sizes = [(len(step.tree), len(step.tree.cut)) for step in trace.steps]
+    assert set(sizes) >= {(5, 2), (3, 0)} and set(sizes) <= {(5, 2), (3, 0), (1, 0)}
+    assert read_traces(traces_json([trace]))
+
+
+def test_more_cut_nodes_than_a_trace_keeps_are_a_drafters_mistake(target, monkeypatch):
+    monkeypatch.setattr(engine, "MAX_CUT", 1)
+    with pytest.raises(AssertionError, match="a trace keeps at most 1 cut nodes"):
+        record(target, Stubborn(), PROMPT, 9, Sampling())

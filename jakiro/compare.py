@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 
 from jakiro.analysis.pairs import follow
-from jakiro.engine import Context, Drafter, checked, within
+from jakiro.drafter import Context, Drafter, within
+from jakiro.engine import checked
 from jakiro.target import Target
 from jakiro.trace import StepTrace, Trace
 from jakiro.verify import Sampling, pick

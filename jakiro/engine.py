@@ -5,7 +5,6 @@ Every method runs through this loop, vanilla too. It knows nothing of how trees 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime, timezone
@@ -14,56 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from jakiro.drafter import Context, Drafter, within
 from jakiro.machine import device_name, versions
 from jakiro.programs import now, upload
 from jakiro.target import Target
 from jakiro.text import pieces
 from jakiro.trace import StepTrace, Trace
-from jakiro.tree import MAX_CUT, MAX_LEVELS, CutNodes, DraftTree
+from jakiro.tree import MAX_CUT, CutNodes, DraftTree
 from jakiro.verify import Sampling, pick, walk
 
 TREE_ROWS = 64  # cache rows set aside for a tree; a larger one makes the cache move once
 LOWEST = -1e4  # stands in for the log of a zero probability: traces hold finite numbers
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a drafter is shown each round: what the target kept, and nothing of what it rejected."""
-
-    tokens: list[int]  # prompt and text so far, the engine's own list; the last one is the root of the next tree
-    features: Tensor  # [m, hidden], m >= 1, of the tokens before the root that are new since the last call
-    room: int  # levels below the root that can still be accepted, >= 0
-
-
-class Drafter(ABC):
-    """Proposes trees for one run. A subclass need not know more than `draft`."""
-
-    pass_bytes = 0  # that a network pass of a draft reads; for `bench --limits`
-
-    @abstractmethod
-    def draft(self, context: Context) -> DraftTree:
-        """The next tree, whose root is the context's last token. Timed.
-
-        Levels beyond the room are cut off, and the nodes that are left numbered anew.
-        """
-
-    def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
-        """More columns [n] for the tree just verified, given the target's pick after every node. Not timed."""
-        return {}
-
-    def cut(self, tree: DraftTree) -> CutNodes:
-        """What was drafted beside the tree just verified but did not fit into its budget. Not timed.
-
-        Asked of whole trees alone, not of those that levels were cut off from for want of room.
-        """
-        return CutNodes()
-
-    def bare(self, context: Context) -> int:
-        """Run a draft's network passes alone, leave no trace of them, and return their number; for `bench --limits`.
-
-        What a draft costs at least. The text before the context's new features has been drafted on.
-        """
-        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,21 +180,6 @@ def stopwatch(device: torch.device) -> Callable[[], float]:
         return now()
 
     return clock
-
-
-def within(tree: DraftTree, context: Context) -> DraftTree:
-    """The tree without the levels that cannot count any more. A drafter that minds the room gets its own tree back."""
-    assert tree.tokens[0] == context.tokens[-1], "the root of a tree is the last token of its context"
-    assert len(tree.tokens) == len(tree.parents) == len(tree.scores), "a node has a token, a parent and a score"
-    depths = tree.depths()
-    assert max(depths) <= MAX_LEVELS, f"a tree has at most {MAX_LEVELS} levels"
-    if max(depths) <= context.room:
-        return tree
-    kept = [node for node, depth in enumerate(depths) if depth <= context.room]
-    new = {node: at for at, node in enumerate(kept)} | {-1: -1}
-    columns = {name: [column[node] for node in kept] for name, column in tree.columns.items()}
-    parents = [new[tree.parents[node]] for node in kept]
-    return DraftTree([tree.tokens[node] for node in kept], parents, [tree.scores[node] for node in kept], columns)
 
 
 def checked(

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "jakiro").rglob("*.py"))
 
 VIEWS = {"metrics", "graph", "analysis"}  # functions of traces
-LOOP = {"trace", "verify", "cache", "target", "text", "settings", "machine", "programs", "models", "engine"}
+LOOP = {"trace", "verify", "cache", "target", "text", "settings", "machine", "programs", "models", "drafter", "engine"}
 ALLOWED = {  # part -> the parts of ours that it may import; more than one name deep where a folder needs it
     "reading": set(),
     "files": set(),
@@ -29,8 +29,9 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "cache": {"trace", "programs"},
     "models": {"cache", "machine", "programs"},
     "target": {"trace", "cache", "models"},
-    "engine": {"trace", "verify", "cache", "target", "text", "machine", "programs"},
-    "drafting": {"trace", "engine", "target", "cache", "settings", "programs", "models"},
+    "drafter": {"trace"},
+    "engine": {"drafter", "trace", "verify", "cache", "target", "text", "machine", "programs"},
+    "drafting": {"trace", "drafter", "engine", "target", "cache", "settings", "programs", "models"},
     "methods": LOOP | {"drafting"},
     "branch": LOOP | {"metrics"},
     "compare": LOOP | {"analysis"},

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from jakiro.engine import Context, Drafter
+from jakiro.drafter import Context, Drafter
 from jakiro.settings import autos
 from jakiro.target import Target
 from jakiro.tree import MAX_CUT, CutNodes, DraftTree

@@ -18,8 +18,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from jakiro.drafter import Drafter
 from jakiro.drafting.sizes import TreeSettings, pool, sizes
-from jakiro.engine import Drafter
 from jakiro.machine import device_name
 from jakiro.measuring.rehearsal import Rehearsal, Text, rehearse, together, verify_cost, write
 from jakiro.settings import AUTO, autos

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from jakiro.drafter import Drafter
 from jakiro.drafting.sizes import TreeSettings
-from jakiro.engine import Drafter
 from jakiro.target import Target
 
 from .eagle2 import Eagle2

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jakiro.engine import Context, Drafter
+from jakiro.drafter import Context, Drafter
 from jakiro.settings import check, setting
 from jakiro.target import Target
 from jakiro.tree import DraftTree

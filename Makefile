@@ -56,7 +56,7 @@ mutants:  ## plants one-line mistakes and shows that the suite catches each
 DEVICE ?= cuda
 RECIPES ?= jakiro/training/recipes
 GPU_RUN ?= runs/gpu
-GPU_OUT ?= assets/models/chat-27m
+GPU_OUT ?= assets/models/chat-24m
 GPU_TRAIN = $(PYTHON) -m jakiro train $(1) --device $(DEVICE) --recipe $(RECIPES)/$(2)-gpu.json --data $(DATA) --run-folder $(GPU_RUN)/$(2)
 GPU_BENCH = $(PYTHON) -m jakiro bench --target $(GPU_OUT) --device $(DEVICE) --methods vanilla,prompt_lookup,eagle2,jakiro --prompts $(EVAL) --limit 10
 

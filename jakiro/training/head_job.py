@@ -119,7 +119,7 @@ class HeadJob:
         given = embeddings[:, 1:], features[:, :-1], *self._noise(features[:, :-1], len(said), mine)
         ends = self.recipe.rate, 0.05 * self.recipe.rate
         rate = factor(index, self.steps, ends, self.recipe.schedule, min(50, self.steps // 8))
-        row = {}
+        found = {}
         for name, module in self.modules.items():
             sums = self.loss(name, given, features, at, kept)
             (sums[0] * (self.accelerator.num_processes / self.recipe.scored)).backward()
@@ -127,8 +127,9 @@ class HeadJob:
             self.optimizers[name].step(rate)
             if name in self.averages:
                 self.averages[name].update_parameters(workers.unwrapped(module))
-            means = workers.total(self.accelerator, sums / self.recipe.scored)
-            row |= dict(zip((f"{name}_loss", f"{name}_top1", f"{name}_top1_last"), means, strict=True))
+            found |= dict(zip((f"{name}_loss", f"{name}_top1", f"{name}_top1_last"), sums.detach(), strict=True))
+        means = workers.total(self.accelerator, torch.stack([*found.values()]) / self.recipe.scored)  # waits once
+        row = dict(zip(found, means, strict=True))
         if self.trials and self.trials.due(index + 1, self.steps):
             heads = {name: (self.recipe.heads[name].kind, head) for name, head in self.heads().items()}
             if heads:

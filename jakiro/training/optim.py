@@ -35,16 +35,20 @@ class Muon(torch.optim.Optimizer):
                 if matrix.grad is not None:
                     alike.setdefault(matrix.shape, []).append(matrix)
             for (rows, columns), matrices in alike.items():
-                steps = orthogonal(torch.stack([_whole(self._direction(one, group["momentum"])) for one in matrices]))
-                for matrix, step in zip(matrices, steps, strict=True):
-                    matrix.mul_(1 - group["lr"] * group["weight_decay"])
-                    matrix.add_(_shared_as(matrix, step), alpha=-group["lr"] * math.sqrt(max(1, rows / columns)))
+                steps = orthogonal(torch.stack([_whole(one) for one in self._directions(matrices, group["momentum"])]))
+                steps = [_shared_as(*pair) for pair in zip(matrices, steps, strict=True)]
+                torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
+                torch._foreach_add_(matrices, steps, alpha=-group["lr"] * math.sqrt(max(1, rows / columns)))
 
-    def _direction(self, matrix: nn.Parameter, momentum: float) -> Tensor:
-        state = self.state[matrix]
-        if not state:
-            state["momentum_buffer"] = torch.zeros_like(matrix.grad)
-        return matrix.grad.lerp(state["momentum_buffer"].lerp_(matrix.grad, 1 - momentum), momentum)
+    def _directions(self, matrices: list[nn.Parameter], momentum: float) -> list[Tensor]:
+        """Their gradients with momentum; of many small matrices at once, which a GPU would otherwise wait for."""
+        gradients = [matrix.grad for matrix in matrices]
+        for matrix in matrices:
+            if not self.state[matrix]:
+                self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix.grad)
+        buffers = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
+        torch._foreach_lerp_(buffers, gradients, 1 - momentum)
+        return torch._foreach_add(torch._foreach_mul(gradients, 1 - momentum), buffers, alpha=momentum)
 
 
 def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:

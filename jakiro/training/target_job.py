@@ -10,7 +10,7 @@ from accelerate import Accelerator
 from transformers import LlamaForCausalLM
 
 from jakiro.training import repeats, workers
-from jakiro.training.compiling import compile_loss
+from jakiro.training.compiling import compile_layers, compile_loss, many_programs
 from jakiro.training.optim import Optimizer, factor
 from jakiro.training.packing import Rows, batches
 from jakiro.training.precision import in_bfloat16, quicken
@@ -61,7 +61,10 @@ class StageJob:
                 f"a stage has too few tokens for one step of {stage.passes} x {stage.rows} rows of {stage.row}: raise "
                 "its tokens"
             )
-        self.loss = compile_loss(self._loss) if compiled else self._loss
+        self.loss, self.held_to = self._loss, self._held_to
+        if compiled:
+            compile_layers(model.model.layers)
+            self.loss, self.held_to = many_programs(self._loss), compile_loss(self._held_to)
 
     def states(self) -> dict[str, object]:
         return dict(zip(("model", "optimizer"), workers.states(self.trained, self.optimizer), strict=True))
@@ -69,7 +72,8 @@ class StageJob:
     def step(self, index: int) -> dict[str, float]:
         chosen = self.passes[index * self.stage.passes : (index + 1) * self.stage.passes]
         parts = [Batch.of(*one, self.prompt_weight, self.accelerator.device) for one in chosen]
-        scale, answer = self.accelerator.num_processes / sum(one.weight.sum() for one in parts), 0.0
+        scale = self.accelerator.num_processes / sum(one.weight.sum() for one in parts)
+        answer = torch.zeros(1, device=self.accelerator.device)
         metrics = {}
         with workers.local(self.accelerator, self.trained):  # only the last pass exchanges gradients
             if self.stage.answers:
@@ -77,21 +81,21 @@ class StageJob:
             for batch in parts[:-1]:
                 answer += self._pass(batch, scale)
         answer += self._pass(parts[-1], scale)
-        [answer] = workers.total(self.accelerator, torch.tensor([answer], device=self.accelerator.device))
         rate = factor(index, self.steps, self.stage.rate, self.stage.schedule, min(60, self.steps // 8))
         torch.nn.utils.clip_grad_norm_(self.trained.parameters(), 1.0)
         self.optimizer.step(rate)
+        [answer] = workers.total(self.accelerator, answer)  # waits for the device, which is not kept waiting before
         said, real = (
             int(sum(mask.sum() for mask in masks)) for masks in zip(*(one.masks for one in parts), strict=True)
         )
         return {"loss": answer / said, "tokens": real, **metrics, "rate": rate}
 
-    def _pass(self, batch: Batch, scale: torch.Tensor) -> float:
+    def _pass(self, batch: Batch, scale: torch.Tensor) -> torch.Tensor:
         """Add the gradient of this process's rows of a pass; the sum of their cross-entropies."""
         mine = workers.share(self.accelerator, len(batch.ids))
         losses = self.loss(batch.ids[mine], batch.weight[mine], batch.masks[0][mine])
         (losses[0] * scale).backward()
-        return losses[1].item()
+        return losses[1].detach()
 
     def _answer(self, chosen: list[Rows], index: int) -> float:
         """Add the gradient of the loss on own answers, to prompts that led into a loop or to this step's; the share of
@@ -104,7 +108,8 @@ class StageJob:
         mine = prompts[self.accelerator.process_index :: self.accelerator.num_processes]
         sums = torch.zeros(3, device=self.accelerator.device)  # loss, repeated tokens, tokens
         if mine:
-            sums = repeats.sequence_level(workers.unwrapped(self.trained), mine, self.stage.answers)
+            with torch.compiler.set_stance("force_eager"):  # answers grow: each length would be another program
+                sums = repeats.sequence_level(workers.unwrapped(self.trained), mine, self.stage.answers)
         _, again, tokens = workers.total(self.accelerator, sums)
         if mine:
             (sums[0] * (self.accelerator.num_processes / tokens)).backward()
@@ -114,6 +119,9 @@ class StageJob:
         """[2]: the weighted sum of the losses, and the plain sum of the cross-entropy where `answer` is true."""
         with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=self.in_bfloat16):
             logits = self.trained(input_ids=ids[:, :-1], use_cache=False).logits
+        return self.held_to(logits, ids, weight, answer)
+
+    def _held_to(self, logits: torch.Tensor, ids: torch.Tensor, weight: torch.Tensor, answer: torch.Tensor):
         logits = logits.float()
         total = logits.logsumexp(dim=-1)
         entropy = total - logits.gather(-1, ids[:, 1:, None])[..., 0]

@@ -41,6 +41,8 @@ def main() -> None:
     target = Target.load(options.target, options.device, options.dtype)
     if options.only_cut:
         for race in recorded.read(options.out):
+            if race.model != target.name:
+                continue
             traces = [with_cut(target, one, options.max_new_tokens) for one in recorded.load(options.out, race)]
             recorded.save(options.out, race.id, race.title, race.prompt, traces)
             print(race.id, sum(len(step.tree.cut) for one in traces for step in one.steps), "cut nodes")

@@ -45,12 +45,13 @@ def test_the_readmes_example_of_the_library_runs(capsys, monkeypatch):
 def test_recorded_races_are_sound(embedded):
     races = recorded.read(TRACES)
     prompts = {example["prompt"] for example in json.loads((ASSETS / "prompts.json").read_text(encoding="utf-8"))}
-    assert {race.prompt for race in races} == prompts
+    own = [race for race in races if race.model == embedded.name]
+    assert races[0] in own and {race.prompt for race in own} == prompts
     for race in races:
         traces = recorded.load(TRACES, race)
         assert [trace.method for trace in traces] == ["vanilla", "eagle2", "jakiro"]
-        assert same_output(traces) and race.model == embedded.name and race.date
-        assert traces[0].prompt == encode(embedded.tokenizer, race.prompt)
+        assert same_output(traces) and race.date
+        assert race not in own or traces[0].prompt == encode(embedded.tokenizer, race.prompt)
 
 
 def test_files_are_small_and_models_have_a_card():

@@ -39,12 +39,15 @@ class KVCache(Cache):
         capacity: int,
         dtype: torch.dtype,
         device: torch.device | str,
+        reads: Sequence[int] = (),
     ) -> None:
-        """`shapes`: the key's and the value's shape of each layer, or None for a layer that stores nothing."""
+        """`shapes`: the key's and the value's shape of each layer, or None for a layer that stores nothing. `reads`:
+        layers whose inputs are the features of the run's passes, in place of the last hidden state."""
         super().__init__(layers=[DynamicLayer() for _ in shapes])  # models ask them of their kind; rows are kept here
         self.length = 0
         self.capacity = capacity
         self.device = torch.device(device)
+        self.reads = tuple(reads)
         self.programs: dict[Any, Any] = {}  # what was recorded on the present storage, for the cache's user
         self._shapes = shapes
         flat = [shape for pair in shapes if pair for shape in pair]
@@ -112,7 +115,7 @@ class KVCache(Cache):
 
     def fixed(self, rows: int, at: Tensor) -> FixedRows:
         """The storage for a recorded pass, which sees the first `rows` rows and writes its own at `at` [n]."""
-        return FixedRows(self._rows, rows, at)
+        return FixedRows(self._rows, rows, at, self.reads)
 
     def _views(self) -> list[tuple[Tensor, Tensor] | None]:
         """Each layer's keys and values, [1, heads, capacity, width]."""
@@ -123,9 +126,11 @@ class KVCache(Cache):
 class FixedRows(Cache):
     """A `KVCache` for a recorded pass: as many rows whatever is committed; the mask tells them apart."""
 
-    def __init__(self, layers: list[tuple[Tensor, Tensor] | None], rows: int, at: Tensor) -> None:
+    def __init__(
+        self, layers: list[tuple[Tensor, Tensor] | None], rows: int, at: Tensor, reads: tuple[int, ...]
+    ) -> None:
         super().__init__(layers=[DynamicLayer() for _ in layers])
-        self._layers, self._count, self._at = layers, rows, at
+        self._layers, self._count, self._at, self.reads = layers, rows, at, reads
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args, **kwargs

@@ -33,7 +33,7 @@ def along(target: Target, drafter: Drafter, trace: Trace, most: int = MOST_PLACE
             f"{target.context:,} tokens; the run was recorded with another model of that name"
         )
     start, sampling = len(trace.prompt), Sampling(trace.temperature, trace.top_p, trace.seed)
-    cache = target.new_cache(len(ids) + 64)
+    cache = target.new_cache(len(ids) + 64, drafter.reads)
     _, features = target.prefill(torch.tensor(trace.prompt, device=target.device), cache)
     steps = []
     for at in range(start, min(start + most, len(ids) - 1)):

@@ -15,13 +15,15 @@ class Context:
     """What a drafter is shown each round: what the target kept, and nothing of what it rejected."""
 
     tokens: list[int]  # prompt and text so far, the engine's own list; the last one is the root of the next tree
-    features: Tensor  # [m, hidden], m >= 1, of the tokens before the root that are new since the last call
+    features: Tensor  # [m, hidden], m >= 1, of the tokens before the root that are new since the last call; wider
+    # where the drafter `reads` several layers
     room: int  # levels below the root that can still be accepted, >= 0
 
 
 class Drafter(ABC):
     """Proposes trees for one run. A subclass need not know more than `draft`."""
 
+    reads: tuple[int, ...] = ()  # layers whose inputs its features are; none: the last hidden state, as it is read out
     pass_bytes = 0  # that a network pass of a draft reads; for `bench --limits`
 
     @abstractmethod

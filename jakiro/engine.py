@@ -60,7 +60,7 @@ def decode(
 def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterator[Prefill | StepTrace]:
     clock = stopwatch(target.device)
     start = clock()
-    cache = target.new_cache(len(prompt) + limit + TREE_ROWS)
+    cache = target.new_cache(len(prompt) + limit + TREE_ROWS, drafter.reads)
     logits, features = target.prefill(torch.tensor(prompt, device=target.device), cache)
     last = int(pick(logits[None], [len(prompt)], sampling)) if first is None else first
     yield Prefill(last, clock() - start)

@@ -3,7 +3,7 @@
 A tree pass is the model's own forward with a 4-D mask (each node sees the committed text and its own ancestors) and
 position ids (committed length + depth). Layers with a sliding window get a mask that also hides rows whose positions
 are too far back. Features are the decoder's last hidden state after the final norm, taken by a forward hook: what the
-output embedding reads, and what trained heads are fed with.
+output embedding reads, and what trained heads are fed with. A run may ask for the inputs of inner layers instead.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -56,7 +57,8 @@ class Target:
         self.dtype: torch.dtype = model.dtype
         self.ends = end_ids(model, tokenizer)
         choose_kernels(self.device)
-        self._seen = threading.local()  # features of this thread's last pass: two threads may share a model
+        self._seen = threading.local()  # what hooks saw in this thread's last pass: two threads may share a model
+        self._hooked: set[int] = set()  # layers whose inputs are seen
         self.takes_cache = argument_of(model)  # the name of that argument
         self.decoder = decoder_of(model)
         self.decoder.register_forward_hook(self._see)
@@ -110,11 +112,17 @@ class Target:
         lay_out(model.to(device))
         return cls(model, tokenizer, found, hub.title(path), folder, graphs)
 
-    def new_cache(self, capacity: int) -> KVCache:
-        """An empty cache with room for `capacity` rows; where passes are recorded, for a multiple of what one sees."""
+    def new_cache(self, capacity: int, reads: Sequence[int] = ()) -> KVCache:
+        """An empty cache with room for `capacity` rows; where passes are recorded, for a multiple of what one sees.
+
+        With `reads`, features of its passes are the inputs of these layers side by side, [n, len(reads) * hidden].
+        """
         if self.graphs:
             capacity = -(-capacity // ROWS) * ROWS
-        return KVCache(self._shapes, capacity, self.dtype, self.device)
+        for layer in {*reads} - self._hooked:
+            self.decoder.layers[layer].register_forward_pre_hook(partial(self._see_input, layer), with_kwargs=True)
+            self._hooked.add(layer)
+        return KVCache(self._shapes, capacity, self.dtype, self.device, reads)
 
     def prefill(self, ids: Tensor, cache: KVCache) -> tuple[Tensor, Tensor]:
         """Read a prompt [n] into an empty cache: logits [vocab] of its last token, features [n, hidden] of all."""
@@ -202,10 +210,15 @@ class Target:
             **{self.takes_cache: cache},
             **extra,
         )
-        return output.logits[0], self._seen.features[0]
+        seen = vars(self._seen)
+        features = torch.cat([seen[layer] for layer in cache.reads], -1) if cache.reads else seen["last"]
+        return output.logits[0], features[0]
 
     def _see(self, module, inputs, output) -> None:
-        self._seen.features = output[0]  # last_hidden_state comes first in every model output
+        self._seen.last = output[0]  # last_hidden_state comes first in every model output
+
+    def _see_input(self, layer: int, module, inputs, named) -> None:
+        vars(self._seen)[layer] = inputs[0] if inputs else named["hidden_states"]
 
 
 def _tree(parents: Sequence[int]) -> tuple[list[int], Tensor]:

@@ -82,7 +82,9 @@ def test_a_setting_that_is_newer_than_the_trace_has_its_default(loaded):
 def test_the_cache_is_made_for_the_rounds_that_are_asked_for(loaded, name, monkeypatch):
     trace, asked = run(loaded, name), []
     new_cache = Target.new_cache
-    monkeypatch.setattr(Target, "new_cache", lambda self, rows: asked.append(rows) or new_cache(self, rows))
+    monkeypatch.setattr(
+        Target, "new_cache", lambda self, rows, *reads: asked.append(rows) or new_cache(self, rows, *reads)
+    )
     monkeypatch.setattr(loaded.target, "context", 100_000)
     for made in again(loaded, trace, 0, rounds=2):
         assert len(made.steps) == 2 and made.stop == "stopped"

@@ -40,8 +40,8 @@ def caches(monkeypatch):
     """Weak references to the target's caches that are made from now on. Garbage is collected only where ours asks."""
     found, new_cache = [], Target.new_cache
 
-    def made(self, rows):
-        cache = new_cache(self, rows)
+    def made(self, rows, *reads):
+        cache = new_cache(self, rows, *reads)
         found.append(weakref.ref(cache))
         return cache
 

@@ -238,7 +238,7 @@ def test_large_trees_move_the_cache_once_in_a_while(target, monkeypatch):
 def test_programs_that_see_too_few_rows_are_freed(recorded, monkeypatch):
     monkeypatch.setattr(fixed, "ROWS", 16)
     new_cache, made = recorded.new_cache, []
-    monkeypatch.setattr(recorded, "new_cache", lambda capacity: made.append(new_cache(capacity)) or made[-1])
+    monkeypatch.setattr(recorded, "new_cache", lambda *how: made.append(new_cache(*how)) or made[-1])
     record(recorded, drafter_for(recorded, "mixture")[1], PROMPT, 60, GREEDY)
     [cache] = made
     assert cache.length >= 60 and min(rows for _, rows in cache.programs) >= 64

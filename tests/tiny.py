@@ -83,6 +83,8 @@ def path_tokens(tree: DraftTree, node: int) -> list[int]:
 
 def save_heads(folder: Path, seed: int = 0) -> dict[str, Path]:
     """Random heads in the published layout that fit `tiny_model`, with weights large enough for varied trees."""
+    import naive_eagle3
+
     from jakiro.drafting.config import HeadConfig
     from jakiro.drafting.head import EagleHead, JakiroHead
     from jakiro.drafting.weights import save_head
@@ -96,4 +98,5 @@ def save_heads(folder: Path, seed: int = 0) -> dict[str, Path]:
                 if weight.dim() > 1:
                     weight.normal_(std=1.5 * weight.shape[-1] ** -0.5)
         save_head(folder / name, head)
-    return {name: folder / name for name in heads}
+    naive_eagle3.save(folder / "eagle3", naive_eagle3.config(), seed)
+    return {name: folder / name for name in (*heads, "eagle3")}

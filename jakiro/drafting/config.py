@@ -77,7 +77,7 @@ class HeadConfig:
             raise ValueError(f"{path}: {error}") from error
 
     @classmethod
-    def _from_dict(cls, raw: dict[str, Any]) -> HeadConfig:
+    def _from_dict(cls, raw: dict[str, Any], **more: Any) -> HeadConfig:
         if not isinstance(raw, dict):
             raise ValueError("it holds no object: this is not the config.json of a draft head")
         rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
@@ -102,6 +102,7 @@ class HeadConfig:
             num_local_experts=raw.get("num_local_experts") or 0,
             expert_intermediate_size=raw.get("expert_intermediate_size") or 0,
             draft_temperature=raw.get("draft_temperature", 1.0),
+            **more,
         )
         if raw.get("head_dim") not in (None, config.head_dim):
             raise ValueError(f"head_dim {raw['head_dim']} is not hidden_size / num_attention_heads")

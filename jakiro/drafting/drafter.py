@@ -66,8 +66,8 @@ class HeadDrafter(Drafter):
     def __init__(self, head: FusedHead, target: Target, settings: TreeSettings) -> None:
         assert not autos(settings), "what is auto is measured before a drafter is made"
         self.head, self.target, self.settings = head, target, settings
-        self.width = min(settings.top_k, target.vocab_size)
-        sizes = (head, target.embed, self.width, settings.depth - 1)
+        self.width = min(settings.top_k, head.vocab or target.vocab_size)
+        sizes = (head, head.embed or target.embed, self.width, settings.depth - 1)
         self._state = FixedState(*sizes, fresh=settings.depth + 1) if target.graphs else HeadState(*sizes)
         self._round: Round | None = None
         self._idle = settings.total_tokens == 1  # nothing is drafted
@@ -144,9 +144,13 @@ class HeadDrafter(Drafter):
         features = before.features.index_select(0, rows)
         return self.propose(self._state.level(level - 1, tokens, features, rows), level)
 
+    def logits(self, features: Tensor) -> Tensor:
+        """Logits [..., vocab] of features [..., h]: the target's, unless a head has an output of its own."""
+        return self.target.logits(features)
+
     def logprobs(self, features: Tensor) -> Tensor:
         """What features [..., h] say, [..., vocab] in fp32, at the draft's own temperature."""
-        logits, temperature = self.target.logits(features), self.settings.draft_temperature
+        logits, temperature = self.logits(features), self.settings.draft_temperature
         return torch.log_softmax(logits if temperature == 1 else logits.float() / temperature, -1, dtype=torch.float32)
 
     @abstractmethod

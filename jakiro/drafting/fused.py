@@ -8,7 +8,7 @@ no batch dimension.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jakiro.models.products import Product
@@ -25,6 +25,9 @@ class FusedHead:
         layer, own = head.layers[0], head.layers[0].self_attn
         projections = (own.q_proj, own.k_proj, own.v_proj)
         self.config = head.config
+        self.feature_size = head.config.hidden_size  # of what it reads of the target
+        self.vocab: int | None = None  # tokens of its own; None: the target's
+        self.embed: nn.Embedding | None = None  # of its own; None: the target's
         bias = torch.cat([one.bias for one in projections]) if head.config.qkv_bias else None
         self.fc = Product(head.fc.weight, head.fc.bias)
         self.qkv = Product(torch.cat([one.weight for one in projections]), bias)
@@ -33,10 +36,11 @@ class FusedHead:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all parameters."""
+        """Bytes of all parameters that a pass multiplies with."""
         products = [part for part in vars(self).values() if isinstance(part, Product)]
         weights = [one for part in products for one in (part.weight, part.bias) if one is not None]
-        return sum(weight.nbytes for weight in [*weights, *self.norm.parameters()])
+        norms = [part.weight for part in vars(self).values() if isinstance(part, nn.RMSNorm)]
+        return sum(weight.nbytes for weight in [*weights, *norms])
 
     def enter(self, embeddings: Tensor, features: Tensor) -> Tensor:
         """u0 [n, h] from embeddings of the tokens and features of the tokens before them, each [n, h]."""

@@ -127,7 +127,7 @@ class FixedState(HeadState):
         self._fresh = fresh
         self._numbers = torch.zeros(fresh + 2, dtype=torch.int64, device=self._like["device"])
         self._tokens, self._start, self._count = self._numbers.split([fresh, 1, 1])
-        self._features = torch.zeros(fresh, head.config.hidden_size, **self._like)
+        self._features = torch.zeros(fresh, head.feature_size, **self._like)
 
     def run(self, work: Callable[[Tensor, Tensor], T], tokens: Sequence[int], features: Tensor) -> T:
         """As before, replayed from the second time on. `work` is known by its name."""

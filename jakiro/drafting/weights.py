@@ -54,7 +54,7 @@ def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
         config = replace(config, expert_intermediate_size=len(tensors[f"{_EXPERT}.gate_proj.weight"]))
     with torch.device("meta"):
         head = cls(config)
-    _check_keys(head.state_dict(), tensors, config, folder)
+    check_keys(head.state_dict(), tensors, config, folder)
     tensors = {key: tensor.to(target.device, target.dtype) for key, tensor in tensors.items()}
     head.load_state_dict(tensors, assign=True)
     return head.eval().requires_grad_(False)
@@ -62,7 +62,7 @@ def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
 
 def load_weights(head: Head, tensors: dict[str, Tensor], folder: Path) -> None:
     """Put weights that were read from `folder` into a head. Raises ValueError naming what does not fit."""
-    _check_keys(head.state_dict(), tensors, head.config, folder)
+    check_keys(head.state_dict(), tensors, head.config, folder)
     head.load_state_dict(tensors)
 
 
@@ -128,7 +128,9 @@ def _check_target(config: HeadConfig, target: Target, folder: Path) -> None:
 def _class_of(tensors: dict[str, Tensor], folder: Path) -> type[Head]:
     """Which head the keys describe (released Jakiro and Jakiro* checkpoints differ only here)."""
     if any(key.startswith("midlayer.") for key in tensors):
-        raise ValueError(f"{folder} holds an EAGLE-3 head, which is not supported; use an EAGLE-1 or -2 head")
+        raise ValueError(
+            f"{folder} holds an EAGLE-3 head: give it as --head eagle3=DIR, and this method one of its own"
+        )
     if _ROUTER not in tensors:
         return EagleHead
     rows = len(tensors[_ROUTER])
@@ -141,7 +143,7 @@ def _class_of(tensors: dict[str, Tensor], folder: Path) -> type[Head]:
     return JakiroHead
 
 
-def _check_keys(expected: dict[str, Tensor], found: dict[str, Tensor], config: HeadConfig, folder: Path) -> None:
+def check_keys(expected: dict[str, Tensor], found: dict[str, Tensor], config: HeadConfig, folder: Path) -> None:
     problems = [f"{key} is missing" for key in expected if key not in found]
     problems += [f"{key} is not expected" for key in found if key not in expected]
     problems += [
@@ -155,9 +157,9 @@ def _check_keys(expected: dict[str, Tensor], found: dict[str, Tensor], config: H
         raise ValueError(f"the head in {folder} (hidden size {config.hidden_size}) does not fit: {'; '.join(problems)}")
 
 
-def default_tree(method: str, target: Target) -> dict[str, float]:
+def default_tree(method: str, target: Target, kind: type[HeadConfig] = HeadConfig) -> dict[str, float]:
     """Settings that suit the target's device and the method's head. Raises as `HeadConfig.from_json` does."""
-    asked = HeadConfig.from_json(Path(target.heads[method]) / "config.json").draft_temperature
+    asked = kind.from_json(Path(target.heads[method]) / "config.json").draft_temperature
     return {**sizes(target.device), "draft_temperature": asked}
 
 

@@ -168,7 +168,7 @@ def _bare_rounds(target: Target, drafter: Drafter, run: Trace, length: int, pare
     In turns, as in a round, for each evicts the other from the processor's cache: [(forward, draft)], and the passes.
     """
     text = torch.tensor([*run.prompt, *run.tokens], device=target.device)
-    cache = target.new_cache(length + len(parents))
+    cache = target.new_cache(length + len(parents), drafter.reads)
     features = target.prefill(text[:length], cache)[1]
     forward = target.bare([run.tokens[-1]] * len(parents), parents, cache)
     draft = _bare_draft(drafter, text[: length + 1].tolist(), features, max(1, round(len(run.tokens) / len(run.steps))))

@@ -82,10 +82,12 @@ def write(target: Target, make: Callable[[], Drafter]) -> tuple[list[Text], floa
     for prompt in examples():
         ids = encode(target.tokenizer, prompt.text)
         if len(ids) + LENGTH + TAIL <= target.context:
-            prefill, *steps = decode(target, make(), ids, LENGTH + TAIL, Sampling(), inspect=False)
+            drafter = make()
+            prefill, *steps = decode(target, drafter, ids, LENGTH + TAIL, Sampling(), inspect=False)
             whole = [*ids, prefill.first, *(token for step in steps for token in step.emitted)]
             if steps:
-                features = target.prefill(torch.tensor(whole, device=target.device), target.new_cache(len(whole)))[1]
+                cache = target.new_cache(len(whole), drafter.reads)
+                features = target.prefill(torch.tensor(whole, device=target.device), cache)[1]
                 texts.append(Text(whole, len(ids), min(len(ids) + LENGTH, len(whole) - 1), features))
                 overheads += [step.overhead_s for step in steps]
     if not texts:

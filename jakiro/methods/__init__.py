@@ -10,6 +10,7 @@ from jakiro.drafting.sizes import TreeSettings
 from jakiro.target import Target
 
 from .eagle2 import Eagle2
+from .eagle3 import Eagle3
 from .jakiro import Jakiro
 from .prompt_lookup import PromptLookup
 from .vanilla import Vanilla
@@ -34,7 +35,9 @@ class Method(Protocol):
         """Read what it needs, once. The result makes a fresh drafter, from settings, for every run."""
 
 
-METHODS: dict[str, Method] = {method.name: method for method in (Vanilla(), PromptLookup(), Eagle2(), Jakiro())}
+METHODS: dict[str, Method] = {
+    method.name: method for method in (Vanilla(), PromptLookup(), Eagle2(), Eagle3(), Jakiro())
+}
 ASSISTANT = "assistant"  # named as a head is: a small model that `bench --peers` assists the target with
 
 

@@ -1,0 +1,73 @@
+"""EAGLE-3 (Li et al., arXiv 2503.01840): a head that reads three layers and answers in its own vocabulary.
+
+The tree is EAGLE-2's. What is not in the head's vocabulary is never proposed; where the target chooses it, the column
+`pick_rank` counts it after all that are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from jakiro.drafting.builder import Children, best
+from jakiro.drafting.columns import Rows, common
+from jakiro.drafting.drafter import HeadDrafter, Round, Step
+from jakiro.drafting.eagle3 import Eagle3Config, FusedEagle3, layers, load_eagle3
+from jakiro.drafting.sizes import TreeSettings
+from jakiro.drafting.weights import default_tree, no_head
+from jakiro.engine import LOWEST
+from jakiro.target import Target
+from jakiro.tree import DraftTree
+
+
+class Eagle3Drafter(HeadDrafter):
+    """Proposes the likeliest of the head's own tokens."""
+
+    head: FusedEagle3
+
+    def __init__(self, head: FusedEagle3, target: Target, settings: TreeSettings) -> None:
+        super().__init__(head, target, settings)
+        self.reads = layers(target)
+
+    @property
+    def pass_bytes(self) -> int:
+        """Of the head's parameters, its output among them."""
+        return self.head.nbytes
+
+    def propose(self, residual: Tensor, level: int) -> Step:
+        features = self.head.predict(residual)
+        tokens, logprobs = best(self.logprobs(features), self.width)
+        return Step(Children(self.head.tokens[tokens], logprobs), features, residual)
+
+    def logits(self, features: Tensor) -> Tensor:
+        return self.head.logits(features)
+
+    def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
+        own = self.logprobs(torch.cat([step.features for step in last.steps])[used])
+        logprobs = own.new_full((len(own), self.target.vocab_size), LOWEST)
+        logprobs[:, self.head.tokens] = own.clamp_min(LOWEST)
+        return common(tree, picks, rows, logprobs, min(last.kept.scores), last.proposed(used, logprobs.shape[-1]))
+
+
+class Eagle3:
+    """Features of three layers, and a vocabulary of its own."""
+
+    name = "eagle3"
+    title = "EAGLE-3"
+    summary = "A one-layer head reads three of the target's layers and guesses tokens of its own vocabulary."
+    settings = TreeSettings
+    head = FusedEagle3
+
+    def defaults(self, target: Target) -> TreeSettings:
+        return TreeSettings(**default_tree(self.name, target, Eagle3Config))
+
+    def unavailable(self, target: Target) -> str:
+        return no_head(self.name, target)
+
+    def load(self, target: Target) -> Callable[[TreeSettings], Eagle3Drafter]:
+        """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
+        layers(target)
+        head = load_eagle3(target.heads[self.name], target)
+        return lambda settings: Eagle3Drafter(head, target, settings)

@@ -1,0 +1,175 @@
+"""The EAGLE-3 head: drafts as a plain causal run has them, strict loading, what it reads of the target."""
+
+from __future__ import annotations
+
+import json
+
+import naive
+import naive_eagle3
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny import tiny_model
+
+from jakiro.drafting.eagle3 import Eagle3Config, load_eagle3
+from jakiro.drafting.sizes import TreeSettings
+from jakiro.engine import LOWEST, Context, record
+from jakiro.methods import METHODS
+from jakiro.methods.eagle3 import Eagle3Drafter
+from jakiro.target import Target
+from jakiro.verify import Sampling
+
+PROMPT = [5, 17, 3, 250, 99, 41]
+SHAPES = {
+    "plain": {},
+    "wider heads": {"head_dim": 16, "rope_theta": 100.0, "rms_norm_eps": 0.1},
+    "the whole vocabulary": {"draft_vocab_size": 300},
+    "narrower than the target": {"hidden_size": 24, "target_hidden_size": 32},
+    "one shared key": {"num_attention_heads": 8, "num_key_value_heads": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def deep() -> Target:
+    """Its three layers lie apart."""
+    target = Target.wrap(tiny_model(num_hidden_layers=9), name="deep")
+    target.ends = frozenset()
+    return target
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_trees_are_those_of_plain_causal_runs(deep, tmp_path, shape, temperature):
+    """Fed round by round, as the target's features come."""
+    config = naive_eagle3.config(**SHAPES[shape])
+    tensors = naive_eagle3.save(tmp_path, config)
+    settings = TreeSettings(4, 4, 30, draft_temperature=temperature)
+    drafter = Eagle3Drafter(load_eagle3(tmp_path, deep), deep, settings)
+    assert drafter.reads == (2, 4, 6)
+    run = record(deep, drafter, PROMPT, 12, Sampling(0.9, seed=2))
+    text, at = [*PROMPT, run.first], len(PROMPT)
+    for step in run.steps[:5]:
+        expected = naive.draft(naive_eagle3.Oracle(config, tensors, deep, text, temperature), text[-1], settings)
+        count = len(step.tree)  # fewer levels where the text is about to end
+        assert step.tree.tokens == expected.tokens[:count] and step.tree.parents == expected.parents[:count]
+        assert step.tree.scores == pytest.approx(expected.scores[:count], abs=1e-4)
+        text += step.emitted
+    assert len(text) > at + 4
+
+
+def test_columns_are_over_the_targets_vocabulary(deep, tmp_path):
+    """What the head has no word for comes after all that it has."""
+    config = naive_eagle3.config()
+    tensors = naive_eagle3.save(tmp_path, config)
+    settings = TreeSettings(4, 3, 20)
+    run = record(deep, Eagle3Drafter(load_eagle3(tmp_path, deep), deep, settings), PROMPT, 40, Sampling())
+    known = set((torch.arange(90) + tensors["d2t"]).tolist())
+    step = run.steps[0]
+    oracle = naive_eagle3.Oracle(config, tensors, deep, [*PROMPT, run.first])
+    columns, seen = step.tree.columns, set()
+    for node in range(len(step.tree)):
+        assert node == 0 or step.tree.tokens[node] in known
+        if columns["pick_rank"][node] is None:
+            continue
+        law, pick = oracle(tuple(step.tree.tokens[one] for one in step.tree.path(node))).logprobs, columns["pick"][node]
+        seen.add(pick in known)
+        if pick in known:
+            assert columns["pick_rank"][node] == int((law > law[pick]).sum())
+            assert columns["pick_draft_logprob"][node] == pytest.approx(float(law[pick]), abs=1e-4)
+        else:
+            assert columns["pick_rank"][node] >= 90 and columns["pick_draft_logprob"][node] == LOWEST
+    assert seen == {True, False}, "else this shows less than it says"
+
+
+def test_inner_layers_are_read_beside_other_runs(deep):
+    """A run that asks for none gets the last hidden state as before."""
+    ids = torch.tensor(PROMPT)
+    states = deep.model(ids[None], output_hidden_states=True).hidden_states
+    inner = deep.prefill(ids, deep.new_cache(32, (2, 4, 6)))[1]
+    torch.testing.assert_close(inner, torch.cat([states[at][0] for at in (2, 4, 6)], -1))
+    torch.testing.assert_close(deep.prefill(ids, deep.new_cache(32))[1], states[-1][0])
+    cache = deep.new_cache(32, (6, 2))
+    deep.prefill(ids[:3], cache)
+    found = deep.score(PROMPT[3:], [-1, 0, 1], cache)[1]
+    torch.testing.assert_close(found, torch.cat([states[at][0, 3:] for at in (6, 2)], -1), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "mistral", "eager gemma2", "eager gpt_oss"])
+def test_other_families_are_read(family, tmp_path):
+    *attention, name = family.split()
+    target = Target.wrap(tiny_model(name, *attention), heads={"eagle3": tmp_path})
+    target.ends = frozenset()
+    naive_eagle3.save(tmp_path, naive_eagle3.config())
+    method, vanilla = METHODS["eagle3"], METHODS["vanilla"]
+    drafter = method.load(target)(TreeSettings(4, 3, 20))
+    found = record(target, drafter, PROMPT, 24, Sampling())
+    assert found.tokens == record(target, vanilla.load(target)(vanilla.defaults(target)), PROMPT, 24, Sampling()).tokens
+    assert max(len(step.tree) for step in found.steps) == 20
+
+
+def test_a_layer_of_either_name_and_copies_are_read(deep, tmp_path):
+    tensors = naive_eagle3.save(tmp_path, naive_eagle3.config())
+    first = load_eagle3(tmp_path, deep)
+    renamed = {name.replace("midlayer.", "layers.0."): one for name, one in tensors.items() if name != "t2d"}
+    save_file(renamed | {"embed_tokens.weight": torch.zeros(300, 32)}, tmp_path / "model.safetensors")
+    again = load_eagle3(tmp_path, deep)
+    assert torch.equal(first.qkv.weight, again.qkv.weight) and torch.equal(first.tokens, again.tokens)
+    assert again.embed is None, "as wide as the target: its embedding is the target's"
+
+
+D2T = torch.zeros(90, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    ("config", "tensors", "message"),
+    [
+        ({}, {"midlayer.mlp.up_proj.weight": None}, "midlayer.mlp.up_proj.weight is missing"),
+        ({}, {"lm_head.weight": torch.zeros(80, 32)}, r"lm_head.weight has shape \[80, 32\], expected \[90, 32\]"),
+        ({}, {"fc.bias": torch.zeros(32)}, "fc.bias is not expected"),
+        ({}, {"d2t": None}, "d2t is missing"),
+        ({}, {"d2t": D2T + 299}, "d2t leads outside of the vocabulary"),
+        ({}, {"d2t": -torch.arange(90)}, "or twice to one token"),
+        ({}, {"midlayer.hidden_norm.weight": None}, "holds no EAGLE-3 head"),
+        ({"vocab_size": 301}, {}, "made for a target of vocab_size 301; deep has 300"),
+        ({"target_hidden_size": 40}, {}, "made for a target of hidden_size 40; deep has 32"),
+        ({"draft_vocab_size": 400}, {}, "draft_vocab_size is 400, and vocab_size 300"),
+        ({"draft_vocab_size": "90"}, {}, "draft_vocab_size must be a whole number"),
+        ({"head_dim": 7}, {}, "heads of even width"),
+        ({"num_hidden_layers": 2}, {}, "num_hidden_layers is 2"),
+    ],
+)
+def test_what_does_not_fit_is_named(deep, tmp_path, config, tensors, message):
+    naive_eagle3.save(tmp_path, naive_eagle3.config(), **tensors)
+    (tmp_path / "config.json").write_text(json.dumps(naive_eagle3.config(**config)))
+    with pytest.raises(ValueError, match=message):
+        load_eagle3(tmp_path, deep)
+
+
+def test_another_methods_head_is_refused(target, deep):
+    with pytest.raises(ValueError, match="holds no EAGLE-3 head"):
+        load_eagle3(target.heads["eagle2"], deep)
+    own = Target.wrap(tiny_model(), heads={"eagle2": target.heads["eagle3"]})
+    with pytest.raises(ValueError, match="holds an EAGLE-3 head: give it as --head eagle3=DIR"):
+        METHODS["eagle2"].load(own)
+    with pytest.raises(FileNotFoundError, match=r"has no config\.json"):
+        load_eagle3("nowhere", deep)
+
+
+def test_a_target_of_too_few_layers_is_refused(target):
+    shallow = Target.wrap(tiny_model(num_hidden_layers=2), heads=target.heads, name="shallow")
+    with pytest.raises(ValueError, match="shallow has 2 layers, and an EAGLE-3 head reads three"):
+        METHODS["eagle3"].load(shallow)
+
+
+def test_its_own_embedding_is_used_where_it_is_as_wide_as_the_head(deep, tmp_path):
+    naive_eagle3.save(tmp_path, naive_eagle3.config(**SHAPES["narrower than the target"]))
+    head = load_eagle3(tmp_path, deep)
+    expected = load_file(tmp_path / "model.safetensors")["embed_tokens.weight"]
+    assert torch.equal(head.embed(torch.tensor([7, 299])), expected[[7, 299]])
+    assert Eagle3Config.from_json(tmp_path / "config.json").head_dim == 6
+
+
+def test_more_candidates_are_asked_for_than_it_has_words(deep, tmp_path):
+    naive_eagle3.save(tmp_path, naive_eagle3.config(draft_vocab_size=5))
+    drafter = Eagle3Drafter(load_eagle3(tmp_path, deep), deep, TreeSettings(20, 2, 60))
+    assert len(drafter.draft(Context(PROMPT, torch.randn(5, 96), room=9))) == 1 + 5 + 25

@@ -290,6 +290,20 @@ MUTANTS = [
         "test_training_compiled.py",
     ),
     Mutant(
+        "an EAGLE-3 head's own numbers are taken for the target's tokens",
+        "jakiro/methods/eagle3.py",
+        "return Step(Children(self.head.tokens[tokens], logprobs), features, residual)",
+        "return Step(Children(tokens, logprobs), features, residual)",
+        "test_eagle3.py",
+    ),
+    Mutant(
+        "an EAGLE-3 head reads another layer",
+        "jakiro/drafting/eagle3.py",
+        "return 2, count // 2, count - 3",
+        "return 1, count // 2, count - 3",
+        "test_eagle3.py",
+    ),
+    Mutant(
         "ratios of an experiment are not paired",
         "jakiro/measuring/bootstrap.py",
         '"over_reference_interval": _middle(drawn[index] / drawn[base]),',

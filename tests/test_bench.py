@@ -154,8 +154,8 @@ def test_a_bad_prompt_line_is_named(tmp_path, line):
 def test_settings_must_belong_to_a_method(target):
     with pytest.raises(ValueError, match="no method here has the setting deepness"):
         bench.load_methods(target, ["vanilla", "eagle2"], {"deepness": "3"})
-    with pytest.raises(ValueError, match="unknown method 'eagle3'; known: vanilla"):
-        bench.load_methods(target, ["eagle3"], {})
+    with pytest.raises(ValueError, match="unknown method 'medusa'; known: vanilla"):
+        bench.load_methods(target, ["medusa"], {})
 
 
 @pytest.mark.parametrize("ids", [("1", "1"), (None, None), ("2", None)])

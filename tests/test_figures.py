@@ -395,7 +395,7 @@ def test_colours_stand_out_from_the_card(theme):
     palette = THEMES[theme]
     for role in ("text", "muted", "faded", "rejected", "accepted", "bonus"):
         assert contrast(palette[role], palette["surface"]) >= 4.5, role
-    for role in ("expert0", "expert1", "both", "mixture", "other", "lookup", "eagle2", "jakiro"):
+    for role in ("expert0", "expert1", "both", "mixture", "other", "lookup", "eagle2", "eagle3", "jakiro"):
         assert contrast(palette[role], palette["surface"]) >= 3, role
 
 

@@ -14,6 +14,7 @@ import pytest
 import synthetic
 
 from jakiro.engine import Prefill
+from jakiro.target import Target
 from jakiro.trace import TraceError, from_json, to_json
 from jakiro.traces import read_traces, traces_json, weight
 from jakiro.tree import CutNodes
@@ -157,14 +158,18 @@ def test_a_method_that_cannot_run_says_why(models):
 
 
 def test_a_damaged_head_leaves_the_other_methods(target, tmp_path, tokenizer):
-    from jakiro.target import Target
-
     broken = tmp_path / "jakiro"
     broken.mkdir()
     (broken / "config.json").write_text("{}")
     other = Target.wrap(target.model, tokenizer, {"jakiro": broken}, name="tiny")
     loaded = load(other)
     assert "vanilla" in loaded.makers and "jakiro" in loaded.missing and loaded.missing["jakiro"]
+
+
+@pytest.mark.parametrize(("given", "wanted"), [(["eagle2"], []), ([], ["eagle2", "eagle3", "jakiro"])])
+def test_heads_that_nobody_gave_are_missed_where_no_method_has_one(target, tokenizer, heads, given, wanted):
+    loaded = load(Target.wrap(target.model, tokenizer, {name: heads[name] for name in given}, name="tiny"))
+    assert set(loaded.missing) == set(heads) - {*given} and loaded.wanted() == wanted
 
 
 def test_a_method_that_fails_when_it_is_tried_has_no_settings_to_show(target, monkeypatch):

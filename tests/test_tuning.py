@@ -352,9 +352,9 @@ def test_tune_prints_and_writes_what_it_found(folder, small, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--method", "vanilla"], "vanilla has no draft tree to tune; those that have one: eagle2, jakiro"),
+        (["--method", "vanilla"], "vanilla has no draft tree to tune; those that have one: eagle2, eagle3, jakiro"),
         (["--method", "prompt_lookup", "--set", "depth=3"], "prompt_lookup has no draft tree to tune"),
-        (["--method", "eagle3"], "unknown method 'eagle3'"),
+        (["--method", "medusa"], "unknown method 'medusa'"),
         (["--method", "eagle2", *(part for size in SIZES for part in ("--set", f"{size}=3"))], "nothing is auto"),
         (["--method", "eagle2", "--out", "."], "cannot write"),
     ],
@@ -440,7 +440,7 @@ def test_the_benchmark_compares_auto_with_a_grid(folder, small, tmp_path, capsys
 
 def test_the_benchmark_is_for_methods_with_a_tree(folder, capsys):
     assert auto.main(["--target", str(folder), "--method", "vanilla"]) == 2
-    assert "vanilla has no draft tree to tune; those that have one: eagle2, jakiro" in capsys.readouterr().err
+    assert "vanilla has no draft tree to tune; those that have one: eagle2, eagle3, jakiro" in capsys.readouterr().err
 
 
 def test_auto_s_choice_and_the_same_tree_of_the_grid_count_as_one():

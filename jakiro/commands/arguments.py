@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     decoding.add_argument("--out", type=Path, required=True, help="file to write")
 
     one = commands.add_parser("trace", parents=[decoding], help="decode one prompt and write its trace")
-    one.add_argument("--method", required=True, help="vanilla, prompt_lookup, eagle2 or jakiro")
+    one.add_argument("--method", required=True, help="vanilla, prompt_lookup, eagle2, eagle3 or jakiro")
     one.add_argument("--prompt", required=True)
     one.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
 
@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument("--limits", action="store_true", help="measure what the device and the bare networks allow")
 
     fit = commands.add_parser("tune", parents=[model, chosen], help="measure which draft tree suits this machine")
-    fit.add_argument("--method", required=True, help="eagle2 or jakiro")
+    fit.add_argument("--method", required=True, help="eagle2, eagle3 or jakiro")
     fit.add_argument("--out", type=Path, help="file to write; without it the result is only printed")
 
     sick = commands.add_parser("doctor", parents=[model], help="say why a head accepts little")

@@ -12,7 +12,7 @@ from jakiro.doctor.visit import patients
 from jakiro.engine import Drafter, record
 from jakiro.machine import settle
 from jakiro.measuring.tuning import Tuner
-from jakiro.methods import METHODS
+from jakiro.methods import METHODS, on_heads
 from jakiro.target import Target
 from jakiro.verify import Sampling
 
@@ -34,6 +34,12 @@ class Loaded:
     missing: dict[str, str]  # method -> why it cannot run here, with the remedy
     tuner: Tuner  # measures what is auto in their settings
     busy: threading.Lock = field(default_factory=threading.Lock)  # held by what runs on them: the queue lets go sooner
+
+    def wanted(self) -> list[str]:
+        """The missing methods that a user would look for: not those for which no head was given, if others have one."""
+        headless = [name for name in self.missing if METHODS[name].head and name not in self.target.heads]
+        heads = any(name in self.makers for name in on_heads())
+        return [name for name in self.missing if not (heads and name in headless)]
 
     def settle(self) -> None:
         """Collect garbage, unless that would stop what runs on them in the middle of a round."""

@@ -179,7 +179,7 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
         except RequestError:
             return [gr.skip()] * (1 + len(inputs.controls.components))
         able = [(METHODS[name].title, name) for name in loaded.makers]
-        why = " ".join(f"{METHODS[name].title} cannot run: {reason}." for name, reason in loaded.missing.items())
+        why = " ".join(f"{METHODS[name].title} cannot run: {loaded.missing[name]}." for name in loaded.wanted())
         racers = [name for _, name in able if name in RACERS]
         methods = gr.update(choices=able, value=racers, info=f"One lane each. {why}", interactive=True)
         return [methods, *inputs.controls.show(loaded.defaults)]
@@ -215,7 +215,7 @@ def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:
 
         Args:
             prompt: the user's turn; the target's chat template is applied.
-            methods: which methods, each once: vanilla, prompt_lookup, eagle2, jakiro.
+            methods: which methods, each once: vanilla, prompt_lookup, eagle2, eagle3, jakiro.
             max_new_tokens: length cap of the answer.
             temperature: 0 for greedy, else 0.001 to 100.
             top_p: above 0 and up to 1, where 1 keeps every token.

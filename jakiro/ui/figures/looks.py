@@ -10,6 +10,7 @@ LOOKS: dict[str, Look] = {
     "vanilla": ("@other", "line-ns-open"),
     "prompt_lookup": ("@lookup", "triangle-left"),
     "eagle2": ("@eagle2", "hexagon"),
+    "eagle3": ("@eagle3", "hexagon2"),
     "jakiro": ("@jakiro", "triangle-right"),
 }
 # A method beside itself.

@@ -60,7 +60,7 @@ GPU_OUT ?= assets/models/chat-24m
 GPU_TRAIN = $(PYTHON) -m jakiro train $(1) --device $(DEVICE) --recipe $(RECIPES)/$(2)-gpu.json --data $(DATA) --run-folder $(GPU_RUN)/$(2)
 GPU_BENCH = $(PYTHON) -m jakiro bench --target $(GPU_OUT) --device $(DEVICE) --methods vanilla,prompt_lookup,eagle2,jakiro --prompts $(EVAL) --limit 10
 
-gpu-target:  ## the target: half a billion tokens
+gpu-target:  ## the target: each text three to six times
 	$(call GPU_TRAIN,target,target) --out $(GPU_OUT)
 
 gpu-heads:  ## its own answers, both heads, and what they bring

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from recipes import MIX, growing, losses
+from recipes import CHAT, MIX, growing, losses, recipe
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -160,6 +160,22 @@ def test_short_documents_go_into_short_rows_that_are_spread_over_a_stage(trained
         assert abs(sum(narrow[:end]) - end * sum(narrow) / len(narrow)) <= 1
     with pytest.raises(ValueError, match="12 tokens do not divide rows of 64"):
         row_widths(64, (32, 12))
+
+
+def test_what_several_draw_from_is_encoded_once_and_gives_the_same_documents(trained, data, monkeypatch):
+    tokenizer, shelf = AutoTokenizer.from_pretrained(trained / "out"), {}
+    alone = [take(MIX, data, tokenizer, 3000, 33, seed) for seed in (1, 2)]
+    first = take(MIX, data, tokenizer, 3000, 33, 1, shelf=shelf)
+    monkeypatch.setattr("jakiro.training.data.encoded", None)
+    assert [first, take(MIX, data, tokenizer, 3000, 33, 2, shelf=shelf)] == alone
+
+
+def test_a_later_stage_without_texts_is_said_before_the_first_is_trained(data, tmp_path):
+    nobodys = {"all": CHAT, "none": [replace(CHAT[0], only=("nobody",))]}
+    how = recipe(*(Stage(1, 600, 32, 4, 1, mix, (1.0, 1.0)) for mix in ("all", "none", "all")), mixes=nobodys)
+    with pytest.raises(ValueError, match="has no documents"):
+        train(workers.start(), how, data, tmp_path / "run", tmp_path / "out", compiled=False)
+    assert not (tmp_path / "run" / "stage0" / "metrics.csv").exists()
 
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has one from 2.9 on")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -66,6 +67,18 @@ def templated(tokenizer, messages: list[dict]) -> Templated:
     return Templated(text, spans, "" if spans else wrong)
 
 
+@dataclass(slots=True)
+class Texts:
+    """One source's texts, and what was encoded of them: that stays, as it may be drawn many times."""
+
+    items: list
+    known: dict[int, Document] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)  # why nothing is left of a conversation -> of how many
+
+
+Shelf = dict[tuple, Texts]  # for those who draw from the same sources again and again, by one tokenizer
+
+
 class Documents:
     """Endless documents of one source in shuffled order, as (ids, said) pairs of at most `longest` tokens.
 
@@ -74,19 +87,24 @@ class Documents:
     """
 
     def __init__(
-        self, source: Source, root: Path, tokenizer, longest: int, seed: int, validation: bool = False
+        self,
+        source: Source,
+        root: Path,
+        tokenizer,
+        longest: int,
+        seed: int,
+        validation: bool = False,
+        shelf: Shelf | None = None,
     ) -> None:
         self.tokenizer, self.longest, self.plain = tokenizer, longest, is_plain(source)
         self.validation, self.source = validation, source
         self.random = random.Random(f"{seed} {source.file} {source.only}")
-        if self.plain:
-            texts = read_plain(root / source.file)
-            self.items = [text for i, text in enumerate(texts) if (i % 100 == 0) == validation]
-        else:
-            self.items = list(read_chats(source, root, validation))
+        shelf = {} if shelf is None else shelf
+        key = replace(source, weight=1.0), validation, 0 if self.plain else longest
+        if key not in shelf:
+            shelf[key] = Texts(self._read(root))
+        self.items, self.known, self.refused = shelf[key].items, shelf[key].known, shelf[key].refused
         self.order: list[int] = []
-        self.known: dict[int, Document] = {}  # what was encoded stays, as it may be drawn many times
-        self.refused: Counter[str] = Counter()  # why nothing is left of a conversation -> of how many
         self.wrong = self._look()
 
     def draw(self) -> Document:
@@ -94,7 +112,8 @@ class Documents:
         while True:
             if not self.order:
                 self._shuffle()
-            self._encode(len(self.order))
+            if self.order[-1] not in self.known:
+                self._encode(len(self.order))
             ids, said = self.known[self.order.pop()]
             if self.plain:
                 return self._window(ids)
@@ -108,6 +127,12 @@ class Documents:
         start = next((at + 1 for at in range(start, len(ids) - 1) if "\n" in self.pieces[ids[at]]), 0)
         window = ids[start : start + self.longest]
         return window, [True] * len(window)
+
+    def _read(self, root: Path) -> list:
+        if not self.plain:
+            return list(read_chats(self.source, root, self.validation))
+        texts = read_plain(root / self.source.file)
+        return [text for i, text in enumerate(texts) if (i % 100 == 0) == self.validation]
 
     def _look(self) -> str:
         """Why there is nothing to draw, and what to do about it; "" where there is something."""
@@ -133,10 +158,10 @@ class Documents:
         self.random.shuffle(self.order)
 
     def _encode(self, end: int) -> None:
-        """Know the document before `end` in the order: many at once, which tokenizers do in parallel."""
-        if self.order[end - 1] in self.known:
-            return
+        """Know the AHEAD documents before `end` in the order: many at once, which tokenizers do in parallel."""
         which = [index for index in self.order[max(0, end - AHEAD) : end] if index not in self.known]
+        if not which:
+            return
         items = [self.items[index] for index in which]
         if self.plain:
             found = [(ids, []) for ids in self.tokenizer(items, add_special_tokens=False)["input_ids"]]
@@ -153,14 +178,20 @@ class Documents:
 
 
 def draw(
-    sources: list[Source], root: Path, tokenizer, longest: int, seed: int, validation: bool = False
+    sources: list[Source],
+    root: Path,
+    tokenizer,
+    longest: int,
+    seed: int,
+    validation: bool = False,
+    shelf: Shelf | None = None,
 ) -> Iterator[Document]:
     """Documents of at most `longest` tokens without end, always from the source that is furthest behind its share.
 
     Of what is held out, sources that have nothing are left out. Raises ValueError where another source has nothing,
     or all have.
     """
-    found = [Documents(source, root, tokenizer, longest, seed, validation) for source in sources]
+    found = [Documents(source, root, tokenizer, longest, seed, validation, shelf) for source in sources]
     documents = [one for one in found if not one.wrong]
     if not documents or (not validation and len(documents) < len(found)):
         raise ValueError(next(one.wrong for one in found if one.wrong))
@@ -175,11 +206,18 @@ def draw(
 
 
 def take(
-    sources: list[Source], root: Path, tokenizer, tokens: int, longest: int, seed: int, validation: bool = False
+    sources: list[Source],
+    root: Path,
+    tokenizer,
+    tokens: int,
+    longest: int,
+    seed: int,
+    validation: bool = False,
+    shelf: Shelf | None = None,
 ) -> list[Document]:
     """Documents of at most `longest` tokens, at least `tokens` in all."""
     taken, count = [], 0
-    for document in draw(sources, root, tokenizer, longest, seed, validation):
+    for document in draw(sources, root, tokenizer, longest, seed, validation, shelf):
         taken.append(document)
         count += len(document[0])
         if count >= tokens:

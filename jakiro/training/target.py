@@ -23,10 +23,10 @@ from jakiro.models.loading import DTYPES, load_model
 from jakiro.training import history, loop, repeats, workers
 from jakiro.training.answers import prompts_of
 from jakiro.training.claims import claim, contents, digest, lies_in
-from jakiro.training.data import draw, take
+from jakiro.training.data import Shelf, draw, take
 from jakiro.training.growth import check_growth, grow, mean, silence
 from jakiro.training.optim import check_schedule
-from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
+from jakiro.training.packing import load_rows, row_widths, save_rows
 from jakiro.training.target_job import StageJob
 from jakiro.training.target_recipe import Recipe, Stage
 from jakiro.training.tokenizer import END, PAD, tokenizer_for, tokenizer_of
@@ -62,21 +62,28 @@ def train(
     model = _model_of(start, recipe, tokenizer) if start else None
     files = contents([source for stage in recipe.stages for source in recipe.mixes[stage.mix]], data)
     origin = {"tokenizer": _words(tokenizer), "start": digest(model.state_dict()) if model else None}
+    todo = list(enumerate(recipe.stages))[len(done) :]
+    shelf: Shelf = {}
+    with accelerator.main_process_first():  # all rows at once: texts are encoded once, and what is wrong is soon known
+        for number, stage in todo:
+            folder = run / f"stage{number}"
+            later = ("looping.json", "checkpoint.pt", "model.pt")
+            claim(folder / "rows.npz", later, **_made_from(recipe, number, files), **origin)
+            if not (folder / "model.pt").exists():
+                _make_rows(recipe, stage, number, tokenizer, data, folder, shelf)
+    del shelf
     named = {stage.average for stage in recipe.stages}
     after = {len(done): copy.deepcopy(model.state_dict())} if model else {}  # so many stages, where they are named
-    for number, stage in list(enumerate(recipe.stages))[len(done) :]:
+    for number, stage in todo:
         folder = run / f"stage{number}"
         model = grow(model, stage.layers) if model else build(recipe, tokenizer, stage.layers)
         weights = folder / "model.pt"
-        with accelerator.main_process_first():
-            later = ("looping.json", "checkpoint.pt", "model.pt")
-            claim(folder / "rows.npz", later, **_made_from(recipe, number, files), **origin)
         missing = not weights.exists()
         accelerator.wait_for_everyone()  # all have looked before one writes
         if missing:
             with accelerator.main_process_first():
-                rows = _rows(recipe, stage, number, tokenizer, data, folder)
                 looping = _looping(accelerator, recipe, stage, number, model, tokenizer, data, folder)
+            rows = load_rows(folder / "rows.npz", row_widths(stage.row, stage.short))
             job = StageJob(accelerator, model, stage, rows, looping, compiled, recipe, shard)
             loop.run(job, folder, accelerator.is_main_process)
             states = workers.parameters(job.trained)
@@ -192,14 +199,12 @@ def _stages_of(start: Path, recipe: Recipe) -> list[dict]:
     return done
 
 
-def _rows(recipe: Recipe, stage: Stage, number: int, tokenizer, data: Path, folder: Path) -> list[Rows]:
-    cached, widths = folder / "rows.npz", row_widths(stage.row, stage.short)
+def _make_rows(recipe: Recipe, stage: Stage, number: int, tokenizer, data: Path, folder: Path, shelf: Shelf) -> None:
+    cached, seed = folder / "rows.npz", recipe.seed * 1000 + number
     if not cached.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        seed = recipe.seed * 1000 + number
-        documents = take(recipe.mixes[stage.mix], data, tokenizer, stage.tokens, stage.row + 1, seed)
-        save_rows(cached, documents, widths, seed)
-    return load_rows(cached, widths)
+        mix, longest = recipe.mixes[stage.mix], stage.row + 1
+        documents = take(mix, data, tokenizer, stage.tokens, longest, seed, shelf=shelf)
+        save_rows(cached, documents, row_widths(stage.row, stage.short), seed)
 
 
 def _looping(

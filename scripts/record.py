@@ -1,8 +1,8 @@
 """Record the races that the page opens with: `python -m scripts.record`. Every example, three methods, one target.
 
 The traces are what the embedded models really do on the machine at hand, made by the same loop as a live race. With
-`--only-cut` the races that are there keep all they have, times above all, and get the nodes that the budget cut, from
-the same races decoded again.
+`--only-cut` the target's races that are there keep all they have, times above all, and get the nodes that the budget
+cut, from the same races decoded again.
 """
 
 from __future__ import annotations

@@ -37,9 +37,8 @@ class Loaded:
 
     def wanted(self) -> list[str]:
         """The missing methods that a user would look for: not those for which no head was given, if others have one."""
-        headless = [name for name in self.missing if METHODS[name].head and name not in self.target.heads]
-        heads = any(name in self.makers for name in on_heads())
-        return [name for name in self.missing if not (heads and name in headless)]
+        headless = {name for name in on_heads() if name not in self.target.heads}
+        return [name for name in self.missing if name not in headless or self.makers.keys().isdisjoint(on_heads())]
 
     def settle(self) -> None:
         """Collect garbage, unless that would stop what runs on them in the middle of a round."""

@@ -36,8 +36,8 @@ from jakiro.commands.arguments import RECIPES, positive
 from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
-from jakiro.training.head_recipe import KINDS, HeadRecipe
-from jakiro.training.heads import head_config
+from jakiro.training.head_recipe import HeadRecipe
+from jakiro.training.heads import new_head
 from jakiro.training.precision import product_dtype
 
 SCHEMA = "jakiro-head-training/1"
@@ -131,7 +131,7 @@ def _job(model: PreTrainedModel, recipe: HeadRecipe, compiled: bool) -> HeadJob:
     """Steps on random text. There are two batches: every other step is on the same one."""
     rng = np.random.default_rng(0)
     rows = rng.integers(4, model.config.vocab_size, (2 * recipe.rows, recipe.row + 1)).astype(np.uint16)
-    heads = {name: KINDS[plan.kind](head_config(model, plan.shape)) for name, plan in recipe.heads.items()}
+    heads = {name: new_head(model, plan) for name, plan in recipe.heads.items()}
     given = (replace(recipe, trial=None), [(rows, np.ones(rows.shape, bool))])
     return HeadJob(workers.start(), Target.wrap(model), heads, *given, compiled=compiled)
 

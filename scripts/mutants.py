@@ -257,8 +257,8 @@ MUTANTS = [
     Mutant(
         "a head is trained on the features that it reads instead of the next",
         "jakiro/training/head_job.py",
-        "soon = Wanted.of(read, features[:, 1:-1].flatten(0, 1)[at], kept)",
-        "soon = Wanted.of(read, features[:, :-2].flatten(0, 1)[at], kept)",
+        "soon = Wanted.of(read, last[:, 1:-1].flatten(0, 1)[at], kept)",
+        "soon = Wanted.of(read, last[:, :-2].flatten(0, 1)[at], kept)",
         "test_training_losses.py",
     ),
     Mutant(
@@ -298,7 +298,7 @@ MUTANTS = [
     ),
     Mutant(
         "an EAGLE-3 head reads another layer",
-        "jakiro/drafting/eagle3.py",
+        "jakiro/drafting/eagle3_head.py",
         "return 2, count // 2, count - 3",
         "return 1, count // 2, count - 3",
         "test_eagle3.py",

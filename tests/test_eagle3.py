@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import tiny_model
 
-from jakiro.drafting.eagle3 import Eagle3Config, load_eagle3
+from jakiro.drafting.eagle3 import FusedEagle3
+from jakiro.drafting.eagle3_head import Eagle3Config, load_eagle3
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.engine import LOWEST, Context, record
 from jakiro.methods import METHODS
@@ -44,7 +45,7 @@ def test_trees_are_those_of_plain_causal_runs(deep, tmp_path, shape, temperature
     config = naive_eagle3.config(**SHAPES[shape])
     tensors = naive_eagle3.save(tmp_path, config)
     settings = TreeSettings(4, 4, 30, draft_temperature=temperature)
-    drafter = Eagle3Drafter(load_eagle3(tmp_path, deep), deep, settings)
+    drafter = Eagle3Drafter(FusedEagle3(load_eagle3(tmp_path, deep)), deep, settings)
     assert drafter.reads == (2, 4, 6)
     run = record(deep, drafter, PROMPT, 12, Sampling(0.9, seed=2))
     text, at = [*PROMPT, run.first], len(PROMPT)
@@ -62,7 +63,7 @@ def test_columns_are_over_the_targets_vocabulary(deep, tmp_path):
     config = naive_eagle3.config()
     tensors = naive_eagle3.save(tmp_path, config)
     settings = TreeSettings(4, 3, 20)
-    run = record(deep, Eagle3Drafter(load_eagle3(tmp_path, deep), deep, settings), PROMPT, 40, Sampling())
+    run = record(deep, Eagle3Drafter(FusedEagle3(load_eagle3(tmp_path, deep)), deep, settings), PROMPT, 40, Sampling())
     known = set((torch.arange(90) + tensors["d2t"]).tolist())
     step = run.steps[0]
     oracle = naive_eagle3.Oracle(config, tensors, deep, [*PROMPT, run.first])
@@ -113,8 +114,9 @@ def test_a_layer_of_either_name_and_copies_are_read(deep, tmp_path):
     renamed = {name.replace("midlayer.", "layers.0."): one for name, one in tensors.items() if name != "t2d"}
     save_file(renamed | {"embed_tokens.weight": torch.zeros(300, 32)}, tmp_path / "model.safetensors")
     again = load_eagle3(tmp_path, deep)
-    assert torch.equal(first.qkv.weight, again.qkv.weight) and torch.equal(first.tokens, again.tokens)
-    assert again.embed is None, "as wide as the target: its embedding is the target's"
+    one, other = first.state_dict(), again.state_dict()
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    assert not hasattr(again, "embed_tokens"), "as wide as the target: its embedding is the target's"
 
 
 D2T = torch.zeros(90, dtype=torch.long)
@@ -163,7 +165,7 @@ def test_a_target_of_too_few_layers_is_refused(target):
 
 def test_its_own_embedding_is_used_where_it_is_as_wide_as_the_head(deep, tmp_path):
     naive_eagle3.save(tmp_path, naive_eagle3.config(**SHAPES["narrower than the target"]))
-    head = load_eagle3(tmp_path, deep)
+    head = FusedEagle3(load_eagle3(tmp_path, deep))
     expected = load_file(tmp_path / "model.safetensors")["embed_tokens.weight"]
     assert torch.equal(head.embed(torch.tensor([7, 299])), expected[[7, 299]])
     assert Eagle3Config.from_json(tmp_path / "config.json").head_dim == 6
@@ -171,5 +173,5 @@ def test_its_own_embedding_is_used_where_it_is_as_wide_as_the_head(deep, tmp_pat
 
 def test_more_candidates_are_asked_for_than_it_has_words(deep, tmp_path):
     naive_eagle3.save(tmp_path, naive_eagle3.config(draft_vocab_size=5))
-    drafter = Eagle3Drafter(load_eagle3(tmp_path, deep), deep, TreeSettings(20, 2, 60))
+    drafter = Eagle3Drafter(FusedEagle3(load_eagle3(tmp_path, deep)), deep, TreeSettings(20, 2, 60))
     assert len(drafter.draft(Context(PROMPT, torch.randn(5, 96), room=9))) == 1 + 5 + 25

@@ -10,12 +10,13 @@ import torch
 from recipes import SMALL, given, recipe
 from tiny import tiny_model
 
-from jakiro.drafting.head import HeadOutput
+from jakiro.drafting.head import Head, HeadOutput
+from jakiro.methods import on_heads
 from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
-from jakiro.training.heads import head_config
+from jakiro.training.heads import head_config, new_head
 from jakiro.training.losses import Losses, Wanted, loss_of
 from jakiro.training.target_job import Batch, StageJob
 from jakiro.training.target_recipe import Stage
@@ -27,7 +28,7 @@ needs_compiler = pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++")
 def job_of(how, widths=(64,), compiled=True):
     model = tiny_model().requires_grad_(False)
     torch.manual_seed(0)
-    made = {name: KINDS[plan.kind](head_config(model, plan.shape)) for name, plan in how.heads.items()}
+    made = {name: new_head(model, plan) for name, plan in how.heads.items()}
     rng = np.random.default_rng(0)
     rows = [rng.integers(4, 290, (how.rows * 64 // width, width + 1)).astype(np.uint16) for width in widths]
     return HeadJob(workers.start(), Target.wrap(model), made, how, [(ids, ids > 40) for ids in rows], compiled)
@@ -97,7 +98,7 @@ def test_processes_score_the_positions_of_one_at_few_lengths():
     assert len(lengths) <= 4
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", on_heads(Head))
 def test_positions_that_do_not_count_add_nothing(kind):
     torch.manual_seed(0)
     model = tiny_model()

@@ -9,20 +9,21 @@ from recipes import MIX, SMALL, head_recipe, losses, train_both
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from jakiro.drafting.config import HeadConfig
-from jakiro.drafting.head import EagleHead, HeadOutput, JakiroHead
+from jakiro.drafting.head import EagleHead, Head, HeadOutput, JakiroHead
 from jakiro.drafting.weights import load_head
+from jakiro.methods import on_heads
 from jakiro.models.generation import generate
 from jakiro.target import Target
 from jakiro.training import answers, history, loop, workers
 from jakiro.training.answers import Answers
 from jakiro.training.data import draw
 from jakiro.training.growth import widen
-from jakiro.training.head_job import Unrolled
 from jakiro.training.head_recipe import KINDS, HeadRecipe
 from jakiro.training.heads import head_config, train_heads
 from jakiro.training.losses import TOP, Losses, Wanted, loss_of
 from jakiro.training.packing import load_rows
 from jakiro.training.trial import Trial, Trials
+from jakiro.training.unrolled import Unrolled
 
 
 def test_heads_go_on_from_heads(trained, data, tmp_path):
@@ -184,7 +185,7 @@ def test_a_head_of_one_pass_is_called_without_a_mask():
     assert called == [None, [], []]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", on_heads(Head))
 @pytest.mark.parametrize("at", [5, 9])
 def test_a_pass_answers_what_a_draft_of_that_depth_would(kind, at):
     """The third pass over a text against plain calls over the text's beginning, with the head's own features last."""

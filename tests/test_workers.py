@@ -55,6 +55,8 @@ def column(file, name):
         ("parallel-run", "jakiro_loss"),
         ("sharded-run", "eagle2_loss"),
         ("sharded-run", "jakiro_loss"),
+        ("parallel-run", "eagle3_loss"),
+        ("sharded-run", "eagle3_loss"),
     ],
 )
 def test_two_processes_have_the_curve_of_one(folders, where, name):
@@ -69,7 +71,9 @@ def test_two_processes_find_the_repetitions_of_one(folders):
     assert two == one
 
 
-@pytest.mark.parametrize("file", ["parallel/eagle2", "parallel/jakiro", "sharded/eagle2", "sharded/jakiro"])
+@pytest.mark.parametrize(
+    "file", [f"{how}/{kind}" for how in ("parallel", "sharded") for kind in ("eagle2", "jakiro", "eagle3")]
+)
 def test_two_processes_write_the_weights_of_one(folders, file):
     one, two = (load_file(folder / file / "model.safetensors") for folder in folders)
     assert one.keys() == two.keys()

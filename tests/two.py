@@ -26,7 +26,11 @@ HEADS = {
     "passes": 2,
     "epochs": 2,
     "answers": {"new_tokens": 9, "batch": 4, "temperatures": [0, 0.8]},
-    "heads": {"eagle2": {"num_key_value_heads": 2}, "jakiro": {"expert_intermediate_size": 16}},
+    "heads": {
+        "eagle2": {"num_key_value_heads": 2},
+        "jakiro": {"expert_intermediate_size": 16},
+        "eagle3": {"draft_vocab_size": 90},
+    },
 }
 
 
@@ -36,7 +40,7 @@ def run(data: Path, folder: Path, target: Path) -> None:
     mix = HeadRecipe.of(HEADS | {"mix": [{"file": "chat.jsonl", "weight": 1.0}]}).mix
     stages = [
         Stage(1, 3000, 32, 4, 2, "all", (1.0, 1.0), answers=40),
-        Stage(2, 2000, 64, 2, 2, "all", (1.0, 0.1), unlikelihood=0.1, answers=6, short=(32,)),
+        Stage(3, 2000, 64, 2, 2, "all", (1.0, 0.1), unlikelihood=0.1, answers=6, short=(32,)),
     ]
     recipe = Recipe(300, SHAPE | {"max_position_embeddings": 128}, 0.3, {"all": mix}, stages)
     train(accelerator, recipe, data, folder / "target", folder / "model", compiled=False)

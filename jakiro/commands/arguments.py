@@ -88,13 +88,14 @@ def parser() -> argparse.ArgumentParser:
     sick.add_argument("--out", type=Path, help="file to write; without it the findings are only printed")
 
     learn = commands.add_parser("train", help="train the target, or heads of it; with accelerate, on many devices")
-    learn.add_argument("what", nargs="+", help="target, answers (the target's own, for heads), or heads of the recipe")
+    kinds = "target, answers (the target's own, for heads), texts (a teacher's, for a target), or heads of the recipe"
+    learn.add_argument("what", nargs="+", help=kinds)
     learn.add_argument(
         "--data", required=True, help="folder of the recipe's files, or instead of them one JSONL file or hub dataset"
     )
     learn.add_argument("--recipe", type=Path, help="JSON file; default: the recipe for two CPU cores")
-    learn.add_argument("--run-folder", type=Path, required=True, help="checkpoints and metrics; resumes what is there")
-    learn.add_argument("--target", type=Path, help="the heads' target: folder or hub id; default: the embedded one")
+    learn.add_argument("--run-folder", type=Path, help="checkpoints and metrics; resumes what is there; none for texts")
+    learn.add_argument("--target", type=Path, help="the heads' target, or the teacher: folder or hub id")
     learn.add_argument("--like", type=Path, help="folder of a model whose tokenizer a new target takes, to assist it")
     template = {"type": Path, "metavar": "FILE", "help": "Jinja file in place of the one of the target's tokenizer"}
     learn.add_argument("--chat-template", **template)

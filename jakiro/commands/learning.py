@@ -11,8 +11,10 @@ from jakiro.commands.arguments import RECIPES, TARGET, check_folder, check_writa
 
 
 def train(options: argparse.Namespace) -> int:
-    """Train a target, write its answers, or train heads of it."""
+    """Train a target, write its answers or a teacher's texts, or train heads of it."""
     _check(options)
+    if options.what == ["texts"]:
+        return _write_texts(options)
     options.target = options.target or TARGET
     _huge_pages()
     from jakiro.training import workers
@@ -29,9 +31,11 @@ def train(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse what does not go together, or would have no effect."""
-    for alone in ("target", "answers"):
+    for alone in ("texts", "target", "answers"):
         if alone in options.what and len(options.what) > 1:
-            raise ValueError(f"{alone} stands alone: first the target, then answers, then the heads")
+            raise ValueError(f"{alone} stands alone: first texts, then the target, then answers, then the heads")
+    if options.run_folder is None and options.what != ["texts"]:
+        raise ValueError("--run-folder is missing: name the folder for checkpoints, from which a run goes on")
     if options.like and options.what != ["target"]:
         raise ValueError("--like is for a target, which takes that model's tokenizer; heads take their target's")
     if options.like and options.start:
@@ -40,14 +44,36 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError("--chat-template is for heads, whose target may have none; a trained target has its own")
     if options.target and options.what == ["target"]:
         raise ValueError("--target is for heads; a target is written to --out, and goes on from --start: leave it out")
-    if options.out and options.what == ["answers"]:
+    writes = options.what in (["answers"], ["texts"])
+    if options.out and writes:
         check_writable(options.out)
     elif options.out:
         check_folder(options.out)
-    if options.what == ["answers"]:
+    if writes:
         idle = {"--start": options.start, "--shard": options.shard, "--no-compile": not options.compile}
+        if options.what == ["texts"]:
+            idle["--run-folder"] = options.run_folder
         if given := [name for name, there in idle.items() if there]:
-            raise ValueError(f"{given[0]} is for training; answers are written by the target as it is: leave it out")
+            raise ValueError(
+                f"{given[0]} is for training; {options.what[0]} are written by a model as it is: leave it out"
+            )
+
+
+def _write_texts(options: argparse.Namespace) -> int:
+    import torch
+
+    from jakiro.training import texts
+    from jakiro.training.precision import product_dtype
+
+    if options.target is None or options.out is None:
+        raise ValueError("name the teacher, a folder or hub id, with --target, and the JSONL file to write with --out")
+    recipe = texts.TextsRecipe.read(options.recipe or RECIPES / "texts-gpu.json")
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    model, tokenizer = _model(options)
+    device = torch.device(options.device)
+    texts.write(model.to(device, product_dtype(device)).eval(), tokenizer, recipe, Path(options.data), options.out)
+    return 0
 
 
 def _train_target(options: argparse.Namespace, accelerator) -> None:

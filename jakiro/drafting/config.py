@@ -110,6 +110,9 @@ class HeadConfig:
 
     def to_json(self) -> str:
         """The config as published heads write it, a one-layer Llama config, and fields of our own where needed."""
+        return json.dumps(self._as_dict(), indent=2) + "\n"
+
+    def _as_dict(self) -> dict[str, Any]:
         scaling = None if self.rope_type == "default" else {"type": self.rope_type, "factor": self.rope_factor}
         raw = {
             "architectures": ["LlamaForCausalLM"],
@@ -137,4 +140,4 @@ class HeadConfig:
             }
         if self.draft_temperature != 1:
             raw["draft_temperature"] = self.draft_temperature
-        return json.dumps(raw, indent=2) + "\n"
+        return raw

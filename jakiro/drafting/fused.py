@@ -13,16 +13,16 @@ from torch.nn import functional as F
 
 from jakiro.models.products import Product
 
-from .head import EagleHead, Head, JakiroHead, attention, rotate
+from .head import EagleHead, JakiroHead, SwiGLU, attention, rotate
 
 _ROUTER_ROWS = 8  # or a multiple, the last ones zero: 16-byte aligned outputs in half precision
 
 
 class FusedHead:
-    """fc, attention and norm of a head. Subclasses add the feed-forward part."""
+    """fc, attention and norm of a head with one layer. Subclasses add the feed-forward part."""
 
-    def __init__(self, head: Head) -> None:
-        layer, own = head.layers[0], head.layers[0].self_attn
+    def __init__(self, head: nn.Module, layer: nn.Module) -> None:
+        own = layer.self_attn
         projections = (own.q_proj, own.k_proj, own.v_proj)
         self.config = head.config
         self.feature_size = head.config.hidden_size  # of what it reads of the target
@@ -63,10 +63,8 @@ class FusedEagle(FusedHead):
     """An EAGLE head: one dense MLP."""
 
     def __init__(self, head: EagleHead) -> None:
-        super().__init__(head)
-        mlp = head.layers[0].mlp
-        self.gate_up = Product(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]))
-        self.down = Product(mlp.down_proj.weight)
+        super().__init__(head, head.layers[0])
+        self.gate_up, self.down = dense(head.layers[0].mlp)
 
     def predict(self, residual: Tensor) -> Tensor:
         """Features that stand for the next position's, [n, h], from u [n, h]."""
@@ -74,11 +72,16 @@ class FusedEagle(FusedHead):
         return self.down.added(residual, F.silu(gate) * up)
 
 
+def dense(mlp: SwiGLU) -> tuple[Product, Product]:
+    """Gate and up in one product, and down."""
+    return Product(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])), Product(mlp.down_proj.weight)
+
+
 class FusedJakiro(FusedHead):
     """A Jakiro head: N experts and the router. Mixing scales the experts' inner rows, so a mixture is one product."""
 
     def __init__(self, head: JakiroHead) -> None:
-        super().__init__(head)
+        super().__init__(head, head.layers[0])
         part = head.layers[0].mlp_moe
         router = F.pad(part.gate.weight, (0, 0, 0, -len(part.gate.weight) % _ROUTER_ROWS))
         gates, ups = ([getattr(expert, name).weight for expert in part.experts] for name in ("gate_proj", "up_proj"))

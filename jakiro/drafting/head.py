@@ -67,20 +67,21 @@ Passes = list[tuple[Tensor, Tensor]]  # keys and values [b, heads, s, head_dim] 
 
 
 class Attention(nn.Module):
-    """Causal self-attention with rotary positions 0..s-1."""
+    """Causal self-attention with rotary positions 0..s-1, of rows `entry` times as wide as its answers."""
 
-    def __init__(self, config: HeadConfig) -> None:
+    def __init__(self, config: HeadConfig, entry: int = 1) -> None:
         super().__init__()
         self.config = config
-        hidden, narrow = config.hidden_size, config.num_key_value_heads * config.head_dim
-        self.q_proj = nn.Linear(hidden, hidden, bias=config.qkv_bias)
-        self.k_proj = nn.Linear(hidden, narrow, bias=config.qkv_bias)
-        self.v_proj = nn.Linear(hidden, narrow, bias=config.qkv_bias)
-        self.o_proj = nn.Linear(hidden, hidden, bias=False)
+        wide, narrow = (count * config.head_dim for count in (config.num_attention_heads, config.num_key_value_heads))
+        self.q_proj = nn.Linear(entry * config.hidden_size, wide, bias=config.qkv_bias)
+        self.k_proj = nn.Linear(entry * config.hidden_size, narrow, bias=config.qkv_bias)
+        self.v_proj = nn.Linear(entry * config.hidden_size, narrow, bias=config.qkv_bias)
+        self.o_proj = nn.Linear(wide, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor, passes: Passes | None = None) -> Tensor:
-        """[b, s, h] -> [b, s, h]. `passes` holds those before, over the same text, and gets this one (`staircase`)."""
-        batch, length, hidden = x.shape
+        """[b, s, entry * h] -> [b, s, h]. `passes` holds those before, over the same text, and gets this one
+        (`staircase`)."""
+        batch, length, _ = x.shape
         query, key, value = (
             projection(x).view(batch, length, -1, self.config.head_dim).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
@@ -93,7 +94,7 @@ class Attention(nn.Module):
             key, value = (torch.cat(parts, dim=2) for parts in zip(*passes, strict=True))
             mask = staircase(len(passes), length, x.device)
         mixed = attention(query, key, value, mask, causal=mask is None)
-        return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, hidden))
+        return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
 
 def attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
@@ -159,6 +160,8 @@ class Layer(nn.Module):
 
 class Head(nn.Module):
     """What both heads share: fc, attention, norm. State-dict keys are the published ones."""
+
+    Config = HeadConfig
 
     def __init__(self, config: HeadConfig, name: str, feed_forward: nn.Module) -> None:
         super().__init__()

@@ -14,7 +14,8 @@ from torch import Tensor
 from jakiro.drafting.builder import Children, best
 from jakiro.drafting.columns import Rows, common
 from jakiro.drafting.drafter import HeadDrafter, Round, Step
-from jakiro.drafting.eagle3 import Eagle3Config, FusedEagle3, layers, load_eagle3
+from jakiro.drafting.eagle3 import FusedEagle3
+from jakiro.drafting.eagle3_head import Eagle3Config, Eagle3Head, layers, load_eagle3
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.drafting.weights import default_tree, no_head
 from jakiro.engine import LOWEST
@@ -58,7 +59,7 @@ class Eagle3:
     title = "EAGLE-3"
     summary = "A one-layer head reads three of the target's layers and guesses tokens of its own vocabulary."
     settings = TreeSettings
-    head = FusedEagle3
+    head = Eagle3Head
 
     def defaults(self, target: Target) -> TreeSettings:
         return TreeSettings(**default_tree(self.name, target, Eagle3Config))
@@ -69,5 +70,5 @@ class Eagle3:
     def load(self, target: Target) -> Callable[[TreeSettings], Eagle3Drafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
         layers(target)
-        head = load_eagle3(target.heads[self.name], target)
+        head = FusedEagle3(load_eagle3(target.heads[self.name], target))
         return lambda settings: Eagle3Drafter(head, target, settings)

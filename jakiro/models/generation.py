@@ -39,18 +39,19 @@ def generate(
     new_tokens: int,
     temperature: float = 0.0,
     ends: Collection[int] | None = None,
+    top_k: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Prompts with their answers, [b, longest prompt + answer], and which of them are tokens, not padding.
 
     Prompts are padded in front, so that every answer starts in the same column; it ends with one of `ends`, by default
-    the model's.
+    the model's. Above temperature 0 tokens are drawn from the `top_k` likeliest, from all if that is 0.
     """
     width = max(map(len, prompts))
     ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
     asked = torch.arange(width, device=model.device) >= width - ids.new_tensor(list(map(len, prompts)))[:, None]
     ends = sorted(end_ids(model) if ends is None else ends)
     sampling = (
-        {"do_sample": True, "temperature": float(temperature), "top_k": 0} if temperature else {"do_sample": False}
+        {"do_sample": True, "temperature": float(temperature), "top_k": top_k} if temperature else {"do_sample": False}
     )
     with plain(model):
         written = model.generate(

@@ -47,7 +47,7 @@ def widen(tensors: dict[str, Tensor], head: torch.nn.Module) -> dict[str, Tensor
     """
     found = dict(tensors)
     for key, wide in head.state_dict().items():
-        across = {"gate_proj": 0, "up_proj": 0, "down_proj": 1}.get(key.split(".")[-2])
+        across = {"gate_proj": 0, "up_proj": 0, "down_proj": 1}.get(key.split(".")[-2:][0])
         if across is None or key not in tensors:
             continue
         own = tensors[key]

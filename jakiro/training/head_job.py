@@ -1,10 +1,8 @@
 """The steps of head training. Several heads are trained side by side and share the target's pass.
 
 The head reads (embedding of x_{t+1}, feature h_t) and predicts h_{t+1}, as in EAGLE (arXiv 2401.15077, section 3.2);
-Jakiro's contrastive feature predicts h_{t+2} (released code, half the weight). Below the first level of a draft tree a
-head reads its own predictions, so it is trained on them too, in one of two ways: `own_features` puts them here and
-there among the target's (scheduled sampling, arXiv 1506.03099); `passes` reads them level after level, each seeing what
-it would see in a draft (HASS, arXiv 2408.15766, section 3.2; EAGLE-3's training-time test, arXiv 2503.01840).
+Jakiro's contrastive feature predicts h_{t+2} (released code, half the weight). EAGLE-3's reads three layers instead,
+predicts no feature and is held to the target's distribution alone (arXiv 2503.01840).
 """
 
 from __future__ import annotations
@@ -15,46 +13,18 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from jakiro.drafting.head import Head, HeadOutput
+from jakiro.drafting.eagle3_head import Eagle3Head, layers
+from jakiro.drafting.head import Head
 from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.compiling import compile_loss
 from jakiro.training.head_recipe import HeadRecipe
-from jakiro.training.losses import Wanted, loss_of
+from jakiro.training.losses import Wanted, loss_of, own_loss
 from jakiro.training.optim import Optimizer, factor
 from jakiro.training.packing import Rows, batches
 from jakiro.training.precision import in_bfloat16
 from jakiro.training.trial import Trials
-
-
-class Unrolled(nn.Module):
-    """A head that drafts along a text: DDP and FSDP see one call a step."""
-
-    def __init__(self, head: Head, recipe: HeadRecipe) -> None:
-        super().__init__()
-        self.head, self.recipe = head, recipe
-
-    def forward(self, embeddings: Tensor, features: Tensor, noise: Tensor, own: Tensor) -> list[HeadOutput]:
-        """What each pass answers, from embeddings of x_{t+1} and features h_t, noise on them, all [b, s, h], and
-        where the first pass reads the head's own predictions, [b, s] bool."""
-        read = features
-        if self.recipe.own_features:
-            with torch.no_grad():
-                read = torch.where(own[..., None], _next(features, self._head(embeddings, features)), features)
-        passes = [] if self.recipe.passes > 1 else None  # one pass needs no mask
-        found = [self._head(embeddings, read + noise, passes)]
-        for _ in range(self.recipe.passes - 1):
-            found.append(self._head(embeddings, _next(features, found[-1]), passes))
-        return found
-
-    def _head(self, embeddings: Tensor, features: Tensor, passes: list | None = None) -> HeadOutput:
-        out = self.head(embeddings, features, passes)
-        return out if isinstance(out, HeadOutput) else HeadOutput(out, None, None, None)
-
-
-def _next(features: Tensor, out: HeadOutput) -> Tensor:
-    """What the next level reads at each position: the answer at the one before it."""
-    return torch.cat([features[:, :1], out.mixed[:, :-1].to(features.dtype)], dim=1)
+from jakiro.training.unrolled import Unrolled, UnrolledEagle3
 
 
 class HeadJob:
@@ -64,7 +34,7 @@ class HeadJob:
         self,
         accelerator: Accelerator,
         target: Target,
-        heads: dict[str, Head],
+        heads: dict[str, Head | Eagle3Head],
         recipe: HeadRecipe,
         rows: list[Rows],
         compiled: bool = True,
@@ -82,7 +52,11 @@ class HeadJob:
         self.steps, self.in_bfloat16 = recipe.steps, in_bfloat16(accelerator.device)
         self.known: dict[int, Tensor] = {}  # batch -> features of its rows, in host memory
         self.target, self.model = target, target.model
-        self.modules = {name: workers.prepare(accelerator, Unrolled(one, recipe), shard) for name, one in heads.items()}
+        self.inner = layers(target) if any(isinstance(head, Eagle3Head) for head in heads.values()) else ()
+        self.modules = {}
+        for name, head in heads.items():
+            kind = UnrolledEagle3 if isinstance(head, Eagle3Head) else Unrolled
+            self.modules[name] = workers.prepare(accelerator, kind(head, recipe), shard)
         self.optimizers = {name: Optimizer(workers.unwrapped(module)) for name, module in self.modules.items()}
         self.averages = {name: self._average(module) for name, module in self.modules.items() if recipe.average}
         self.loss = compile_loss(self._loss) if compiled else self._loss
@@ -93,7 +67,7 @@ class HeadJob:
             found[name], found[f"{name} optimizer"] = workers.states(module, self.optimizers[name])
         return found
 
-    def heads(self) -> dict[str, Head]:
+    def heads(self) -> dict[str, Head | Eagle3Head]:
         """Copies of the heads as they are, on the CPU. All processes must ask, the main one gets them."""
         found = {}
         for name, module in self.modules.items():
@@ -116,12 +90,12 @@ class HeadJob:
         with torch.no_grad():
             features = self._features(batch, ids[:, :-1])
             embeddings = self.model.get_input_embeddings()(ids[:, :-1])
-        given = embeddings[:, 1:], features[:, :-1], *self._noise(features[:, :-1], len(said), mine)
+        drawn = self._noise(embeddings[:, 1:], len(said), mine)
         ends = self.recipe.rate, 0.05 * self.recipe.rate
         rate = factor(index, self.steps, ends, self.recipe.schedule, min(50, self.steps // 8))
         found = {}
         for name, module in self.modules.items():
-            sums = self.loss(name, given, features, at, kept)
+            sums = self.loss(name, embeddings[:, 1:], features, drawn, at, kept)
             (sums[0] * (self.accelerator.num_processes / self.recipe.scored)).backward()
             nn.utils.clip_grad_norm_(module.parameters(), 1.0)
             self.optimizers[name].step(rate)
@@ -137,10 +111,13 @@ class HeadJob:
         return {**row, "rate": rate}
 
     def _features(self, batch: int, ids: Tensor) -> Tensor:
-        """Of the target after each token, [b, s, h]. Computed on the fly, remembered if the rows come again."""
+        """Of the target after each token, [b, s, h], or with the inputs of three layers beside it, [b, s, 4 h].
+        Computed on the fly, remembered if the rows come again."""
         if batch in self.known:
             return self.known[batch].to(self.device)
-        features = self.target.decoder(input_ids=ids, use_cache=False).last_hidden_state
+        found = self.target.decoder(input_ids=ids, use_cache=False, output_hidden_states=bool(self.inner))
+        inner = [found.hidden_states[layer] for layer in self.inner]
+        features = torch.cat([found.last_hidden_state, *inner], dim=-1)
         if self.recipe.epochs > 1 and len(self.known) * features.nbytes < self.recipe.remember * 2**30:
             self.known[batch] = features.cpu()
         return features
@@ -165,23 +142,31 @@ class HeadJob:
         kept = torch.arange(len(own) + padding) < len(own)
         return nn.functional.pad(own, (0, padding)).to(self.device), kept.to(self.device)
 
-    def _noise(self, features: Tensor, rows: int, mine: slice) -> tuple[Tensor, Tensor]:
+    def _noise(self, like: Tensor, rows: int, mine: slice) -> tuple[Tensor, Tensor]:
         """Noise [b, s, h] for this process's features, and where it reads own ones, [b, s]; drawn for all rows."""
-        shape = (rows, *features.shape[1:])
+        shape = (rows, *like.shape[1:])
         noise = (torch.rand(shape, device=self.device)[mine] - 0.5) * (2 * self.recipe.noise)
         own = torch.rand(shape[:2], device=self.device)[mine] < self.recipe.own_features
-        return noise.to(features.dtype), own
+        return noise.to(like.dtype), own
 
-    def _loss(self, name: str, given: tuple[Tensor, ...], features: Tensor, at: Tensor, kept: Tensor | None) -> Tensor:
+    def _loss(
+        self, name: str, embeddings: Tensor, features: Tensor, drawn: tuple, at: Tensor, kept: Tensor | None
+    ) -> Tensor:
         """[3]: summed over the positions, the loss, and whether the argmax agrees in the first and in the last pass."""
-        read, losses = self.target.logits, self.recipe.heads[name].losses
+        read, losses, module = self.target.logits, self.recipe.heads[name].losses, self.modules[name]
+        hidden = embeddings.shape[-1]
+        last = features[..., :hidden]
         # no weights that are cast are kept: some versions of torch give a later pass those of one without gradients
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.in_bfloat16, cache_enabled=False):
-            found = self.modules[name](*given)
-            soon = Wanted.of(read, features[:, 1:-1].flatten(0, 1)[at], kept)
-            ahead = found[0].contrast is not None
-            later = Wanted.of(read, features[:, 2:].flatten(0, 1)[at], kept) if ahead else None
-            parts = [loss_of(out, at, read, soon, later, losses) for out in found]
-        weights = [self.recipe.decay**level for level in range(len(found))]
+            soon = Wanted.of(read, last[:, 1:-1].flatten(0, 1)[at], kept)
+            if isinstance(own := workers.unwrapped(module), UnrolledEagle3):
+                said = module(embeddings, features[:, :-1, hidden:], at)
+                parts = [own_loss(logits, own.head.tokens, soon) for logits in said]
+            else:
+                found = module(embeddings, last[:, :-1], *drawn)
+                ahead = found[0].contrast is not None
+                later = Wanted.of(read, last[:, 2:].flatten(0, 1)[at], kept) if ahead else None
+                parts = [loss_of(out, at, read, soon, later, losses) for out in found]
+        weights = [self.recipe.decay**level for level in range(len(parts))]
         loss = sum(weight * part for weight, (part, _) in zip(weights, parts, strict=True)) / sum(weights)
         return torch.stack([loss, parts[0][1].float(), parts[-1][1].float()])

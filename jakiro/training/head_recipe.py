@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from jakiro.drafting.config import HeadConfig
-from jakiro.drafting.head import Head
+from torch import nn
+
 from jakiro.methods import METHODS, on_heads
 from jakiro.training import recipe_file
 from jakiro.training.answers import Answers
@@ -16,7 +16,7 @@ from jakiro.training.packing import row_widths
 from jakiro.training.sources import Source
 from jakiro.training.trial import Trial
 
-KINDS: dict[str, type[Head]] = {name: METHODS[name].head for name in on_heads(Head)}
+KINDS: dict[str, type[nn.Module]] = {name: METHODS[name].head for name in on_heads(nn.Module)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Plan:
     """One head of a recipe."""
 
     kind: str
-    shape: dict  # fields of HeadConfig that differ from the target's
+    shape: dict  # fields of its config that differ from the target's
     losses: Losses
 
 
@@ -97,6 +97,6 @@ def _plan(name: str, one: dict, common: dict) -> Plan:
     one = {**one.pop("shape", {}), **one}  # as a run writes it beside the weights
     if kind not in KINDS:
         raise ValueError(f"head {name!r} of the recipe is of kind {kind!r}; known: {', '.join(KINDS)}")
-    if unknown := one.keys() - {field.name for field in fields(HeadConfig)}:
+    if unknown := one.keys() - {field.name for field in fields(KINDS[kind].Config)}:
         raise ValueError(f"head {name!r} of the recipe has an unknown field {min(unknown)!r}")
     return Plan(kind, one, losses)

@@ -8,11 +8,14 @@ from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
+from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.drafting.config import HeadConfig
+from jakiro.drafting.eagle3_head import Eagle3Head
 from jakiro.drafting.weights import load_weights, own_tensors, save_head
 from jakiro.files import write_text
 from jakiro.models.generation import end_ids
@@ -22,7 +25,7 @@ from jakiro.training.claims import claim, contents, digest, lies_in
 from jakiro.training.data import Document, draw, take
 from jakiro.training.growth import widen
 from jakiro.training.head_job import HeadJob
-from jakiro.training.head_recipe import KINDS, HeadRecipe
+from jakiro.training.head_recipe import KINDS, HeadRecipe, Plan
 from jakiro.training.optim import check_schedule
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
 from jakiro.training.precision import product_dtype
@@ -60,7 +63,7 @@ def train_heads(
     heads, done = {}, {}
     for name, plan in recipe.heads.items():
         torch.manual_seed(recipe.seed)
-        heads[name] = KINDS[plan.kind](head_config(model, plan.shape))
+        heads[name] = new_head(model, plan)
         done[name] = history.read(start / name, "steps") if start else []
         if start:
             load_weights(heads[name], widen(own_tensors(start / name), heads[name]), start / name)
@@ -72,6 +75,9 @@ def train_heads(
     write_text(run / "recipe.json", json.dumps(asdict(recipe), indent=1) + "\n")
     asked = held_out_prompts(model, tokenizer, recipe.trial, recipe.mix, data, recipe.seed) if recipe.trial else []
     rows = rows_of(accelerator, recipe, model, tokenizer, data, run)
+    for head in heads.values():
+        if isinstance(head, Eagle3Head) and not start:
+            give_words(head, rows, model)
     model = model.to(accelerator.device, product_dtype(accelerator.device)).eval().requires_grad_(False)
     target = Target.wrap(model, tokenizer, graphs=False)
     target.check_heads()
@@ -120,7 +126,7 @@ def _check_row(recipe: HeadRecipe, model: PreTrainedModel) -> None:
 
 def _check_alike(config: HeadConfig, start: Path) -> None:
     """Raise ValueError where a head computes otherwise than that in `start`, in a way that its weights do not tell."""
-    has = HeadConfig.from_json(start / "config.json")
+    has = type(config).from_json(start / "config.json")
     for name in UNSEEN:
         if getattr(has, name) != getattr(config, name):
             raise ValueError(
@@ -139,24 +145,40 @@ def _made_from(recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path
     return {"recipe": asked, **target, "data": files}
 
 
-def head_config(model: PreTrainedModel, changes: dict) -> HeadConfig:
+def new_head(model: PreTrainedModel, plan: Plan) -> nn.Module:
+    """A head of random weights. Raises ValueError as `head_config` does."""
+    kind = KINDS[plan.kind]
+    return kind(head_config(model, plan.shape, kind.Config))
+
+
+def head_config(model: PreTrainedModel, changes: dict, kind: type[HeadConfig] = HeadConfig) -> HeadConfig:
     """The shape of one of the target's own layers where the recipe names no other; rope scaling is left out.
 
     Raises ValueError naming what neither of them says, and where the recipe says what the target alone decides.
     """
     config = model.config.get_text_config()  # whose attributes have common names, whatever its file calls them
-    names = [one.name for one in fields(HeadConfig) if one.name not in ("num_local_experts", "bias")]
+    names = [one.name for one in fields(kind) if one.name not in ("num_local_experts", "bias", "head_dim")]
     shape = {name: getattr(config, name) for name in names if getattr(config, name, None) is not None}
     if theta := (getattr(config, "rope_parameters", None) or {}).get("rope_theta"):
         shape["rope_theta"] = theta
     shape |= changes
-    if missing := [one.name for one in fields(HeadConfig) if one.default is MISSING and one.name not in shape]:
-        kind = config.model_type
-        raise ValueError(f"a target of type {kind} does not say {missing[0]}: say it in the recipe, at each head")
-    for name in ("hidden_size", "vocab_size"):
-        if shape[name] != (has := getattr(config, name, shape[name])):
+    if missing := [one.name for one in fields(kind) if one.default is MISSING and one.name not in shape]:
+        target = f"a target of type {config.model_type}"
+        raise ValueError(f"{target} does not say {missing[0]}: say it in the recipe, at each head")
+    for name in ("hidden_size", "vocab_size", "target_hidden_size"):
+        if name in shape and shape[name] != (has := getattr(config, name.removeprefix("target_"), shape[name])):
             raise ValueError(f"{name} of a head is {shape[name]} in the recipe, and {has} of the target: leave it out")
-    return HeadConfig(**shape)
+    return kind(**shape)
+
+
+def give_words(head: Eagle3Head, rows: list[Rows], model: PreTrainedModel) -> None:
+    """The tokens that the assistant says most often, as the head's own, to begin with as the target reads them out."""
+    said = np.concatenate([ids[mask] for ids, mask in rows])
+    counts = torch.from_numpy(np.bincount(said, minlength=head.config.vocab_size))
+    tokens = counts.topk(head.config.draft_vocab_size).indices.sort().values
+    head.speak(tokens)
+    with torch.no_grad():
+        head.lm_head.weight.copy_(model.get_output_embeddings().weight[tokens])
 
 
 def rows_of(

@@ -76,6 +76,14 @@ def loss_of(
     return loss, agree
 
 
+def own_loss(logits: Tensor, tokens: Tensor, soon: Wanted) -> tuple[Tensor, Tensor]:
+    """Of one pass of a head with a vocabulary of its own, whose logits [k, n] are of the target's `tokens` [n]: as
+    `loss_of`. A position counts by the probability that the target gives to these tokens together."""
+    logprobs = logits.float().log_softmax(dim=-1)
+    agree = (tokens[logprobs.argmax(dim=-1)] == soon.best).sum()
+    return _entropy(logprobs, soon.law[:, tokens]), agree
+
+
 def _logprobs(read: Read, features: Tensor) -> Tensor:
     return read(features).float().log_softmax(dim=-1)
 

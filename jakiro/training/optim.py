@@ -78,7 +78,7 @@ def _shared_as(matrix: Tensor, whole: Tensor) -> Tensor:
 def inner_matrices(model: nn.Module) -> list[nn.Parameter]:
     """The 2-D parameters that are trained and neither embedding nor lm_head."""
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad and p.ndim == 2]
-    return [p for name, p in named if not name.startswith(("model.embed_tokens", "lm_head"))]
+    return [p for name, p in named if name.split(".")[-2:][0] not in ("embed_tokens", "lm_head")]
 
 
 class Optimizer:

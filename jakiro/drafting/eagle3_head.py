@@ -1,0 +1,167 @@
+"""The EAGLE-3 head (arXiv 2503.01840) in its published layout: what is trained, and what is read strictly.
+
+    g  = fc([low; mid; high])              inputs of three of the target's layers, instead of its last hidden state
+    u  = g + Attn([norm(e); norm(g)])      e embeds the token after, as in EAGLE-1; a pair sits at g's position
+    x  = u + MLP(norm(u))                  what the next level is fed with in place of g, without fc
+    q  = softmax(lm_head(norm(x)))         over the head's own vocabulary: often the target's most frequent tokens
+
+So an answer stands for no hidden state of the target, and the target's output embedding does not read it. Decoding uses
+`eagle3.py` on the same parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from jakiro.target import Target
+
+from .config import HeadConfig
+from .head import Attention, Passes, RMSNorm, SwiGLU
+from .weights import check_keys, read_tensors
+
+LAYERS = 3  # that a target has at least
+
+
+@dataclass(frozen=True, slots=True)
+class Eagle3Config(HeadConfig):
+    """Shape of an EAGLE-3 head; names are those of config.json."""
+
+    head_dim: int = 0  # 0: hidden_size / num_attention_heads
+    draft_vocab_size: int = 0  # tokens that can be drafted; 0: all of vocab_size
+    target_hidden_size: int = 0  # width of the target; 0: hidden_size
+
+    def __post_init__(self) -> None:
+        usual = {"draft_vocab_size": self.vocab_size, "target_hidden_size": self.hidden_size}
+        if type(self.num_attention_heads) is int and self.num_attention_heads > 0:  # else refused below
+            usual["head_dim"] = self.hidden_size // self.num_attention_heads
+        for name, value in usual.items():
+            if type(given := getattr(self, name)) is not int or given < 0:
+                raise ValueError(f"{name} must be a whole number of at least 1, not {given!r}")
+            object.__setattr__(self, name, given or value)
+        HeadConfig.__post_init__(self)
+        if self.draft_vocab_size > self.vocab_size:
+            raise ValueError(f"draft_vocab_size is {self.draft_vocab_size}, and vocab_size {self.vocab_size}")
+
+    @classmethod
+    def _from_dict(cls, raw: dict[str, Any], **more: Any) -> Eagle3Config:
+        more = {name: raw[name] or 0 for name in OWN if isinstance(raw, dict) and name in raw}
+        return super(Eagle3Config, cls)._from_dict(raw, **more)
+
+    def _as_dict(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in OWN}
+        return super(Eagle3Config, self)._as_dict() | own | {"architectures": ["LlamaForCausalLMEagle3"]}
+
+
+OWN = ("head_dim", "draft_vocab_size", "target_hidden_size")  # what other heads' config.json has not
+
+
+class Eagle3Layer(nn.Module):
+    """One Llama layer whose attention reads [norm(e); norm(g)]."""
+
+    def __init__(self, config: Eagle3Config) -> None:
+        super().__init__()
+        hidden, eps = config.hidden_size, config.rms_norm_eps
+        self.self_attn = Attention(config, entry=2)
+        self.mlp = SwiGLU(hidden, config.intermediate_size)
+        self.hidden_norm = RMSNorm(hidden, eps=eps)
+        self.input_layernorm = RMSNorm(hidden, eps=eps)
+        self.post_attention_layernorm = RMSNorm(hidden, eps=eps)
+
+    def forward(self, embeddings: Tensor, features: Tensor, passes: Passes | None = None) -> Tensor:
+        pairs = torch.cat([self.input_layernorm(embeddings), self.hidden_norm(features)], dim=-1)
+        residual = features + self.self_attn(pairs, passes)
+        return residual + self.mlp(self.post_attention_layernorm(residual))
+
+
+class Eagle3Head(nn.Module):
+    """State-dict keys are the published ones; of a head for all of the target's vocabulary d2t and t2d are left out."""
+
+    Config = Eagle3Config
+
+    def __init__(self, config: Eagle3Config) -> None:
+        super().__init__()
+        self.config, hidden = config, config.hidden_size
+        self.fc = nn.Linear(3 * config.target_hidden_size, hidden, bias=False)
+        self.midlayer = Eagle3Layer(config)
+        self.norm = RMSNorm(hidden, eps=config.rms_norm_eps)
+        self.lm_head = nn.Linear(hidden, config.draft_vocab_size, bias=False)
+        if config.draft_vocab_size < config.vocab_size:
+            self.register_buffer("d2t", torch.zeros(config.draft_vocab_size, dtype=torch.long))
+            self.register_buffer("t2d", torch.zeros(config.vocab_size, dtype=torch.bool))
+        if hidden != config.target_hidden_size:
+            self.embed_tokens = nn.Embedding(config.vocab_size, hidden)
+
+    def forward(self, embeddings: Tensor, features: Tensor, passes: Passes | None = None) -> Tensor:
+        """x [b, s, h] from embeddings of x_{t+1} and fused features g_t, or own answers in their place, [b, s, h]."""
+        return self.midlayer(embeddings, features, passes)
+
+    def logits(self, answers: Tensor) -> Tensor:
+        """Of the own tokens, [..., draft_vocab_size], from x [..., h]."""
+        return self.lm_head(self.norm(answers))
+
+    @property
+    def tokens(self) -> Tensor:
+        """The target's id of each own token, [draft_vocab_size]."""
+        ids = torch.arange(self.config.draft_vocab_size, device=self.fc.weight.device)
+        return ids + self.d2t if hasattr(self, "d2t") else ids
+
+    def speak(self, tokens: Tensor) -> None:
+        """Take these of the target's tokens, [draft_vocab_size] in ascending order, as the own ones."""
+        if hasattr(self, "d2t"):  # else it has all of them
+            self.d2t.copy_(tokens - torch.arange(len(tokens)))
+            self.t2d.zero_()[tokens] = True
+
+
+def layers(target: Target) -> tuple[int, int, int]:
+    """The target's layers whose inputs the head reads. Raises ValueError where they cannot be told."""
+    count = len(getattr(target.decoder, "layers", []))
+    if count < LAYERS:
+        raise ValueError(
+            f"{target.name} has {count or 'no list of'} layers, and an EAGLE-3 head reads three: use another method"
+        )
+    return 2, count // 2, count - 3
+
+
+def load_eagle3(folder: str | Path, target: Target) -> Eagle3Head:
+    """The head in `folder`, in the target's dtype and on its device, ready to decode.
+
+    Its layer may be called `midlayer` or `layers.0`. Raises FileNotFoundError or ValueError, naming the file, key or
+    shape that does not fit.
+    """
+    folder = Path(folder)
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"{folder} has no config.json: give a folder that holds a draft head")
+    config = Eagle3Config.from_json(folder / "config.json")
+    for name, made_for, has in (
+        ("hidden_size", config.target_hidden_size, target.hidden_size),
+        ("vocab_size", config.vocab_size, target.vocab_size),
+    ):
+        if made_for != has:
+            who = target.name or "this one"
+            raise ValueError(f"the head in {folder} was made for a target of {name} {made_for}; {who} has {has}")
+    found = {key.replace("layers.0.", "midlayer.", 1): tensor for key, tensor in read_tensors(folder).items()}
+    if not any(key.startswith("midlayer.hidden_norm") for key in found):
+        raise ValueError(f"{folder} holds no EAGLE-3 head (midlayer.hidden_norm.weight is missing): give one")
+    with torch.device("meta"):
+        head = Eagle3Head(config)
+    if config.hidden_size == config.target_hidden_size:
+        found.pop("embed_tokens.weight", None)  # a copy of the target's
+    if config.draft_vocab_size == config.vocab_size:
+        found.pop("d2t", None)
+        found.pop("t2d", None)
+    elif "d2t" in found:
+        ids = torch.arange(len(found["d2t"])) + found["d2t"]
+        if ids.min() < 0 or ids.max() >= config.vocab_size or len(ids.unique()) < len(ids):
+            raise ValueError(f"{folder}: d2t leads outside of the vocabulary, or twice to one token; download it again")
+        known = torch.zeros(config.vocab_size, dtype=torch.bool)
+        found["t2d"] = known.index_fill_(0, ids, True)  # not all files have it
+    check_keys(head.state_dict(), found, config, folder)
+    kept = {"d2t": torch.long, "t2d": torch.bool}
+    found = {key: one.to(target.device, kept.get(key, target.dtype)) for key, one in found.items()}
+    head.load_state_dict(found, assign=True)
+    return head.eval().requires_grad_(False)

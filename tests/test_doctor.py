@@ -198,7 +198,7 @@ def test_the_command_prints_writes_and_tells_by_its_status(folder, tmp_path, cap
     report = json.loads(out.read_text())
     assert report["schema"] == "jakiro-doctor/1" and len(report["findings"]) == 10
     assert main(["doctor", "--target", str(folder), "--method", "vanilla"]) == 2
-    assert "vanilla has no head; examine eagle2 or jakiro" in capsys.readouterr().err
+    assert "vanilla has no head; examine one of eagle2, eagle3, jakiro" in capsys.readouterr().err
 
 
 def test_a_head_that_does_not_load_is_the_first_finding(folder, capsys):
@@ -237,5 +237,5 @@ def test_the_page_asks_it_of_the_loaded_target(folder):
     found = examine({"method": "eagle2", "nonce": 1})
     assert found["findings"][0]["check"] == "keys and shapes" and len(found["findings"]) == 10
     assert models.status()["heads"] == ["eagle2"]
-    with pytest.raises(RequestError, match="vanilla has no head; examine eagle2 or jakiro"):
+    with pytest.raises(RequestError, match="vanilla has no head; examine one of eagle2, eagle3, jakiro"):
         examine({"method": "vanilla"})

@@ -82,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
     fit.add_argument("--out", type=Path, help="file to write; without it the result is only printed")
 
     sick = commands.add_parser("doctor", parents=[model], help="say why a head accepts little")
-    sick.add_argument("--method", required=True, help="eagle2 or jakiro")
+    sick.add_argument("--method", required=True, help="eagle2, eagle3 or jakiro")
     sick.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
     sick.add_argument("--limit", type=positive, help="prompts of each file")
     sick.add_argument("--out", type=Path, help="file to write; without it the findings are only printed")

@@ -9,6 +9,7 @@ from itertools import pairwise
 import torch
 
 from jakiro.doctor.evidence import SHORT, Said, Text, Wiring, last_norm, say
+from jakiro.drafting.eagle3_head import Eagle3Head, layers
 from jakiro.drafting.head import Head
 from jakiro.target import Target
 
@@ -17,6 +18,7 @@ GAIN = 0.05  # nats a token that another wiring must bring at least, on average
 SIGMA = 4.0  # and by how many standard errors
 LEVELS = 4
 BINS = 5
+MOST = 0.9  # of an answer's tokens, at least, that a head should have in its vocabulary
 THETAS = (100.0, 10_000.0, 100_000.0, 500_000.0, 1_000_000.0)
 
 
@@ -30,8 +32,29 @@ class Finding:
     numbers: dict[str, object] = field(default_factory=dict)
 
 
-def examine(target: Target, head: Head, texts: list[Text], plain: list[Text]) -> list[Finding]:
+def entered(target: Target, head: Head | Eagle3Head) -> set[int]:
+    """The target's layers whose inputs the checks of a head need."""
+    if not isinstance(head, Eagle3Head):
+        return set()
+    return {layer for some in (layers(target), *_other_layers(target).values()) for layer in some}
+
+
+def _other_layers(target: Target) -> dict[str, tuple[int, ...]]:
+    """What EAGLE-3's head may have been made for instead of what the published ones read."""
+    low, middle, high = layers(target)
+    found = {"the last of the three first": (high, middle, low)}
+    for name, step in (("what enters a layer earlier", -1), ("what enters a layer later", 1)):
+        if low + step >= 0 and high + step >= 0:
+            found[name] = (low + step, middle + step, high + step)
+    return found
+
+
+def examine(target: Target, head: Head | Eagle3Head, texts: list[Text], plain: list[Text]) -> list[Finding]:
     """All checks of a head that has been loaded. `plain` are answers to the same prompts without the chat template."""
+    own = isinstance(head, Eagle3Head)
+    vocabulary = [_vocabulary(head, texts)] if own else []
+    if vocabulary and not vocabulary[0].numbers["share"]:
+        return vocabulary
     levels = say(target, head, texts, levels=LEVELS)
     said = levels[0]
     if said.logprobs.isnan().any():
@@ -40,8 +63,11 @@ def examine(target: Target, head: Head, texts: list[Text], plain: list[Text]) ->
         ]
     return [
         _agreement(said, texts),
+        *vocabulary,
         _wiring(target, head, texts, said, "order of the entry", {"[feature; embedding]": Wiring(swapped=True)}),
-        _norm(target, head, texts, said),
+        _wiring(target, head, texts, said, "layers that it reads", {
+            name: Wiring(layers=some) for name, some in _other_layers(target).items()})
+        if own else _norm(target, head, texts, said),
         _wiring(target, head, texts, said, "token beside the feature", {
             "the token of the feature itself": Wiring(shift=-1), "the token after next": Wiring(shift=1)}),
         _wiring(target, head, texts, said, "rotary base", {
@@ -50,7 +76,7 @@ def examine(target: Target, head: Head, texts: list[Text], plain: list[Text]) ->
         _template(target, head, said, plain),
         _levels(levels),
         _calibration(said),
-        _cosine(said),
+        *([] if own else [_cosine(said)]),
     ]  # fmt: skip
 
 
@@ -68,8 +94,21 @@ def _agreement(said: Said, texts: list[Text]) -> Finding:
     return Finding("agreement", GOOD, text, numbers)
 
 
+def _vocabulary(head: Eagle3Head, texts: list[Text]) -> Finding:
+    """How much of what the target says the head can draft at all."""
+    said = torch.tensor([token for text in texts for token in text.ids[text.start :]])
+    share, words = torch.isin(said, head.tokens.cpu()).float().mean().item(), head.config.draft_vocab_size
+    text = f"{share:.1%} of what the target says is among its {words:,} tokens"
+    if share < MOST:
+        advice = (
+            "; the others it never drafts, and they are left out below: train one whose tokens are those of such texts"
+        )
+        return Finding("vocabulary", SUSPECT, text + advice, {"share": share})
+    return Finding("vocabulary", GOOD, text, {"share": share})
+
+
 def _wiring(
-    target: Target, head: Head, texts: list[Text], said: Said, check: str, others: dict[str, Wiring]
+    target: Target, head: Head | Eagle3Head, texts: list[Text], said: Said, check: str, others: dict[str, Wiring]
 ) -> Finding:
     """Whether the head does better when it is fed otherwise."""
     gains = {name: _gain(said, say(target, head, texts, wiring)[0]) for name, wiring in others.items()}
@@ -95,7 +134,7 @@ def _own_theta(target: Target) -> float:
     return float(rope.get("rope_theta") or getattr(config, "rope_theta", None) or 10_000.0)
 
 
-def _template(target: Target, head: Head, said: Said, plain: list[Text]) -> Finding:
+def _template(target: Target, head: Head | Eagle3Head, said: Said, plain: list[Text]) -> Finding:
     """Whether the head follows the target better on text without the chat template than on text with it.
 
     Texts differ in how sure the target is, so a head is held against it: log q of its choices less log p.

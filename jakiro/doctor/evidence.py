@@ -1,17 +1,20 @@
 """What a head says along texts that its target wrote itself, fed as it should be and in ways in which it should not.
 
 A head reads (embedding of x_{t+1}, feature h_t) and stands for h_{t+1}, which the target's output embedding turns into
-x_{t+2} (EAGLE, arXiv 2401.15077, section 3.2). A head that was made for another wiring does better when it gets it.
+x_{t+2} (EAGLE, arXiv 2401.15077, section 3.2). EAGLE-3's reads what enters three layers at t instead, and has an output
+of its own. A head that was made for another wiring does better when it gets it.
 """
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
+from jakiro.drafting.eagle3_head import Eagle3Head, layers
 from jakiro.drafting.head import Head, HeadOutput
 from jakiro.models.generation import generate
 from jakiro.target import Target
@@ -30,6 +33,7 @@ class Text:
     features: Tensor  # [n, h], after the final norm
     inner: Tensor | None  # [n, h], before it; None where the target's last norm is not known by name
     logits: Tensor | None  # [n - start, vocab], before the answer's tokens; None where `Target.logits` gives the same
+    entering: dict[int, Tensor] = field(default_factory=dict)  # layer of the target -> what enters it, [n, h]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class Wiring:
     """How a head is fed. The default is how this project, EAGLE and Jakiro feed it."""
 
     swapped: bool = False  # [feature; embedding] instead of [embedding; feature]
+    layers: tuple[int, ...] = ()  # whose inputs EAGLE-3's head reads; (): those of the published ones
     inner: bool = False  # features before the target's final norm, and its norm after the head
     shift: int = 0  # the token beside h_t is x_{t + 1 + shift}
     theta: float | None = None  # base of the rotary embedding; None: the head's own
@@ -44,30 +49,31 @@ class Wiring:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A head's answers at the m positions whose token the target chose in an answer."""
+    """A head's answers at the m positions whose token the target chose in an answer, and the head has."""
 
     logprobs: Tensor  # [m], log q of the target's choice
     wanted: Tensor  # [m], log p of it under the target
     sure: Tensor  # [m], q of the head's own first choice
     law: Tensor  # [m], p of that choice under the target: how often it is accepted at temperature 1
     right: Tensor  # [m], bool: it is the target's own first choice
-    cosine: Tensor  # [m], between its feature and the target's
+    cosine: Tensor  # [m], between its feature and the target's; nan where it predicts none
 
 
 @torch.inference_mode()
-def write(target: Target, prompts: list[list[int]], new_tokens: int) -> list[Text]:
-    """The target's greedy answers to prompts, a batch at a time, with the features of every token."""
+def write(target: Target, prompts: list[list[int]], new_tokens: int, entered: Collection[int] = ()) -> list[Text]:
+    """The target's greedy answers to prompts, a batch at a time, with the features of every token, and what enters some
+    of the target's layers there."""
     found = []
     for at in range(0, len(prompts), BATCH):
         batch = prompts[at : at + BATCH]
         for prompt, row, real in zip(batch, *generate(target.model, batch, new_tokens, ends=target.ends), strict=True):
             ids = row[real].tolist()
             if len(ids) - len(prompt) > SHORT:
-                found.append(_read(target, ids, len(prompt)))
+                found.append(_read(target, ids, len(prompt), entered))
     return found
 
 
-def _read(target: Target, ids: list[int], start: int) -> Text:
+def _read(target: Target, ids: list[int], start: int, entered: Collection[int]) -> Text:
     """One plain pass over a text whose answer begins at `start`."""
     norm, outer, inner = last_norm(target), [], []
     hooks = [target.decoder.register_forward_hook(lambda _, __, output: outer.append(output[0][0]))]
@@ -75,13 +81,16 @@ def _read(target: Target, ids: list[int], start: int) -> Text:
         hooks.append(norm.register_forward_pre_hook(lambda _, inputs: inner.append(inputs[0][0])))
     try:
         given = torch.tensor([ids], device=target.device)
-        logits = target.model(input_ids=given, use_cache=False, logits_to_keep=len(ids) - start + 1).logits[0, :-1]
+        kept = {"logits_to_keep": len(ids) - start + 1, "output_hidden_states": bool(entered)}
+        out = target.model(input_ids=given, use_cache=False, **kept)
     finally:
         for hook in hooks:
             hook.remove()
+    logits = out.logits[0, :-1]
     bare = target.logits(outer[0][start - 1 : -1])[:, : logits.shape[-1]].float()
     capped = (logits.float() - bare).norm() > 0.005 * bare.norm()  # half precision rounds by 0.002
-    return Text(ids, start, outer[0], inner[0] if inner else None, logits if capped else None)
+    entering = {layer: out.hidden_states[layer][0] for layer in entered}
+    return Text(ids, start, outer[0], inner[0] if inner else None, logits if capped else None, entering)
 
 
 def last_norm(target: Target) -> nn.Module | None:
@@ -90,33 +99,41 @@ def last_norm(target: Target) -> nn.Module | None:
 
 
 @torch.inference_mode()
-def say(target: Target, head: Head, texts: list[Text], wiring: Wiring = Wiring(), levels: int = 1) -> list[Said]:
+def say(
+    target: Target, head: Head | Eagle3Head, texts: list[Text], wiring: Wiring = Wiring(), levels: int = 1
+) -> list[Said]:
     """What the head says, a `Said` for each of `levels`: the first is fed with the target's features, each further one
     with what the one before answered, as the levels of a draft are, on the target's own tokens."""
     head = _wired(head, wiring)
     parts: list[list[tuple[Tensor, ...]]] = [[] for _ in range(levels)]
     for text in texts:
         for level, answer in enumerate(_answers(target, head, text, wiring, levels)):
-            parts[level].append(_judged(target, text, answer, wiring))
+            parts[level].append(_judged(target, head, text, answer, wiring))
     return [Said(*(torch.cat(columns) for columns in zip(*part, strict=True))) for part in parts]
 
 
-def _wired(head: Head, wiring: Wiring) -> Head:
+def _wired(head: Head | Eagle3Head, wiring: Wiring) -> Head | Eagle3Head:
     head = copy.deepcopy(head)
+    attention = (head.midlayer if isinstance(head, Eagle3Head) else head.layers[0]).self_attn
     if wiring.theta is not None:
-        attention = head.layers[0].self_attn
         attention.config = replace(attention.config, rope_theta=wiring.theta)
     if wiring.swapped:
-        head.fc.weight = nn.Parameter(torch.cat(head.fc.weight.chunk(2, dim=1)[::-1], dim=1), requires_grad=False)
+        projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+        for entry in projections if isinstance(head, Eagle3Head) else (head.fc,):
+            entry.weight = nn.Parameter(torch.cat(entry.weight.chunk(2, dim=1)[::-1], dim=1), requires_grad=False)
     return head
 
 
-def _answers(target: Target, head: Head, text: Text, wiring: Wiring, levels: int) -> list[Tensor]:
-    """The head's features [s, h] at t = 0 .. n - 3, level by level."""
+def _answers(target: Target, head: Head | Eagle3Head, text: Text, wiring: Wiring, levels: int) -> list[Tensor]:
+    """The head's answers [s, h] at t = 0 .. n - 3, level by level."""
     count = len(text.ids) - 2
-    tokens = [text.ids[max(0, t + 1 + wiring.shift)] for t in range(count)]
-    embeddings = target.embed(torch.tensor([tokens], device=target.device))
-    read = (text.inner if wiring.inner else text.features)[None, :count]
+    tokens = torch.tensor([[text.ids[max(0, t + 1 + wiring.shift)] for t in range(count)]], device=target.device)
+    embeddings = getattr(head, "embed_tokens", target.embed)(tokens)
+    if isinstance(head, Eagle3Head):
+        entering = [text.entering[layer][:count] for layer in wiring.layers or layers(target)]
+        read = head.fc(torch.cat(entering, dim=-1))[None]
+    else:
+        read = (text.inner if wiring.inner else text.features)[None, :count]
     found: list[Tensor] = []
     passes: list = []
     for _ in range(levels):
@@ -127,18 +144,25 @@ def _answers(target: Target, head: Head, text: Text, wiring: Wiring, levels: int
     return found
 
 
-def _judged(target: Target, text: Text, answer: Tensor, wiring: Wiring) -> tuple[Tensor, ...]:
+def _judged(target: Target, head: Head | Eagle3Head, text: Text, answer: Tensor, wiring: Wiring) -> tuple[Tensor, ...]:
     count = len(text.ids) - 2
-    if wiring.inner:
-        answer = last_norm(target)(answer)
     said = slice(max(0, text.start - 2), count)  # t whose x_{t + 2} is the answer's
-    logprobs = target.logits(answer[said]).float().log_softmax(dim=-1)
     chosen = torch.tensor(text.ids[2:], device=answer.device)[said]
-    sure, best = logprobs.max(dim=-1)
     own = text.features[1 : count + 1][said]
     law = target.logits(own) if text.logits is None else text.logits[-len(chosen) :]
     law = law.float().log_softmax(dim=-1)
-    cosine = torch.cosine_similarity(answer[said].float(), own.float(), dim=-1)
-    ours, theirs, accepted = (part.gather(-1, tokens[:, None])[:, 0] for part, tokens in
-                              ((logprobs, chosen), (law, chosen), (law, best)))  # fmt: skip
-    return tuple(one.cpu() for one in (ours, theirs, sure.exp(), accepted.exp(), best == chosen, cosine))
+    answer = last_norm(target)(answer[said]) if wiring.inner else answer[said]
+    if isinstance(head, Eagle3Head):
+        logits, tokens, cosine = head.logits(answer), head.tokens, law.new_full(chosen.shape, torch.nan)
+    else:
+        logits, tokens = target.logits(answer), torch.arange(law.shape[-1], device=law.device)
+        cosine = torch.cosine_similarity(answer.float(), own.float(), dim=-1)
+    logprobs = logits.float().log_softmax(dim=-1)
+    place = chosen.new_full((law.shape[-1],), -1)  # of each of the target's tokens among the head's
+    place[tokens] = torch.arange(len(tokens), device=law.device)
+    sure, best = logprobs.max(dim=-1)
+    best = tokens[best]
+    ours, theirs, accepted = (part.gather(-1, ids[:, None])[:, 0] for part, ids in
+                              ((logprobs, place[chosen].clamp_min(0)), (law, chosen), (law, best)))  # fmt: skip
+    had = place[chosen] >= 0
+    return tuple(one[had].cpu() for one in (ours, theirs, sure.exp(), accepted.exp(), best == chosen, cosine))

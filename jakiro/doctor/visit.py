@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jakiro.doctor.checks import GOOD, WRONG, Finding, examine
+from jakiro.doctor.checks import GOOD, WRONG, Finding, entered, examine
 from jakiro.doctor.evidence import SHORT, write
+from jakiro.drafting.eagle3_head import Eagle3Head, load_eagle3
 from jakiro.drafting.head import Head
 from jakiro.drafting.weights import load_head, no_head
 from jakiro.methods import METHODS, on_heads
@@ -18,22 +19,23 @@ NEW_TOKENS = 64
 
 
 def patients() -> list[str]:
-    """The methods whose heads can be examined: those that guess the target's next feature, as EAGLE's does."""
-    return on_heads(Head)
+    """The methods whose heads can be examined: EAGLE's kind, which guesses the target's next feature, and EAGLE-3's."""
+    return on_heads((Head, Eagle3Head))
 
 
 def visit(target: Target, method: str, prompts: Sequence[str]) -> list[Finding]:
     """All findings on the head of `method`; only the first where it cannot be loaded. Raises ValueError for a method
-    that has no head or one of another kind than EAGLE's, or where the target writes too little."""
+    that has no head or one of a kind that is not known here, or where the target writes too little."""
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; known: {', '.join(METHODS)}")
     if method not in patients():
         what = "a head of a kind that the doctor does not know" if method in on_heads() else "no head"
-        raise ValueError(f"{method} has {what}; examine {' or '.join(patients())}")
+        raise ValueError(f"{method} has {what}; examine one of {', '.join(patients())}")
     if why := no_head(method, target):
         raise ValueError(why)
     try:
-        head = load_head(target.heads[method], target, METHODS[method].head)
+        kind, folder = METHODS[method].head, target.heads[method]
+        head = load_eagle3(folder, target) if kind is Eagle3Head else load_head(folder, target, kind)
     except (ValueError, OSError) as error:
         return [Finding("keys and shapes", WRONG, str(error))]
     loaded = Finding("keys and shapes", GOOD, f"all {len(head.state_dict())} tensors fit {target.name}")
@@ -41,11 +43,12 @@ def visit(target: Target, method: str, prompts: Sequence[str]) -> list[Finding]:
     if not asked:
         room = f"{NEW_TOKENS} new tokens in the target's context of {target.context:,}"
         raise ValueError(f"no prompt leaves room for {room}: choose shorter ones")
-    texts = write(target, asked, NEW_TOKENS)
+    inner = entered(target, head)
+    texts = write(target, asked, NEW_TOKENS, inner)
     if not texts:
         raise ValueError(f"no answer of the target has more than {SHORT} tokens: choose other prompts")
     chat = bool(target.tokenizer.chat_template)
-    plain = write(target, _ids(target, prompts, chat=False), NEW_TOKENS) if chat else []
+    plain = write(target, _ids(target, prompts, chat=False), NEW_TOKENS, inner) if chat else []
     return [loaded, *examine(target, head, texts, plain)]
 
 

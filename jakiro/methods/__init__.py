@@ -41,8 +41,8 @@ METHODS: dict[str, Method] = {
 ASSISTANT = "assistant"  # named as a head is: a small model that `bench --peers` assists the target with
 
 
-def on_heads(kind: type = object) -> list[str]:
-    """Names of the methods on a trained head, or on one of that kind."""
+def on_heads(kind: type | tuple[type, ...] = object) -> list[str]:
+    """Names of the methods on a trained head, or on one of that kind or of one of those."""
     return [name for name, method in METHODS.items() if method.head is not None and issubclass(method.head, kind)]
 
 

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from torch import nn
-
+from jakiro.drafting.eagle3_head import Eagle3Head
+from jakiro.drafting.head import Head
 from jakiro.methods import METHODS, on_heads
 from jakiro.training import recipe_file
 from jakiro.training.answers import Answers
@@ -16,7 +16,7 @@ from jakiro.training.packing import row_widths
 from jakiro.training.sources import Source
 from jakiro.training.trial import Trial
 
-KINDS: dict[str, type[nn.Module]] = {name: METHODS[name].head for name in on_heads(nn.Module)}
+KINDS: dict[str, type[Head | Eagle3Head]] = {name: METHODS[name].head for name in on_heads((Head, Eagle3Head))}
 
 
 @dataclass(frozen=True, slots=True)

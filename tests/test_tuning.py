@@ -20,7 +20,7 @@ from jakiro.engine import Context, decode
 from jakiro.measuring import rehearsal, tuning
 from jakiro.measuring.rehearsal import Rehearsal, Text, rehearse, sizes_needed
 from jakiro.measuring.tuning import Point, Tuner, candidates, compare, cost, expected, ranked, rising
-from jakiro.methods import METHODS
+from jakiro.methods import METHODS, with_trees
 from jakiro.methods.jakiro import JakiroSettings
 from jakiro.settings import AUTO, autos
 from jakiro.target import Target
@@ -288,7 +288,7 @@ def test_the_grid_keeps_numbers_and_what_the_method_allows():
 # ---- the whole
 
 
-@pytest.mark.parametrize("name", ["eagle2", "jakiro"])
+@pytest.mark.parametrize("name", with_trees())
 def test_auto_becomes_numbers_once(target, small, name):
     tuner, make = Tuner(target), make_of(target, name)
     settings = METHODS[name].settings(**(ALL | {"depth": 2}))
@@ -315,9 +315,9 @@ def test_methods_share_what_belongs_to_the_target(target, small, monkeypatch):
     for name in ("write", "verify_cost"):
         real = getattr(tuning, name)
         monkeypatch.setattr(tuning, name, lambda *given, name=name, real=real: calls.append(name) or real(*given))
-    loaded = bench.load_methods(target, ["vanilla", "eagle2", "jakiro"], ALL)
-    assert sorted(calls) == ["verify_cost", "write"]
-    assert all(type(getattr(loaded[name][1], size)) is int for name in ("eagle2", "jakiro") for size in SIZES)
+    loaded = bench.load_methods(target, ["vanilla", "eagle2", "jakiro", "eagle3"], ALL)
+    assert sorted(calls) == ["verify_cost", "write", "write"]  # EAGLE-3 reads other features of the same texts
+    assert all(type(getattr(loaded[name][1], size)) is int for name in ("eagle2", "jakiro", "eagle3") for size in SIZES)
 
 
 def test_a_drafter_is_made_from_numbers(target):

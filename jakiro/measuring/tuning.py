@@ -73,7 +73,7 @@ class Tuner:
         self.target = target
         self.found: dict[tuple[str, Any], Tuning] = {}
         self._verify: Curve = []
-        self._written: tuple[list[Text], float] | None = None  # texts, overhead
+        self._written: dict[Sequence[int], tuple[list[Text], float]] = {}  # layers that are read -> texts, overhead
 
     def resolved(self, method: str, make: Make, settings: Any) -> Any:
         """The settings with numbers for what is auto. Measures the first time: seconds, and nothing else should run."""
@@ -97,11 +97,12 @@ class Tuner:
     def _tune(self, method: str, make: Make, settings: TreeSettings) -> Tuning:
         target = self.target
         self._verify = self._verify or sorted(verify_cost(target).items())
-        if self._written is None:
-            usual = sizes(target.device)
-            numbers = replace(settings, **{name: usual[name] for name in autos(settings)})
-            self._written = write(target, lambda: make(numbers))
-        texts, overhead = self._written
+        usual = sizes(target.device)
+        numbers = replace(settings, **{name: usual[name] for name in autos(settings)})
+        reads = make(numbers).reads
+        if reads not in self._written:
+            self._written[reads] = write(target, lambda: make(numbers))
+        texts, overhead = self._written[reads]
         curve = rising(self._verify)
         trials = list(candidates(make, settings))
         last = compare(target, trials, texts, curve, overhead)

@@ -92,6 +92,12 @@ def test_answers_that_go_round_or_do_not_end_are_left_out(teacher, monkeypatch):
     assert answers == {"round": "", "open": "", "cut": "It sat.", "whole": "the red cat"}
 
 
+def test_a_teacher_that_writes_nothing_of_use_is_left(teacher, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(Teacher, "prompts", lambda *_: [])
+    with pytest.raises(ValueError, match="of 20 batches nothing can be used"):
+        write(*teacher, made(own=1), data, tmp_path / "texts.jsonl")
+
+
 def test_prompts_of_its_own_end_in_time_and_are_one_paragraph(teacher, monkeypatch):
     model, tokenizer = teacher
     told = Teacher(model, tokenizer, made())
@@ -107,7 +113,10 @@ def test_prompts_of_its_own_end_in_time_and_are_one_paragraph(teacher, monkeypat
     [
         ({"own": 2}, "own is 2: use a share"),
         ({"batch": 0}, "batch is 0: use a whole number"),
-        ({"tokens": 10**6}, "the mix has no more prompts, with .* what is written is kept"),
+        (
+            {"tokens": 10**6},
+            "of 20 batches nothing can be used: the mix may have no more prompts.* of 1000000 tokens, and they are kept",
+        ),
     ],
 )
 def test_a_recipe_that_cannot_be_followed_is_refused(teacher, data, tmp_path, changes, message):

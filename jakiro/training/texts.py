@@ -28,6 +28,7 @@ from jakiro.training.sources import Source, read_chats
 
 HERE = "\N{SNOWMAN}"  # in a prompt, to find where the template puts it
 SHORTEST = 12  # characters of a prompt that the teacher makes up
+PATIENCE = 20  # batches of which nothing can be used, one after another, at which a teacher is taken to write nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,8 @@ def write(
     """Write chats of one turn to `file`, a JSON object a line, until their answers have `recipe.tokens` tokens.
 
     `file` is gone on with where it was: a line says of which batch it is, and the last batch is written anew. Raises
-    ValueError where it has those of another teacher, recipe or data, and where the mix has too few prompts.
+    ValueError where it has those of another teacher, recipe or data, where the mix has too few prompts, and where the
+    teacher writes nothing of use.
     """
     teacher = Teacher(model, tokenizer, recipe)
     made = {"recipe": {name: value for name, value in asdict(recipe).items() if name not in ("tokens", "note")}}
@@ -124,7 +126,7 @@ def write(
     claim(file, option="--out", **made, data=contents(recipe.mix, data))
     done = _done(file)
     number = done[-1]["batch"] + 1 if done else 0
-    total = sum(record["tokens"] for record in done)
+    total, barren = sum(record["tokens"] for record in done), 0
     known = {record["messages"][0]["content"] for record in done}
     coming = asked(recipe, data)
     for before in range(number):
@@ -132,28 +134,38 @@ def write(
             list(islice(coming, recipe.batch))
     with tqdm(total=recipe.tokens, initial=total, desc="texts", unit="token") as bar, file.open("a") as lines:
         while total < recipe.tokens:
-            seed = recipe.seed * 1_000_003 + 2 * number
-            own = _is_own(recipe, number)
-            prompts = teacher.prompts(seed) if own else list(islice(coming, recipe.batch))
-            if not prompts and not own:
-                raise ValueError(
-                    f"the mix has no more prompts, with {total} of {recipe.tokens} tokens: lower `tokens`, raise `own` "
-                    "or name more sources; what is written is kept"
-                )
-            fresh = [prompt for prompt in dict.fromkeys(prompts) if prompt not in known]
-            known.update(fresh)
-            for prompt, (answer, tokens) in zip(fresh, teacher.answers(fresh, seed + 1) if fresh else (), strict=True):
-                if answer:
-                    lines.write(json.dumps(_record(prompt, answer, tokens, number, own)) + "\n")
-                    total += tokens
-                    bar.update(tokens)
+            records = _batch(teacher, coming, number, known)
+            lines.writelines(json.dumps(record) + "\n" for record in records)
             lines.flush()
-            number += 1
+            more = sum(record["tokens"] for record in records)
+            bar.update(more)
+            total, number, barren = total + more, number + 1, 0 if records else barren + 1
+            if barren == PATIENCE:
+                raise ValueError(
+                    f"of {PATIENCE} batches nothing can be used: the mix may have no more prompts, or all answers of the "
+                    f"teacher go round or end no sentence. There are {total} of {recipe.tokens} tokens, and they are "
+                    "kept: lower `tokens`, raise `new_tokens`, name more sources or take another teacher"
+                )
 
 
-def _record(prompt: str, answer: str, tokens: int, batch: int, own: bool) -> dict:
-    said = [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
-    return {"source": "own" if own else "mix", "batch": batch, "tokens": tokens, "messages": said}
+def _batch(teacher: Teacher, coming: Iterator[str], number: int, known: set[str]) -> list[dict]:
+    """The records of one batch, whose prompts become `known`; its number decides whose they are and what is drawn."""
+    recipe = teacher.recipe
+    seed, own = recipe.seed * 1_000_003 + 2 * number, _is_own(recipe, number)
+    prompts = teacher.prompts(seed) if own else list(islice(coming, recipe.batch))
+    fresh = [prompt for prompt in dict.fromkeys(prompts) if prompt not in known]
+    known.update(fresh)
+    answers = teacher.answers(fresh, seed + 1) if fresh else []
+    return [
+        {
+            "source": "own" if own else "mix",
+            "batch": number,
+            "tokens": tokens,
+            "messages": [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}],
+        }
+        for prompt, (answer, tokens) in zip(fresh, answers, strict=True)
+        if answer
+    ]
 
 
 def asked(recipe: TextsRecipe, data: Path) -> Iterator[str]:

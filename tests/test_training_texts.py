@@ -115,7 +115,7 @@ def test_prompts_of_its_own_end_in_time_and_are_one_paragraph(teacher, monkeypat
         ({"batch": 0}, "batch is 0: use a whole number"),
         (
             {"tokens": 10**6},
-            "of 20 batches nothing can be used: the mix may have no more prompts.* of 1000000 tokens, and they are kept",
+            "of 20 batches nothing can be used: the mix may have no more prompts.* of 1000000 tokens, and they",
         ),
     ],
 )

@@ -142,8 +142,8 @@ def write(
             total, number, barren = total + more, number + 1, 0 if records else barren + 1
             if barren == PATIENCE:
                 raise ValueError(
-                    f"of {PATIENCE} batches nothing can be used: the mix may have no more prompts, or all answers of the "
-                    f"teacher go round or end no sentence. There are {total} of {recipe.tokens} tokens, and they are "
+                    f"of {PATIENCE} batches nothing can be used: the mix may have no more prompts, or all answers "
+                    f"go round or end no sentence. There are {total} of {recipe.tokens} tokens, and they are "
                     "kept: lower `tokens`, raise `new_tokens`, name more sources or take another teacher"
                 )
 

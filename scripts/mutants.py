@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDED = ("jakiro", "tests", "assets/prompts.json", "pyproject.toml", "Makefile")  # by the tests that are run
+NEEDED = ("jakiro", "tests", "benchmarks", "assets/prompts.json", "pyproject.toml", "Makefile")  # by tests
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +302,20 @@ MUTANTS = [
         "return 2, count // 2, count - 3",
         "return 1, count // 2, count - 3",
         "test_eagle3.py",
+    ),
+    Mutant(
+        "an EAGLE-3 head is trained on the target's features alone, not on its own answers",
+        "jakiro/training/unrolled.py",
+        "            read = _next(fused, answers)",
+        "            read = fused",
+        "test_training_eagle3.py",
+    ),
+    Mutant(
+        "auto trees of all heads are measured on the features that the first one reads",
+        "jakiro/measuring/tuning.py",
+        "reads = make(numbers).reads",
+        "reads = ()",
+        "test_tuning.py",
     ),
     Mutant(
         "ratios of an experiment are not paired",

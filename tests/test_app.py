@@ -83,7 +83,7 @@ def test_the_app_opens_the_page_and_loads_the_models(tmp_path):
         assert process.stdout.readline() == f"Jakiro Debugger: {address}\n"
         while (status := httpx.get(f"{address}models.json", timeout=60).json())["state"] == "loading":
             time.sleep(0.1)
-        assert status["state"] == "ready" and status["heads"] == ["eagle2", "jakiro"]
+        assert status["state"] == "ready" and status["heads"] == ["eagle2", "eagle3", "jakiro"]
     finally:
         process.terminate()
         process.communicate(timeout=60)

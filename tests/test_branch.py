@@ -44,7 +44,7 @@ def again(loaded, trace, index, **change):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("name", ["vanilla", "prompt_lookup", "eagle2", "jakiro"])
+@pytest.mark.parametrize("name", METHODS)
 def test_with_nothing_changed_the_rounds_are_what_they_were(loaded, name, temperature):
     trace = run(loaded, name, temperature)
     for index in (0, len(trace.steps) // 2):

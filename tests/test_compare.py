@@ -13,7 +13,7 @@ from hand import FIRST, SECOND
 from jakiro.analysis.pairs import Pair, follow, paths, telling
 from jakiro.compare import along
 from jakiro.engine import record
-from jakiro.methods import METHODS
+from jakiro.methods import METHODS, with_trees
 from jakiro.trace import walk_positions
 from jakiro.tree import DraftTree
 from jakiro.ui import models
@@ -37,7 +37,7 @@ TREE = {"top_k": 4, "depth": 3, "total_tokens": 12}
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("name", ["eagle2", "jakiro"])
+@pytest.mark.parametrize("name", with_trees())
 def test_at_the_roots_of_a_run_the_drafts_are_the_runs_own(target, name, temperature):
     trace = record(target, drafter(target, name, **TREE), PROMPT, 20, Sampling(temperature, 1.0, 3))
     steps = along(target, drafter(target, name, **TREE), trace)

@@ -10,7 +10,7 @@ import pytest
 from jakiro.drafting import drafter as drafting
 from jakiro.engine import record
 from jakiro.graph import CUT, round_graph
-from jakiro.methods import METHODS
+from jakiro.methods import METHODS, with_trees
 from jakiro.trace import TraceError, from_json, to_json
 from jakiro.tree import CutNodes, DraftTree
 from jakiro.ui.figures.tree import tree_figure
@@ -27,7 +27,7 @@ def run(target, name, nodes, length=14):
     return record(target, make(settings), PROMPT, length, Sampling(), name, settings)
 
 
-@pytest.mark.parametrize("name", ["eagle2", "jakiro"])
+@pytest.mark.parametrize("name", with_trees())
 def test_what_was_cut_is_what_a_larger_budget_would_have_kept(target, name):
     small, large = run(target, name, 6), run(target, name, 12)
     step, more = small.steps[0], large.steps[0]
@@ -38,7 +38,7 @@ def test_what_was_cut_is_what_a_larger_budget_would_have_kept(target, name):
     assert cut.scores == sorted(cut.scores, reverse=True) and max(cut.scores) <= min(step.tree.scores)
 
 
-@pytest.mark.parametrize("name", ["eagle2", "jakiro"])
+@pytest.mark.parametrize("name", with_trees())
 def test_a_cut_node_hangs_where_it_was_drafted(target, name):
     small, large = run(target, name, 5), run(target, name, 22)
     paths = {path(large.steps[0].tree, node) for node in range(1, len(large.steps[0].tree))}
@@ -58,7 +58,7 @@ def test_a_tree_with_room_for_all_cuts_nothing_and_a_trace_keeps_so_many(target,
     assert len(run(target, "eagle2", 5).steps[0].tree.cut) == 4
 
 
-@pytest.mark.parametrize("name", ["eagle2", "jakiro"])
+@pytest.mark.parametrize("name", with_trees())
 def test_a_recorded_race_gets_its_cut_nodes_and_keeps_the_rest(target, name):
     whole = run(target, name, 6)
     steps = [replace(step, tree=replace(step.tree, cut=CutNodes()), draft_s=9.0) for step in whole.steps]

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 
 from jakiro.bench import SCHEMA, load_methods
-from jakiro.drafting.eagle3_head import load_eagle3
 from jakiro.drafting.weights import load_head
 from jakiro.engine import record
 from jakiro.measuring.peers import ASSISTANT
@@ -29,7 +28,7 @@ from jakiro.training.target_recipe import Recipe, Stage
 from jakiro.verify import Sampling
 
 ANSWERED = 10  # prompts of each evaluation set whose answers are looked at
-HEADS = ("eagle2", "jakiro")  # that every embedded target has
+HEADS = ("eagle2", "jakiro")
 SHOWN = 2  # of them, on the card
 
 
@@ -58,7 +57,7 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
         longest=max(entry["stage"]["row"] for entry in stages),
         eagle=_head_size(target, "eagle2"),
         jakiro=_head_size(target, "jakiro"),
-        others=_eagle3(target) + _assisted(target),
+        assisted=_assisted(target),
         licences=LICENCES,
         target_recipe=made.name,
         head_recipes=_in_turn(heads),
@@ -107,7 +106,7 @@ def _stages(entries: list[dict[str, Any]]) -> str:
 def _head_runs(target: Target) -> str:
     lines = ["| head | steps | tokens of a step | passes | rows | first token is the target's |"]
     lines.append("|---|--:|--:|--:|---|--:|")
-    for name in (*HEADS, *{"eagle3"} & target.heads.keys()):
+    for name in HEADS:
         for entry in history.read(target.heads[name], "steps"):
             distinct, seen = entry["distinct"], entry["steps"] * entry["tokens"]
             rows = f"{distinct:,} tokens, each seen {seen / distinct:.1f} times"
@@ -186,19 +185,6 @@ def _answers(target: Target, data: Path) -> list[Answer]:
 
 def _quote(text: str, mark: str = "> ") -> str:
     return "\n".join(mark + line for line in text.strip().splitlines())
-
-
-def _eagle3(target: Target) -> str:
-    """What there is to say of a head for EAGLE-3, which was trained by a recipe of its own."""
-    if "eagle3" not in target.heads:
-        return ""
-    head, folder = load_eagle3(target.heads["eagle3"], target), f"assets/models/{target.name}"
-    size, words = sum(weight.numel() for weight in head.parameters()) / 1e6, head.config.draft_vocab_size
-    return (
-        f"`eagle3/` ({size:.2f} M parameters, {head.lm_head.weight.numel() / 1e6:.2f} M of them for the output of its "
-        f"{words} tokens) is\nfor EAGLE-3; it was made by `python -m jakiro train eagle3 --recipe "
-        f"jakiro/training/recipes/heads-cpu-eagle3.json --target {folder} --data DIR --run-folder runs/eagle3`.\n"
-    )
 
 
 def _assisted(target: Target) -> str:

@@ -41,7 +41,7 @@ pipeline_tag: text-generation
 A Llama-architecture chat model of {parameters:.1f} M parameters ({layers} layers of {hidden}, vocabulary {vocab}), with
 two draft heads for speculative decoding beside it: `eagle2/` ({eagle:.2f} M parameters) and `jakiro/` ({jakiro:.2f} M).
 It exists so that the debugger has something real to race on a laptop. It is not a useful assistant.
-{others}
+{assisted}
 ## Data and licences
 
 {licences}

@@ -34,6 +34,8 @@ def test_texts_are_written_from_the_command_line_and_a_target_can_be_trained_on_
     chats = list(read_chats(Source("texts.jsonl", 1.0), tmp_path))
     assert len(chats) >= 4 and {len(chat) for chat in chats} == {2}
     assert {chat[0]["content"] for chat in chats} <= {chat[0]["content"] for chat in read_chats(CHAT[0], data)}
+    command(*line[:4], "--data", data / "chat.jsonl", *line[6:], "--out", tmp_path / "file.jsonl")
+    assert (tmp_path / "file.jsonl").read_text() == (tmp_path / "texts.jsonl").read_text()
 
 
 def test_an_interrupted_run_goes_on_to_the_same_texts(teacher, data, tmp_path):
@@ -137,6 +139,7 @@ def test_a_teacher_needs_a_template_that_keeps_what_is_asked(teacher):
     [
         (["texts", "target"], "texts stands alone"),
         (["texts"], "name the teacher"),
+        (["texts", "--target", "t", "--out", "x.jsonl", "--device", "gpu"], "use cpu or cuda"),
         (["texts", "--run-folder", "run", "--out", "x.jsonl"], "--run-folder is for training"),
         (["target", "--out", "x"], "--run-folder is missing"),
     ],

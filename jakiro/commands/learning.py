@@ -62,17 +62,24 @@ def _check(options: argparse.Namespace) -> None:
 def _write_texts(options: argparse.Namespace) -> int:
     import torch
 
-    from jakiro.training import texts
+    from jakiro.training import texts, workers
     from jakiro.training.precision import product_dtype
+    from jakiro.training.sources import only_source
 
     if options.target is None or options.out is None:
         raise ValueError("name the teacher, a folder or hub id, with --target, and the JSONL file to write with --out")
     recipe = texts.TextsRecipe.read(options.recipe or RECIPES / "texts-gpu.json")
+    data, only = only_source(options.data)
+    recipe = replace(recipe, mix=only) if only else recipe
     if options.threads:
         torch.set_num_threads(options.threads)
+    accelerator = workers.start(options.device)
+    if accelerator.num_processes > 1:
+        raise ValueError("texts are written by one process: start it without a launcher")
     model, tokenizer = _model(options)
-    device = torch.device(options.device)
-    texts.write(model.to(device, product_dtype(device)).eval(), tokenizer, recipe, Path(options.data), options.out)
+    model = model.to(accelerator.device, product_dtype(accelerator.device)).eval()
+    texts.write(model, tokenizer, recipe, data, options.out)
+    workers.end(accelerator)
     return 0
 
 

@@ -1,8 +1,8 @@
 """A teacher's texts: what a larger model answers, as chats that a small target is trained on.
 
-Answers of one model are more alike, and so easier to learn, than those of many authors (sequence-level distillation:
-Kim and Rush, arXiv 1606.07947). Prompts come from a mix, and some from the teacher itself, which is given its chat
-template up to where the user speaks (Magpie: Xu et al., arXiv 2406.08464, section 2).
+Answers of one model are more alike than those of many authors, and so should be easier to learn (sequence-level
+distillation: Kim and Rush, arXiv 1606.07947). Prompts come from a mix, and some from the teacher itself, which is given
+its chat template up to where the user speaks (Magpie: Xu et al., arXiv 2406.08464, section 2).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ PYTHON ?= python
 DATA ?= data
 EVAL = $(foreach set,mt_bench humaneval gsm8k alpaca qa sum,$(DATA)/eval/$(set).jsonl)
 
-.PHONY: run check test bench auto tree-sizes plots shapes long-text load scrub screenshots mutants gpu-target gpu-heads
+.PHONY: run check test bench auto tree-sizes plots shapes long-text load scrub screenshots mutants gpu-texts gpu-texts-mix gpu-texts-own gpu-target gpu-heads
 
 run:
 	$(PYTHON) app.py
@@ -55,13 +55,23 @@ mutants:  ## plants one-line mistakes and shows that the suite catches each
 # The embedded models by the recipes for one GPU. Each command goes on where it was if it is interrupted.
 DEVICE ?= cuda
 RECIPES ?= jakiro/training/recipes
+TEACHER ?= HuggingFaceTB/SmolLM2-135M-Instruct
 GPU_RUN ?= runs/gpu
-GPU_OUT ?= assets/models/chat-24m
+GPU_OUT ?= assets/models/chat-31m
+GPU_TEXTS = $(PYTHON) -m jakiro train texts --device $(DEVICE) --target $(TEACHER) --data $(DATA)
 GPU_TRAIN = $(PYTHON) -m jakiro train $(1) --device $(DEVICE) --recipe $(RECIPES)/$(2)-gpu.json --data $(DATA) --run-folder $(GPU_RUN)/$(2)
 GPU_BENCH = $(PYTHON) -m jakiro bench --target $(GPU_OUT) --device $(DEVICE) --methods vanilla,prompt_lookup,eagle2,jakiro --prompts $(EVAL) --limit 10
 
-gpu-target:  ## the target: each text three to six times
-	$(call GPU_TRAIN,target,target) --out $(GPU_OUT)
+gpu-texts: gpu-texts-mix gpu-texts-own  ## what the teacher answers, to the data's prompts and to its own; with -j2 side by side
+
+gpu-texts-mix:
+	$(GPU_TEXTS) --recipe $(RECIPES)/texts-gpu.json --out $(DATA)/train/teacher.jsonl
+
+gpu-texts-own:
+	$(GPU_TEXTS) --recipe $(RECIPES)/texts-own-gpu.json --out $(DATA)/train/teacher-own.jsonl
+
+gpu-target:  ## the target: begins as a part of the teacher
+	$(call GPU_TRAIN,target,target) --parent $(TEACHER) --out $(GPU_OUT)
 
 gpu-heads:  ## its own answers, both heads, and what they bring
 	$(call GPU_TRAIN,eagle2 jakiro,heads) --target $(GPU_OUT)

@@ -97,6 +97,7 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument("--run-folder", type=Path, help="checkpoints and metrics; resumes what is there; none for texts")
     learn.add_argument("--target", type=Path, help="the heads' target, or the teacher: folder or hub id")
     learn.add_argument("--like", type=Path, help="folder of a model whose tokenizer a new target takes, to assist it")
+    learn.add_argument("--parent", type=Path, help="folder or hub id in place of the recipe's `parent`, a target's")
     template = {"type": Path, "metavar": "FILE", "help": "Jinja file in place of the one of the target's tokenizer"}
     learn.add_argument("--chat-template", **template)
     learn.add_argument("--start", type=Path, help="go on from a trained target, or from a folder of trained heads")

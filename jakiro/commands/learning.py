@@ -38,6 +38,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError("--run-folder is missing: name the folder for checkpoints, from which a run goes on")
     if options.like and options.what != ["target"]:
         raise ValueError("--like is for a target, which takes that model's tokenizer; heads take their target's")
+    if options.parent and (options.what != ["target"] or options.start):
+        raise ValueError("--parent is for a target that begins, as a part of that model: leave it out")
     if options.like and options.start:
         raise ValueError("--like and --start do not go together: a target that is gone on with keeps its tokenizer")
     if options.chat_template and options.what == ["target"]:
@@ -95,7 +97,7 @@ def _train_target(options: argparse.Namespace, accelerator) -> None:
     if only:
         recipe = replace(recipe, mixes=dict.fromkeys(recipe.mixes, only))
     given = (accelerator, recipe, data, options.run_folder, options.out)
-    train(*given, options.compile, options.like, options.shard, options.start)
+    train(*given, options.compile, options.like, options.shard, options.start, options.parent)
 
 
 def _train_heads(options: argparse.Namespace, accelerator) -> None:

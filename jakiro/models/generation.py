@@ -1,4 +1,4 @@
-"""What transformers' `generate` is given, so that it decodes by the law that the engine decodes by."""
+"""Answers to many prompts at once, by the law that the engine decodes by."""
 
 from __future__ import annotations
 
@@ -6,8 +6,23 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
-from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from torch import Tensor, nn
+from torch.nn.functional import pad
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    DynamicCache,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from jakiro.cache import argument_of
+
+LOOK = 8  # tokens after which it is looked which answers have ended; each look waits for the device
+ONE_TOKEN = "sdpa_one_token"  # its name among transformers' attentions
 
 
 def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = None) -> frozenset[int]:
@@ -41,28 +56,81 @@ def generate(
     ends: Collection[int] | None = None,
     top_k: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Prompts with their answers, [b, longest prompt + answer], and which of them are tokens, not padding.
+    """Prompts with their answers, [b, longest prompt + longest answer], and which of them are tokens, not padding.
 
     Prompts are padded in front, so that every answer starts in the same column; it ends with one of `ends`, by default
-    the model's. Above temperature 0 tokens are drawn from the `top_k` likeliest, from all if that is 0.
+    the model's. Above temperature 0 tokens are drawn from the `top_k` likeliest, from all if that is 0. What
+    `model.generate` gives, but answers that have ended leave the batch, which is most of the work where it is large.
     """
-    width = max(map(len, prompts))
-    ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
-    asked = torch.arange(width, device=model.device) >= width - ids.new_tensor(list(map(len, prompts)))[:, None]
-    ends = sorted(end_ids(model) if ends is None else ends)
-    sampling = (
-        {"do_sample": True, "temperature": float(temperature), "top_k": top_k} if temperature else {"do_sample": False}
-    )
-    with plain(model):
-        written = model.generate(
-            ids,
-            attention_mask=asked.long(),
-            max_new_tokens=new_tokens,
-            eos_token_id=ends or None,
-            pad_token_id=0,
-            **sampling,
-        )
-    end = torch.isin(written[:, width:], torch.tensor(ends, dtype=torch.long, device=model.device))
-    ended = end.cumsum(dim=1)
-    real = (ended == 0) | ((ended == 1) & end)
-    return written, torch.cat([asked, real], dim=1)
+    width, device = max(map(len, prompts)), model.device
+    written = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts], device=device)
+    written = pad(written, (0, new_tokens))
+    real = torch.arange(width, device=device) >= width - written.new_tensor(list(map(len, prompts)))[:, None]
+    real = pad(real, (0, new_tokens))
+    last = torch.tensor(sorted(end_ids(model) if ends is None else ends), dtype=torch.long, device=device)
+    rows = torch.arange(len(prompts), device=device)  # those that are still being written
+    going = torch.ones_like(rows, dtype=torch.bool)
+    seen, cache = 0, DynamicCache(config=model.config)
+    with _grouped(model):
+        for at in range(width, width + new_tokens):
+            before = real[rows, :at]
+            positions = (before.cumsum(dim=1) - 1).clamp_min(0)[:, seen:]
+            given = {"attention_mask": before.long(), "position_ids": positions, argument_of(model): cache}
+            out = model(input_ids=written[rows, seen:at], use_cache=True, logits_to_keep=1, **given)
+            chosen = _drawn(out.logits[:, -1].float(), temperature, top_k)
+            written[rows, at], real[rows, at] = torch.where(going, chosen, 0), going
+            going, seen = going & ~torch.isin(chosen, last), at
+            if (at - width) % LOOK == LOOK - 1 and not going.all():
+                rows, left = rows[going], going.nonzero()[:, 0]
+                if not len(rows):
+                    break
+                cache.batch_select_indices(left)
+                going = going[left]
+    end = max(width, int(real.any(dim=0).nonzero()[-1]) + 1)
+    return written[:, :end], real[:, :end]
+
+
+def _drawn(logits: Tensor, temperature: float, top_k: int) -> Tensor:
+    """A token of each row of logits [b, v]."""
+    if not temperature:
+        return logits.argmax(dim=-1)
+    if not top_k:
+        return torch.multinomial((logits / temperature).softmax(dim=-1), 1)[:, 0]
+    best, tokens = logits.topk(min(top_k, logits.shape[-1]), dim=-1)
+    return tokens.gather(-1, torch.multinomial((best / temperature).softmax(dim=-1), 1))[:, 0]
+
+
+@contextmanager
+def _grouped(model: PreTrainedModel) -> Iterator[None]:
+    """On CUDA, the model with an attention that reads shared keys as they lie where it is asked for one token a row.
+
+    Under a mask torch's kernels want them repeated for every query head: three times the cache in each step, where
+    three heads share keys.
+    """
+    own = model.config._attn_implementation
+    if own != "sdpa" or model.device.type != "cuda":
+        yield
+        return
+    AttentionInterface.register(ONE_TOKEN, one_token)
+    AttentionMaskInterface.register(ONE_TOKEN, sdpa_mask)
+    model.set_attn_implementation(ONE_TOKEN)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(own)
+
+
+def one_token(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **given: object
+) -> tuple[Tensor, None]:
+    """Attention of query [b, heads, n, size] over key and value [b, shared heads, s, size] as transformers' sdpa gives
+    it, [b, n, heads, size]; where n is 1, without repeating keys. `mask` is true where there is something to see."""
+    if query.shape[2] > 1:
+        return sdpa_attention_forward(module, query, key, value, mask, **given)
+    rows, heads, _, size = query.shape
+    scale = given.get("scaling") or size**-0.5
+    scores = (query.reshape(rows, key.shape[1], -1, size) @ key.mT).float() * scale
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    found = scores.softmax(dim=-1).to(value.dtype) @ value
+    return found.reshape(rows, 1, heads, size), None

@@ -19,8 +19,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from jakiro.files import write_text
 from jakiro.models import hub
-from jakiro.models.loading import DTYPES, load_model
-from jakiro.training import history, loop, repeats, workers
+from jakiro.models.loading import DTYPES, load_model, load_tokenizer
+from jakiro.training import history, loop, pruning, repeats, workers
 from jakiro.training.answers import prompts_of
 from jakiro.training.claims import claim, contents, digest, lies_in
 from jakiro.training.data import Shelf, draw, take
@@ -44,13 +44,15 @@ def train(
     like: Path | None = None,
     shard: bool = False,
     start: Path | None = None,
+    parent: Path | None = None,
 ) -> None:
     """Train all stages that `run` does not yet hold and write a Hugging Face folder to `out`, with the recipe.
 
     With the tokenizer of the model `like`, or one of the run's own. `start` is a model that went through the recipe's
-    first stages: the others are trained on top. Raises ValueError where `like` has another vocabulary than the recipe
-    or a tokenizer of another kind, `start` has another shape, went through other stages or would be written over, a
-    stage cannot be trained so, or `run` holds a stage of another recipe, other data, tokenizer or `start`.
+    first stages: the others are trained on top. `parent` is where the recipe's parent lies. Raises ValueError where
+    `like` has another vocabulary than the recipe or a tokenizer of another kind, the recipe's model is no part of its
+    parent, `start` has another shape, went through other stages or would be written over, a stage cannot be trained
+    so, or `run` holds a stage of another recipe, other data, tokenizer, parent or `start`.
     """
     done = _stages_of(start, recipe) if start else []
     _check(accelerator, recipe, len(done), shard)
@@ -58,10 +60,15 @@ def train(
         raise ValueError(f"{start}, where training starts, would be written over: name another --out")
     run.mkdir(parents=True, exist_ok=True)
     with accelerator.main_process_first():
-        tokenizer = tokenizer_of(start or like, recipe) if start or like else tokenizer_for(recipe, data, run)
+        whole = _parent(recipe, parent, start, like)
+        if start or like:
+            tokenizer = tokenizer_of(start or like, recipe)
+        else:
+            tokenizer = whole.tokenizer if whole else tokenizer_for(recipe, data, run)
     model = _model_of(start, recipe, tokenizer) if start else None
     files = contents([source for stage in recipe.stages for source in recipe.mixes[stage.mix]], data)
     origin = {"tokenizer": _words(tokenizer), "start": digest(model.state_dict()) if model else None}
+    origin |= {"parent": digest(whole.model.state_dict())} if whole else {}
     todo = list(enumerate(recipe.stages))[len(done) :]
     shelf: Shelf = {}
     with accelerator.main_process_first():  # all rows at once: texts are encoded once, and what is wrong is soon known
@@ -72,6 +79,11 @@ def train(
             if not (folder / "model.pt").exists():
                 _make_rows(recipe, stage, number, tokenizer, data, folder, shelf)
     del shelf
+    if whole:
+        rows, _ = load_rows(run / "stage0/rows.npz", row_widths(recipe.stages[0].row, recipe.stages[0].short))[-1]
+        whole.model.to(accelerator.device)
+        model = pruning.part(whole, _config(recipe, tokenizer, recipe.stages[0].layers), rows[: pruning.ROWS])
+    del whole
     named = {stage.average for stage in recipe.stages}
     after = {len(done): copy.deepcopy(model.state_dict())} if model else {}  # so many stages, where they are named
     for number, stage in todo:
@@ -108,6 +120,21 @@ def train(
     tokenizer.save_pretrained(out)
     (out / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")
     history.write(out, done)
+
+
+def _parent(recipe: Recipe, folder: Path | None, start: Path | None, like: Path | None) -> pruning.Parent | None:
+    """What the recipe says that a target begins as a part of, where it begins here."""
+    if folder and not recipe.parent:
+        raise ValueError("--parent is for a recipe that names a `parent`, and this one does not")
+    if not recipe.parent or start:
+        return None
+    if like:
+        raise ValueError("a target with a parent has its tokens, not those of another model: leave out --like")
+    folder = hub.local(folder or Path(recipe.parent))
+    hub.check(folder)
+    whole = pruning.parent_of(load_model(folder, dtype=torch.float32), load_tokenizer(folder, None), recipe.vocab_size)
+    pruning.check_shape(whole.model.config, _config(recipe, whole.tokenizer, recipe.stages[0].layers))
+    return whole
 
 
 def build(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, layers: int) -> LlamaForCausalLM:
@@ -169,7 +196,7 @@ def _made_from(recipe: Recipe, number: int, files: dict[str, str]) -> dict[str, 
     mixes = {stage.mix: recipe.mixes[stage.mix] for stage in stages}
     own = {source.file: files[source.file] for mix in mixes.values() for source in mix}
     asked = asdict(replace(recipe, stages=stages, mixes=mixes))
-    del asked["dtype"]
+    del asked["dtype"], asked["parent"]  # whose weights are asked for by themselves
     for stage in asked["stages"]:
         if not stage["average"]:
             del stage["average"]  # as in runs from before there were averages

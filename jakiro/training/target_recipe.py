@@ -62,6 +62,7 @@ class Recipe:
     stages: list[Stage]
     seed: int = 0
     dtype: str = "float32"  # of the weights as they are written
+    parent: str = ""  # folder or hub id of a larger Llama that the target begins as a part of (pruning.py); "": of none
 
     @classmethod
     def read(cls, path: Path) -> Recipe:

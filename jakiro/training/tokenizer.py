@@ -16,7 +16,7 @@ from jakiro.training.sources import is_plain, read_chats
 from jakiro.training.target_recipe import Recipe
 
 CHARS = 12_000_000  # text that a tokenizer is trained on
-PAD, USER, ASSISTANT, END = "<|pad|>", "<|user|>", "<|assistant|>", "<|end|>"
+PAD, USER, ASSISTANT, END = SPECIAL = ("<|pad|>", "<|user|>", "<|assistant|>", "<|end|>")  # ids 0 to 3
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
     "{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}"
@@ -26,22 +26,33 @@ CHAT_TEMPLATE = (
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
-    """Train on `texts`. Digits stand alone, so that numbers are read digit by digit; any byte can be encoded."""
+    """Train on `texts`; any byte can be encoded."""
     bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    bpe.decoder = decoders.ByteLevel()
+    bpe.pre_tokenizer = _pieces()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
-        special_tokens=[PAD, USER, ASSISTANT, END],
+        special_tokens=[*SPECIAL],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     bpe.train_from_iterator(texts, trainer)
+    return byte_level(bpe)
+
+
+def byte_level(bpe: Tokenizer) -> PreTrainedTokenizerFast:
+    """Tokens and merges of bytes, the special ones first, with the chat template."""
+    bpe.pre_tokenizer, bpe.decoder = _pieces(), decoders.ByteLevel()
+    bpe.add_special_tokens([*SPECIAL])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token=PAD, eos_token=END)
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
+
+
+def _pieces() -> pre_tokenizers.PreTokenizer:
+    """Within which tokens lie. Digits stand alone, so that numbers are read digit by digit."""
+    return pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
 
 
 def tokenizer_of(model: Path, recipe: Recipe) -> PreTrainedTokenizerFast:

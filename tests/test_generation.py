@@ -1,0 +1,65 @@
+"""Answers to many prompts at once are those that `model.generate` gives to each alone."""
+
+import pytest
+import torch
+from tiny import VOCAB, tiny_model
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from jakiro.models.generation import generate, one_token, plain
+
+PROMPTS = [[5, 9, 7], [8, 6, 4, 4, 4, 3, 2], [1, 2]]
+ENDS = [3, 17, 45, 77]
+
+
+@pytest.mark.parametrize(
+    ("family", "attention"),
+    [("llama", "sdpa"), ("llama", "eager"), ("gpt2", "sdpa"), ("gemma2", "eager"), ("mistral", "sdpa")],
+)
+def test_greedy_answers_are_those_of_the_model_alone(family, attention):
+    model = tiny_model(family, attention)
+    written, real = generate(model, PROMPTS, 30, ends=ENDS)
+    lengths = set()
+    for prompt, row, mask in zip(PROMPTS, written, real, strict=True):
+        with plain(model):
+            wanted = model.generate(torch.tensor([prompt]), max_new_tokens=30, eos_token_id=ENDS, pad_token_id=0)
+        assert row[mask].tolist() == wanted[0].tolist()
+        lengths.add(wanted.shape[1] - len(prompt))
+    assert written.shape == real.shape == (3, 7 + max(lengths))
+
+
+def test_answers_that_have_ended_leave_the_batch_and_stay_as_they_are():
+    model = tiny_model()
+    [first], _ = generate(model, [[5, 9, 7]], 40, ends=[])
+    early = first[5].item()  # what the first says third
+    rows = []
+    hook = model.register_forward_pre_hook(lambda _, __, given: rows.append(len(given["input_ids"])), with_kwargs=True)
+    written, real = generate(model, [[5, 9, 7], [8, 6, 4], [1, 2, 2]], 40, ends=[early])
+    hook.remove()
+    assert rows[0] == 3 and rows[-1] < 3
+    assert written[0][real[0]].tolist() == first[:6].tolist()
+    alone, _ = generate(model, [[8, 6, 4]], 40, ends=[early])
+    assert written[1][real[1]].tolist() == alone[0].tolist()
+
+
+def test_tokens_are_drawn_by_the_models_law_or_from_its_likeliest():
+    model = tiny_model()
+    prompt, count, temperature = [5, 9, 7], 4000, 0.7
+    law = (model(input_ids=torch.tensor([prompt])).logits[0, -1] / temperature).softmax(dim=-1).detach()
+    for top_k in (0, 5):
+        torch.manual_seed(1)
+        written, _ = generate(model, [prompt] * count, 1, temperature, ends=[], top_k=top_k)
+        wanted = law if not top_k else torch.where(law >= law.topk(top_k).values[-1], law, 0)
+        wanted = wanted / wanted.sum()
+        found = written[:, -1].bincount(minlength=VOCAB) / count
+        assert (found - wanted).abs().max() < 4 * (0.25 / count) ** 0.5
+        assert found[wanted == 0].sum() == 0
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_attention_of_one_token_is_sdpas(masked):
+    torch.manual_seed(0)
+    attention = tiny_model().model.layers[0].self_attn
+    query, key, value = torch.randn(3, 4, 1, 8), torch.randn(3, 2, 9, 8), torch.randn(3, 2, 9, 8)
+    mask = torch.rand(3, 1, 1, 9) > 0.3 if masked else None
+    wanted, _ = sdpa_attention_forward(attention, query, key, value, mask)
+    torch.testing.assert_close(one_token(attention, query, key, value, mask)[0], wanted)

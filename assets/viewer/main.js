@@ -40,7 +40,7 @@ export function mount({element: root, props, watch, send}) {
   const round = roundView(part, go, branching);
   const inspect = nodeView(part('node'));
   const benchmarks = benchmarksView(part, go, say);
-  const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw()});
+  const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written});
 
   const guide = tour(part, root, (name) => act(name));
   helpBox(root, part('tip'));
@@ -237,6 +237,14 @@ export function mount({element: root, props, watch, send}) {
     if (!recorded) return;
     if (live.running()) say('The example is in the prompt; its recorded race can be chosen when this one is over.');
     else choose(recorded.id); // an example that was recorded is shown at once
+  }
+
+  /** Where no prompt is written, that of the race shown is run; true where it has just been written. */
+  function written() {
+    const box = viewer.querySelector('#prompt textarea');
+    if (box.value || !race?.prompt) return false;
+    box.value = race.prompt;
+    return box.dispatchEvent(new Event('input', {bubbles: true}));
   }
 
   function act(name, argument) {

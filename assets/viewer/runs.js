@@ -8,9 +8,9 @@ const PATIENCE = 700; // ms after which the page says that it waits, or that no 
 
 /**
  * `send(event)` reaches Python, `fetched(id)` gives a finished race, `say(text, ofRace)` shows a notice.
- * Calls back: shown(race, {replay}) for a race to show, grown() for more of it, restore() for what was shown before, compared({race, lane, other, ..}) for a comparison, examined({method, findings}) for a doctor's report, ready() when the model can be asked something or no longer.
+ * Calls back: shown(race, {replay}) for a race to show, grown() for more of it, restore() for what was shown before, compared({race, lane, other, ..}) for a comparison, examined({method, findings}) for a doctor's report, ready() when the model can be asked something or no longer; written() writes a prompt where there is none, and says whether it did.
  */
-export function liveRuns({root, send, fetched, say, shown, grown, restore, compared, examined, ready}) {
+export function liveRuns({root, send, fetched, say, shown, grown, restore, compared, examined, ready, written}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
   const reader = liveReader({started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); }});
   let doing = '', asked = 0, unanswered = 0, held = 0, halted = false, leaving = false; // doing: 'race' or 'question'; asked: how often anything was; held: which of them is the run that Gradio has; leaving: Stop is hidden, and had the keyboard's focus
@@ -23,6 +23,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
 
   function start() {
     if (doing) return;
+    if (written()) return void setTimeout(start); // Gradio has read by then what was written
     const own = busy('race');
     setTimeout(() => own === unanswered && say('Waiting for the model, which is busy …'), PATIENCE);
     if (!held) hand(own); // else when Gradio is through with the run that was stopped: until then it would drop this one

@@ -257,6 +257,17 @@ def test_arrow_keys_in_the_settings_stay_there(show):
     expect(part(tab, "title")).to_have_text(re.compile("Round 5"))
 
 
+def test_with_an_empty_box_the_prompt_that_is_shown_is_run(show):
+    tab = show("?race=definition")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    prompt = part(tab, "prompt").text_content()
+    tab.locator("[data-do=run]").click()
+    expect(part(tab, "kind")).to_have_text("live", timeout=60000)
+    expect(tab.locator("#prompt textarea")).to_have_value(prompt)
+    expect(part(tab, "prompt")).to_have_text(prompt)
+    expect(tab.locator("[data-do=run]")).to_be_enabled(timeout=60000)
+
+
 def test_bad_input_is_said_on_the_page_and_leaves_what_was_shown(show):
     tab = show("?race=question")
     tab.wait_for_selector("#viewer [data-models=ready]")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
-TARGET = ASSETS / "models" / "chat-11m"  # the embedded target; its heads are its sub-folders
+TARGET = ASSETS / "models" / "chat-31m"  # the embedded target; its heads are its sub-folders
 TRACES = ASSETS / "traces"
 BENCHMARKS = ASSETS.parent / "benchmarks"  # measurements as JSON
 PROMPTS = ASSETS / "prompts.json"  # the page's examples

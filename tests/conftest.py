@@ -18,7 +18,7 @@ from jakiro.training.target import train
 # Workers look for a free port at different places: two that saw the same one free would both take it.
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 os.environ.setdefault("GRADIO_SERVER_PORT", str(7860 + 100 * WORKER))  # read when gradio is imported
-SLOWEST = ("test_workers.py", "test_the_two_commands_for_a_gpu", "test_scrub", "test_load")
+SLOWEST = ("test_workers.py", "test_the_commands_for_a_gpu", "test_scrub", "test_load")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 import torch
 from counter import Counter
-from recipes import command, given_both, growing, losses
+from recipes import MIX, command, given_both, growing, losses
 
 from jakiro.__main__ import main
 from jakiro.commands.arguments import RECIPES
 from jakiro.target import Target
 from jakiro.training import card, history, loop
 from jakiro.training.head_recipe import HeadRecipe
+from jakiro.training.sources import Source
 from jakiro.training.target_recipe import Recipe
+from jakiro.training.texts import TextsRecipe
 
 ROOT = Path(__file__).parent.parent
 
@@ -169,27 +171,38 @@ def test_what_cannot_be_trained_is_said(trained, data, tmp_path, capsys, what, m
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="there is no make")
-def test_the_two_commands_for_a_gpu_make_the_models_and_measure_them(data, tmp_path):
-    """`make gpu-target` and `make gpu-heads`, on the CPU at a tiny size."""
-    (tmp_path / "target-gpu.json").write_text(json.dumps(asdict(growing(dtype="bfloat16"))))
-    answers_too = given_both(answers={"new_tokens": 9, "batch": 4, "temperatures": [0.0]}, passes=2)
-    (tmp_path / "heads-gpu.json").write_text(json.dumps(answers_too))
+def test_the_commands_for_a_gpu_make_the_models_and_measure_them(trained, data, tmp_path):
+    """`make gpu-texts`, `gpu-target` and `gpu-heads`, on the CPU at a tiny size."""
+    shutil.copytree(data, tmp_path / "data")
+    (tmp_path / "data/train").mkdir()
+    texts = {"tokens": 40, "batch": 16, "new_tokens": 9, "top_k": 0, "mix": [{"file": "chat.jsonl", "weight": 1}]}
+    made = [Source(f"train/teacher{kind}.jsonl", 1.0) for kind in ("", "-own")]
+    recipes = {
+        "texts": texts,
+        "texts-own": texts | {"own": 1.0, "own_tokens": 20},
+        "target": asdict(growing(dtype="bfloat16", parent="a/teacher", vocab_size=290, mixes={"all": [*MIX, *made]})),
+        "heads": given_both(answers={"new_tokens": 9, "batch": 4, "temperatures": [0.0]}, passes=2),
+    }
+    for name, content in recipes.items():
+        (tmp_path / f"{name}-gpu.json").write_text(json.dumps(content))
     questions = tmp_path / "chat.jsonl"
     questions.write_text('{"turns": ["the cat sat"]}\n')
     given = {
         "PYTHON": sys.executable,
         "DEVICE": "cpu",
-        "DATA": data,
+        "DATA": tmp_path / "data",
         "EVAL": questions,
         "RECIPES": tmp_path,
+        "TEACHER": trained / "out",
         "GPU_RUN": tmp_path / "run",
         "GPU_OUT": tmp_path / "model",
     }
-    line = ["make", "gpu-target", "gpu-heads", *(f"{name}={value}" for name, value in given.items())]
+    line = ["make", "gpu-texts", "gpu-target", "gpu-heads", *(f"{name}={value}" for name, value in given.items())]
     environment = os.environ | {"TORCHDYNAMO_DISABLE": "1"}
     done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert Target.load(tmp_path / "model").model.dtype == torch.float32
+    target = Target.load(tmp_path / "model")
+    assert target.model.dtype == torch.float32 and target.model.config.vocab_size == 290
     rows = json.loads((tmp_path / "model/bench.json").read_text())["rows"]
     assert {row["method"]: row["identical"] for row in rows if row["task"] == "chat"} == dict.fromkeys(
         ("vanilla", "prompt_lookup", "eagle2", "jakiro"), 1.0
@@ -198,6 +211,7 @@ def test_the_two_commands_for_a_gpu_make_the_models_and_measure_them(data, tmp_p
 
 def test_every_recipe_that_ships_can_be_read():
     runs = {"heads-cpu-further": 1, "heads-cpu-wider": 2}  # a later run draws other rows
-    for kind, read in (("heads", HeadRecipe.read), ("target", Recipe.read), ("assistant", Recipe.read)):
+    kinds = {"heads": HeadRecipe, "target": Recipe, "assistant": Recipe, "texts": TextsRecipe}
+    for kind, recipe in kinds.items():
         for file in RECIPES.glob(f"{kind}-*.json"):
-            assert read(file).seed == runs.get(file.stem, 0)
+            assert recipe.read(file).seed == runs.get(file.stem, 0)

@@ -130,8 +130,8 @@ def parser() -> argparse.ArgumentParser:
     says = "write the model card of a trained target and its heads"
     about = commands.add_parser("card", allow_abbrev=False, help=says)  # --head is not --heads-recipe
     about.add_argument("--target", type=Path, default=TARGET)
-    about.add_argument("--target-recipe", type=Path, default=RECIPES / "target-cpu.json")
-    runs = [RECIPES / f"heads-cpu{run}.json" for run in ("", "-further", "-wider")]
+    about.add_argument("--target-recipe", type=Path, default=RECIPES / "target-gpu.json")
+    runs = [RECIPES / "heads-gpu.json"]
     about.add_argument("--heads-recipe", type=Path, nargs="+", default=runs, help="of every run, in turn")
     about.add_argument("--default", type=Path, required=True, help="bench.json with the device's default tree")
     about.add_argument("--wide", type=Path, required=True, help="bench.json with 60 nodes")

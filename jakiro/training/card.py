@@ -21,7 +21,7 @@ from jakiro.models.loading import load_model
 from jakiro.target import Target
 from jakiro.text import decode, encode
 from jakiro.training import history
-from jakiro.training.card_text import CARD, LICENCES
+from jakiro.training.card_text import BEGUN, CARD, GROWING, LICENCES
 from jakiro.training.packing import pack, row_widths
 from jakiro.training.repeats import goes_round
 from jakiro.training.target_recipe import Recipe, Stage
@@ -60,6 +60,8 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
         assisted=_assisted(target),
         licences=LICENCES,
         target_recipe=made.name,
+        begun=BEGUN.format(parent=recipe.parent, units=config.intermediate_size) if recipe.parent else "",
+        growing=GROWING if len({entry["stage"]["layers"] for entry in stages}) > 1 else "",
         head_recipes=_in_turn(heads),
         tokens=sum(entry["tokens"] for entry in stages) / 1e6,
         stages=_stages(stages),

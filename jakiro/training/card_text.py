@@ -18,16 +18,23 @@ CDLA-Sharing-1.0 |
 | functions of the Python standard library with their docstrings | PSF-2.0 |
 | WordNet, MedQuAD, CIA World Factbook, GitHub topics, countries, periodic table, recipes | WordNet, CC-BY-4.0, \
 public domain, MIT, CC-BY-SA-3.0, Unlicense |
-| 18F and digital.gov articles | CC0, US public domain |
+| 18F, digital.gov and plainlanguage.gov articles | CC0, US public domain |
 | QED, QuoteSum, wiki-split, XQuAD, Wikitext-2, passages of BoolQ, the wiki demo of hiyouga/LLaMA-Factory | \
 CC-BY-SA-3.0, CC-BY-SA-4.0 |
 | BIG-bench QA Wikidata and ARC (easy and challenge), as in mosaicml/llm-foundry | Apache-2.0, CC-BY-SA-4.0 |
 | Disfl-QA | CC-BY-4.0 |
 | T0 prompts of yizhongw/self-instruct (adversarial_qa, common_gen, quoref, ropes, cosmos, quartz) | \
 Apache-2.0; parts CC-BY-SA, MIT, CC-BY-4.0 |
-| Schema-Guided Dialogue, Taskmaster, Topical-Chat, self-dialogue corpus, Synthetic-Persona-Chat | CC-BY-SA-4.0, \
-CC-BY-4.0, CDLA-Sharing-1.0, BSD-3-Clause |
+| Schema-Guided Dialogue, Taskmaster | CC-BY-SA-4.0, CC-BY-4.0 |
+| what SmolLM2-135M-Instruct answers to prompts of these and to prompts of its own (`train texts`) | Apache-2.0 |
 """
+
+BEGUN = """\
+It began as a part of [{parent}](https://huggingface.co/{parent}): as many of its layers, {units} units of the
+feed-forward part of each, and the first tokens of its vocabulary (`jakiro/training/pruning.py`).
+
+"""
+GROWING = " of growing depth (new layers start as the identity)"
 
 CARD = """\
 ---
@@ -51,10 +58,10 @@ prompts are not in the data; MBPP, ARC and XQuAD items and passages of BoolQ are
 
 ## Recipe
 
-`python -m jakiro train target` with `jakiro/training/recipes/{target_recipe}`: {tokens:.1f} M tokens seen in all, in
-stages of growing depth (new layers start as the identity), Muon for the layers' matrices and AdamW for the rest,
-products in bfloat16 where the processor has instructions for it; in the later stages unlikelihood losses (Welleck et
-al., arXiv 1908.04319) against repetition.
+{begun}`python -m jakiro train target` with `jakiro/training/recipes/{target_recipe}`: {tokens:.1f} M tokens seen in
+all, in stages{growing}, Muon for the layers' matrices and AdamW for the rest, products in bfloat16 where the
+processor has instructions for it; in the later stages unlikelihood losses (Welleck et al., arXiv 1908.04319) against
+repetition.
 
 {stages}
 
@@ -93,7 +100,7 @@ The first two prompts of each evaluation set, temperature 0, at most 128 new tok
 {answers}
 ## Limits
 
-It knows little and invents freely; arithmetic beyond one or two steps is usually wrong; summaries copy or drift; at
-temperature 0 some answers repeat themselves. English only. Prompt and answer share a context of {context}
-tokens, of which training saw rows of at most {longest}.
+It knows little and invents freely; arithmetic beyond one or two steps is usually wrong; a summary is mostly the text's
+first sentence; at temperature 0 some answers repeat themselves. English only. Prompt and answer share a context of
+{context} tokens, of which training saw rows of at most {longest}.
 """

@@ -60,7 +60,7 @@ class Picture(NamedTuple):
 
 
 TREE = Picture().ready
-COMPARE = "tab=compare&against=eagle2&place=97"
+COMPARE = "tab=compare&against=eagle2&place=57"
 ASKED = "[data-view=compare] .primary:enabled"
 PICTURES = {
     "desktop-light": Picture(whole=False),

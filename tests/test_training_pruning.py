@@ -8,6 +8,7 @@ import pytest
 import torch
 from recipes import SHAPE, command, recipe
 from tiny import tiny_model
+from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 from jakiro.training.pruning import ROWS, Parent, parent_of, part
@@ -88,6 +89,19 @@ def test_the_first_tokens_stay_and_mean_what_they_meant(parent, trained):
     assert torch.equal(weights[4:], parent.model.lm_head.weight[parent.rows[4:]])
     chat = own.apply_chat_template([{"role": "user", "content": "a"}], add_generation_prompt=True, tokenize=False)
     assert own(chat)["input_ids"] == [1, own.convert_tokens_to_ids("a"), 3, 2]
+
+
+def test_a_token_that_is_made_in_several_ways_is_one_token(trained):
+    """As where a vocabulary without merges was converted into one with all that there could be."""
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    made = json.loads(tokenizer.backend_tokenizer.to_str())
+    left, right = next(pair for pair in made["model"]["merges"] if len(pair[0]) > 1)
+    made["model"]["merges"].append([left[0], left[1:] + right])
+    made["model"]["vocab"].setdefault(left[1:] + right, len(made["model"]["vocab"]))
+    tokenizer._tokenizer = Tokenizer.from_str(json.dumps(made))
+    found = parent_of(AutoModelForCausalLM.from_pretrained(trained / "out"), tokenizer, 300)
+    assert len(found.tokenizer) == len(found.rows) == 300
+    assert found.tokenizer.decode(found.tokenizer(TEXT)["input_ids"]) == TEXT
 
 
 def test_a_target_begins_as_a_part_and_goes_on_to_the_same_weights(trained, data, tmp_path):

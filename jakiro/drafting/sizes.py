@@ -41,9 +41,8 @@ def pool(top_k: int, depth: int) -> int:
 def sizes(device: torch.device) -> dict[str, int]:
     """The default tree. A GPU checks 60 nodes at little more than the price of one (EAGLE-2's own choice).
 
-    A CPU does not: on the embedded model 10 nodes cost 1.0 to 1.3 times one, 60 nodes 2.1 to 3 times. Its sizes are
-    among the quickest of a grid, for both heads together (scripts/tree_sizes.py, benchmarks/tree-sizes-cpu.json); on
-    another processor 14 nodes are 3 % quicker (tree-sizes-xeon.json).
+    A CPU does not: on the embedded model 10 nodes cost 1.1 times one, 60 nodes 2.5 times. Its sizes are the quickest of
+    a small grid for both heads (scripts/tree_sizes.py, benchmarks/tree-sizes-cpu.json).
     """
     if device.type == "cpu":
         return {"top_k": 5, "depth": 3, "total_tokens": 10}

@@ -38,15 +38,15 @@ FREE = {  # fields of a LlamaConfig that a part need not share with the whole, a
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The larger model, and where its tokens lie in the part's vocabulary."""
+    """The larger model, and what its part's tokens are in it."""
 
     model: LlamaForCausalLM
     tokenizer: PreTrainedTokenizerFast  # the part's
-    rows: Tensor  # [part's vocabulary], of which of its own tokens each is
+    rows: Tensor  # [part's vocabulary]: which of the parent's tokens each is
 
 
 def parent_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, vocab_size: int) -> Parent:
-    """`model` with a vocabulary of its first `vocab_size` tokens, the chat template's among them.
+    """`model`, whose part has `vocab_size` tokens: those of the chat template, and its own first ones.
 
     Raises ValueError where it is no Llama, or its tokenizer no byte-level BPE of at least as many tokens.
     """
@@ -58,7 +58,7 @@ def parent_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, vocab_
     if bpe["type"] != "BPE" or '"ByteLevel"' not in steps:
         raise ValueError("a target takes the first tokens of a byte-level BPE, and the parent's tokenizer is another")
     merges = [tuple(one.split(" ")) if isinstance(one, str) else tuple(one) for one in bpe["merges"]]
-    ids, made = bpe["vocab"], ["".join(one) for one in merges]
+    ids, made = bpe["vocab"], list(dict.fromkeys("".join(one) for one in merges))  # some are made in several ways
     added = {one["content"] for one in whole["added_tokens"]}
     single = [token for token in ids if len(token) == 1 and token not in added]
     room = vocab_size - len(SPECIAL) - len(single)
@@ -69,13 +69,11 @@ def parent_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, vocab_
         )
     kept = [*single, *made[:room]]
     vocab = {token: at for at, token in enumerate([*SPECIAL, *kept])}
-    cut = {"version": "1.0", "model": bpe | {"vocab": vocab, "merges": merges[:room]}}
+    merges = [one for one in merges if vocab.keys() >= {*one, "".join(one)}]
+    cut = {"version": "1.0", "model": bpe | {"vocab": vocab, "merges": merges}}
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else 0
-    return Parent(
-        model,
-        byte_level(Tokenizer.from_str(json.dumps(cut))),
-        torch.tensor([end] * len(SPECIAL) + [ids[token] for token in kept]),
-    )
+    rows = torch.tensor([end] * len(SPECIAL) + [ids[token] for token in kept])
+    return Parent(model, byte_level(Tokenizer.from_str(json.dumps(cut))), rows)
 
 
 def check_shape(whole: LlamaConfig, config: LlamaConfig) -> None:

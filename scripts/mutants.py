@@ -324,6 +324,27 @@ MUTANTS = [
         '"over_reference_interval": _middle(drawn[index] / real[base]),',
         "test_experiment.py",
     ),
+    Mutant(
+        "a part of a larger model keeps the layers that change least",
+        "jakiro/training/pruning.py",
+        "inner = sorted(range(1, last), key=lambda at: -influence[at].item())",
+        "inner = sorted(range(1, last), key=lambda at: influence[at].item())",
+        "test_training_pruning.py",
+    ),
+    Mutant(
+        "a part's units are chosen by what goes into them, not by what is read of them",
+        "jakiro/training/pruning.py",
+        "return influence / tokens, units / tokens * torch.stack(columns)",
+        "return influence / tokens, units / tokens",
+        "test_training_pruning.py",
+    ),
+    Mutant(
+        "answers written in batches go on with the rows of others once some have ended",
+        "jakiro/models/generation.py",
+        "cache.batch_select_indices(left)",
+        "cache.batch_select_indices(left.flip(0))",
+        "test_generation.py",
+    ),
 ]
 
 

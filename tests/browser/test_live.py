@@ -258,7 +258,7 @@ def test_arrow_keys_in_the_settings_stay_there(show):
 
 
 def test_with_an_empty_box_the_prompt_that_is_shown_is_run(show):
-    tab = show("?race=definition")
+    tab = show("?race=question")
     tab.wait_for_selector("#viewer [data-models=ready]")
     prompt = part(tab, "prompt").text_content()
     tab.locator("[data-do=run]").click()

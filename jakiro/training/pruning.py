@@ -26,13 +26,14 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from jakiro.training.target_recipe import AS_SAVED
 from jakiro.training.tokenizer import SPECIAL, byte_level
 
 ROWS = 64  # of the target's text, on which a parent's layers and units are measured
 FREE = {  # fields of a LlamaConfig that a part need not share with the whole, and those of no weight
     *("vocab_size", "num_hidden_layers", "intermediate_size", "max_position_embeddings", "tie_word_embeddings"),
-    *("bos_token_id", "eos_token_id", "pad_token_id", "dtype", "architectures", "transformers_version"),
-    *("_name_or_path", "use_cache", "initializer_range", "attention_dropout", "pretraining_tp"),
+    *("bos_token_id", "eos_token_id", "pad_token_id", "use_cache", "initializer_range", "attention_dropout"),
+    *("pretraining_tp", *AS_SAVED),
 }
 
 

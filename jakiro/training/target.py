@@ -28,10 +28,8 @@ from jakiro.training.growth import check_growth, grow, mean, silence
 from jakiro.training.optim import check_schedule
 from jakiro.training.packing import load_rows, row_widths, save_rows
 from jakiro.training.target_job import StageJob
-from jakiro.training.target_recipe import Recipe, Stage
+from jakiro.training.target_recipe import AS_SAVED, Recipe, Stage
 from jakiro.training.tokenizer import END, PAD, tokenizer_for, tokenizer_of
-
-AS_SAVED = ("architectures", "dtype", "transformers_version", "_name_or_path")  # what a config has of being saved
 
 
 def train(

@@ -13,6 +13,7 @@ from jakiro.training import recipe_file
 from jakiro.training.packing import row_widths
 from jakiro.training.sources import Source
 
+AS_SAVED = ("architectures", "dtype", "transformers_version", "_name_or_path")  # what a config has of being saved
 SAID_ELSEWHERE = {  # fields of a LlamaConfig -> what gives them
     "vocab_size": "the recipe's own vocab_size",
     "num_hidden_layers": "each stage's layers",

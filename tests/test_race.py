@@ -14,6 +14,7 @@ import pytest
 import synthetic
 
 from jakiro.engine import Prefill
+from jakiro.measuring import tuning
 from jakiro.target import Target
 from jakiro.trace import TraceError, from_json, to_json
 from jakiro.traces import read_traces, traces_json, weight
@@ -24,7 +25,7 @@ from jakiro.ui import recorded, stream
 from jakiro.ui.library import Library, StillRunning
 from jakiro.ui.live import live_races
 from jakiro.ui.models import Loaded, Models, RequestError, load
-from jakiro.ui.race import Race, check
+from jakiro.ui.race import Left, Race, check
 from jakiro.ui.stream import events, flushed
 from jakiro.ui.whatif import what_if
 
@@ -204,7 +205,7 @@ def test_models_that_cannot_be_loaded_say_so():
 
 def test_the_stream_tells_every_token_once(models):
     race = Race(models, request_of(models))
-    texts = list(flushed(events(race, "live-1"), period=0.0))
+    texts = list(flushed(events(race, "live-1"), race.left, period=0.0))
     assert all(later.startswith(earlier) for earlier, later in pairwise(texts))
     lines = [json.loads(line) for line in texts[-1].splitlines()]
     assert lines[0]["event"] == "start" and [lane["method"] for lane in lines[0]["lanes"]] == METHODS
@@ -222,7 +223,7 @@ def test_the_stream_hands_an_error_over_and_closes_its_source():
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        list(flushed(source(), period=0.0))
+        list(flushed(source(), threading.Event(), period=0.0))
 
 
 def test_leaving_the_stream_ends_the_source_without_waiting_for_it():
@@ -237,7 +238,7 @@ def test_leaving_the_stream_ends_the_source_without_waiting_for_it():
         finally:
             ended.append(threading.current_thread().name)
 
-    texts = flushed(source(), period=0.0)
+    texts = flushed(source(), threading.Event(), period=0.0)
     next(texts)
     texts.close()
     assert not ended
@@ -256,7 +257,7 @@ def test_a_stream_without_news_can_be_left(monkeypatch):
         assert told.wait(10)
         yield {"event": "one"}
 
-    texts = flushed(source(), period=0.0)
+    texts = flushed(source(), threading.Event(), period=0.0)
     assert [next(texts), next(texts)] == ["", ""]
     told.set()
     assert list(texts)[-1] == '{"event": "one"}\n'
@@ -282,6 +283,34 @@ def test_a_race_begins_when_the_one_before_has_let_go_of_the_models(models, tmp_
     list(second)
     list(first)
     assert most == [1, 1]
+
+
+def test_a_race_that_is_left_while_it_measures_ends_there(models, monkeypatch):
+    measuring, told, ended = threading.Event(), threading.Event(), []
+
+    def verify_cost(target, pulse):
+        measuring.set()
+        assert told.wait(10)
+        pulse()
+        raise AssertionError("it went on")
+
+    def source():
+        try:
+            yield from events(race, "live-1")
+        except Left:
+            ended.append(race.untuned())
+            raise
+
+    monkeypatch.setattr(tuning, "verify_cost", verify_cost)
+    race = Race(models, request_of(models, changes={"jakiro": {"total_tokens": "auto"}}))
+    texts = flushed(source(), race.left, period=0.0)
+    next(texts)
+    assert measuring.wait(10)
+    texts.close()
+    told.set()
+    [worker] = [thread for thread in threading.enumerate() if thread.name == "race"]
+    worker.join(10)
+    assert ended == [["jakiro"]]
 
 
 # ---- keeping

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, replace
+from functools import partial
 
 import plotly.graph_objects as go
 import pytest
@@ -245,7 +246,7 @@ def test_the_slower_half_leaves_after_each_text(target, monkeypatch):
     trials = [planted(top_k, 2, draft, {4: 30}) for top_k, draft in ((1, 8.0), (2, 1.0), (3, 4.0), (4, 2.0), (5, 9.0))]
     seen = []
 
-    def read(target, live, text):
+    def read(target, live, text, pulse):
         seen.append({trial.settings.top_k for trial in live})
         for trial in live:
             trial.texts += 1
@@ -288,6 +289,22 @@ def test_the_grid_keeps_numbers_and_what_the_method_allows():
 # ---- the whole
 
 
+@pytest.mark.parametrize("pulses", [3, 40, 160])
+def test_measuring_can_be_ended_and_begun_again(target, small, pulses):
+    """Within the passes that are timed first, the writing of texts, and their replays."""
+    tuner, asked = Tuner(target), ("eagle2", make_of(target, "eagle2"), TreeSettings(**ALL))
+    done = []
+
+    def pulse():
+        done.append(len(done))
+        if len(done) == pulses:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        tuner.resolved(*asked, pulse)
+    assert not tuner.found and tuner.resolved(*asked) == Tuner(target).resolved(*asked)
+
+
 @pytest.mark.parametrize("name", with_trees())
 def test_auto_becomes_numbers_once(target, small, name):
     tuner, make = Tuner(target), make_of(target, name)
@@ -312,9 +329,13 @@ def test_measuring_again_finds_the_same(target, small):
 
 def test_methods_share_what_belongs_to_the_target(target, small, monkeypatch):
     calls = []
+
+    def counted(name, real, *given, **named):
+        calls.append(name)
+        return real(*given, **named)
+
     for name in ("write", "verify_cost"):
-        real = getattr(tuning, name)
-        monkeypatch.setattr(tuning, name, lambda *given, name=name, real=real: calls.append(name) or real(*given))
+        monkeypatch.setattr(tuning, name, partial(counted, name, getattr(tuning, name)))
     loaded = bench.load_methods(target, ["vanilla", "eagle2", "jakiro", "eagle3"], ALL)
     assert sorted(calls) == ["verify_cost", "write", "write"]  # EAGLE-3 reads other features of the same texts
     assert all(type(getattr(loaded[name][1], size)) is int for name in ("eagle2", "jakiro", "eagle3") for size in SIZES)

@@ -10,11 +10,11 @@ texts greedily would accept, up to the last bits of features, which come from on
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, product
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,10 +27,17 @@ from jakiro.text import encode
 from jakiro.tree import DraftTree
 from jakiro.verify import Sampling
 
+Pulse = Callable[[], None]  # called before every piece of the work; what it raises ends the work
+Piece = TypeVar("Piece")
+
 NODES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 60)  # sizes of trees whose pass is timed
 PREFIX = 200  # tokens in the cache meanwhile
 LENGTH = 24  # tokens of an answer at which rounds may begin
 TAIL = 9  # tokens after them, so that the last rounds can be as long as others
+
+
+def unwatched() -> None:
+    """The pulse of work that nobody ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +50,21 @@ class Text:
     features: Tensor  # [len(ids), hidden]
 
 
-def verify_cost(target: Target, nodes: Sequence[int] = NODES, repeats: int = 9) -> dict[int, float]:
+def watched(pieces: Iterable[Piece], pulse: Pulse) -> Iterator[Piece]:
+    """The pieces, with a pulse before the work on each."""
+    for piece in pieces:
+        pulse()
+        yield piece
+
+
+def verify_cost(
+    target: Target, nodes: Sequence[int] = NODES, repeats: int = 9, pulse: Pulse = unwatched
+) -> dict[int, float]:
     """Median seconds of one target pass over a tree of n nodes after a prefix, its picks included; sizes in turn."""
     seconds = _passes(target, max(nodes))
     times: dict[int, list[float]] = {n: [] for n in nodes}
     for _ in range(1 + repeats):
-        for n, found in times.items():
+        for n, found in watched(times.items(), pulse):
             found.append(seconds(n))
     return {n: median(found[1:]) for n, found in times.items()}  # the first turn warms up
 
@@ -72,7 +88,7 @@ def _passes(target: Target, most: int) -> Callable[[int], float]:
 
 
 @torch.inference_mode()
-def write(target: Target, make: Callable[[], Drafter]) -> tuple[list[Text], float]:
+def write(target: Target, make: Callable[[], Drafter], pulse: Pulse = unwatched) -> tuple[list[Text], float]:
     """The target's greedy answers to the page's examples, and the median overhead of the rounds that drafted them.
 
     Raises ValueError where none of them fits into the target's context, or no answer goes beyond its first token.
@@ -83,7 +99,8 @@ def write(target: Target, make: Callable[[], Drafter]) -> tuple[list[Text], floa
         ids = encode(target.tokenizer, prompt.text)
         if len(ids) + LENGTH + TAIL <= target.context:
             drafter = make()
-            prefill, *steps = decode(target, drafter, ids, LENGTH + TAIL, Sampling(), inspect=False)
+            events = decode(target, drafter, ids, LENGTH + TAIL, Sampling(), inspect=False)
+            prefill, *steps = watched(events, pulse)
             whole = [*ids, prefill.first, *(token for step in steps for token in step.emitted)]
             if steps:
                 cache = target.new_cache(len(whole), drafter.reads)
@@ -137,15 +154,20 @@ class Rehearsal:
         self.times += times[1:] or times
 
 
-def rehearse(target: Target, trials: Sequence[Rehearsal], text: Text) -> None:
+def rehearse(target: Target, trials: Sequence[Rehearsal], text: Text, pulse: Pulse = unwatched) -> None:
     """All trials on a text, in turn at every token."""
     clock = stopwatch(target.device)
-    for _ in zip(*(trial.read(text, clock) for trial in trials), strict=True):
+    for _ in watched(zip(*(trial.read(text, clock) for trial in trials), strict=True), pulse):
         pass
 
 
 def together(
-    target: Target, trials: Sequence[Rehearsal], texts: Sequence[Text], nodes: Sequence[int] = NODES, repeats: int = 9
+    target: Target,
+    trials: Sequence[Rehearsal],
+    texts: Sequence[Text],
+    nodes: Sequence[int] = NODES,
+    repeats: int = 9,
+    pulse: Pulse = unwatched,
 ) -> dict[int, float]:
     """What rounds cost: drafts and passes of the target in turn, for each finds in the caches what the other left.
 
@@ -160,7 +182,7 @@ def together(
         if min(map(len, times.values())) >= repeats and trial.times:
             continue
         drafter, seen, drafts = trial.make(trial.settings), 0, []
-        for at in range(text.start, text.stop):
+        for at in watched(range(text.start, text.stop), pulse):
             start = clock()
             drafter.draft(Context(text.ids[: at + 1], text.features[seen:at], room=len(text.ids) - at))
             drafts.append(clock() - start)

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from jakiro.drafter import Drafter
 from jakiro.drafting.sizes import TreeSettings, pool, sizes
 from jakiro.machine import device_name
-from jakiro.measuring.rehearsal import Rehearsal, Text, rehearse, together, verify_cost, write
+from jakiro.measuring.rehearsal import Pulse, Rehearsal, Text, rehearse, together, unwatched, verify_cost, write
 from jakiro.settings import AUTO, autos
 from jakiro.target import Target
 
@@ -75,39 +75,42 @@ class Tuner:
         self._verify: Curve = []
         self._written: dict[Sequence[int], tuple[list[Text], float]] = {}  # layers that are read -> texts, overhead
 
-    def resolved(self, method: str, make: Make, settings: Any) -> Any:
-        """The settings with numbers for what is auto. Measures the first time: seconds, and nothing else should run."""
+    def resolved(self, method: str, make: Make, settings: Any, pulse: Pulse = unwatched) -> Any:
+        """The settings with numbers for what is auto. Measures the first time: seconds, and nothing else should run.
+
+        What `pulse` raises, which is called all the while, ends the measuring; it then begins again the next time.
+        """
         names = autos(settings)
         if not names:
             return settings
-        chosen = self.tuning(method, make, settings).chosen
+        chosen = self.tuning(method, make, settings, pulse).chosen
         return replace(settings, **{name: getattr(chosen, name) for name in names})
 
     def waits(self, method: str, settings: Any) -> bool:
         """Whether `resolved` would have to measure."""
         return bool(autos(settings)) and (method, settings) not in self.found
 
-    def tuning(self, method: str, make: Make, settings: TreeSettings) -> Tuning:
+    def tuning(self, method: str, make: Make, settings: TreeSettings, pulse: Pulse = unwatched) -> Tuning:
         """What was measured for a method with these settings."""
         key = method, settings
         if key not in self.found:
-            self.found[key] = self._tune(method, make, settings)
+            self.found[key] = self._tune(method, make, settings, pulse)
         return self.found[key]
 
-    def _tune(self, method: str, make: Make, settings: TreeSettings) -> Tuning:
+    def _tune(self, method: str, make: Make, settings: TreeSettings, pulse: Pulse) -> Tuning:
         target = self.target
-        self._verify = self._verify or sorted(verify_cost(target).items())
+        self._verify = self._verify or sorted(verify_cost(target, pulse=pulse).items())
         usual = sizes(target.device)
         numbers = replace(settings, **{name: usual[name] for name in autos(settings)})
         reads = make(numbers).reads
         if reads not in self._written:
-            self._written[reads] = write(target, lambda: make(numbers))
+            self._written[reads] = write(target, lambda: make(numbers), pulse)
         texts, overhead = self._written[reads]
         curve = rising(self._verify)
         trials = list(candidates(make, settings))
-        last = compare(target, trials, texts, curve, overhead)
+        last = compare(target, trials, texts, curve, overhead, pulse)
         longest = sorted(texts, key=lambda text: text.start - text.stop)
-        verify = sorted(together(target, last, longest).items())
+        verify = sorted(together(target, last, longest, pulse=pulse).items())
         curve = rising(verify)
         points = ranked([point for trial in trials for point in expected(trial, curve, overhead)])
         return Tuning(
@@ -140,7 +143,12 @@ def candidates(make: Make, settings: TreeSettings) -> Iterator[Rehearsal]:
 
 
 def compare(
-    target: Target, trials: Sequence[Rehearsal], texts: Sequence[Text], curve: Curve, overhead: float
+    target: Target,
+    trials: Sequence[Rehearsal],
+    texts: Sequence[Text],
+    curve: Curve,
+    overhead: float,
+    pulse: Pulse = unwatched,
 ) -> list[Rehearsal]:
     """Replay the trials on the texts; after each, the slower half of those still in leaves. Those that stay."""
     live = list(trials)
@@ -148,7 +156,7 @@ def compare(
         if turn:
             live.sort(key=lambda trial: -max(point.tokens_per_s for point in expected(trial, curve, overhead)))
             live = live[: max(FINALISTS, len(live) // 2)]
-        rehearse(target, live, text)
+        rehearse(target, live, text, pulse)
     return live
 
 

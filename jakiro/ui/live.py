@@ -34,7 +34,7 @@ def live_races(models: Models, library: Library, gpu: Decorator | None) -> Calla
         if titles := [METHODS[name].title for name in race.untuned()]:
             text = f"Measuring which draft tree suits this machine, for {' and '.join(titles)}: some seconds, once."
             gr.Info(text, duration=6)
-        yield from flushed(run(race, id))
+        yield from flushed(run(race, id), race.left)
 
     def run(race: Race, id: str) -> Iterator[dict[str, Any]]:
         try:

@@ -7,6 +7,7 @@ lanes advance on one virtual clock, none disturbs another's timing, and the page
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,13 +62,21 @@ class Lane:
         return event
 
 
+class Left(Exception):
+    """Nobody waits for the race any more."""
+
+
 class Race:
-    """The lanes of a request and the rule by which they take turns. Iterate over `rounds`, `close`, read `traces`."""
+    """The lanes of a request and the rule by which they take turns. Iterate over `rounds`, `close`, read `traces`.
+
+    Once `left` is set, measuring what is auto ends, in `rounds`, with Left; rounds end where they are not asked for.
+    """
 
     def __init__(self, models: Loaded, request: Request) -> None:
         self.models, self.target, self.request = models, models.target, request
         self.settings = dict(request.settings)  # method -> its settings, in numbers once its lane has begun
         self.lanes = [Lane(method, self._run(method)) for method in request.methods]
+        self.left = threading.Event()
 
     def rounds(self) -> Iterator[tuple[int, Prefill | StepTrace]]:
         """(index of the lane, what it did), in the order of the virtual clock. May be left at any time.
@@ -105,8 +114,13 @@ class Race:
     def _run(self, method: str) -> Generator[Prefill | StepTrace, None, None]:
         """What a lane does. It measures what is auto before it gives anything, so that no event's time holds that."""
         request, make = self.request, self.models.makers[method]
-        settings = self.settings[method] = self.models.tuner.resolved(method, make, self.settings[method])
+        asked = self.settings[method]
+        settings = self.settings[method] = self.models.tuner.resolved(method, make, asked, self._stay)
         yield from decode(self.target, make(settings), request.ids, request.max_new_tokens, request.sampling)
+
+    def _stay(self) -> None:
+        if self.left.is_set():
+            raise Left
 
     def _trace(self, lane: Lane) -> Trace:
         request = self.request

@@ -50,16 +50,16 @@ def events(race: Race, name: str) -> Iterator[dict[str, Any]]:
         yield line | facts | {"at": race.lanes[index].seconds}
 
 
-def flushed(source: Iterator[dict[str, Any]], period: float = PERIOD) -> Iterator[str]:
+def flushed(source: Iterator[dict[str, Any]], left: threading.Event, period: float = PERIOD) -> Iterator[str]:
     """Everything that `source` gave so far as lines of JSON, again every `period` seconds while there is more, and
     every IDLE seconds while there is not.
 
-    `source` runs in its own thread, and its exception is raised here. When this iterator is closed, `source` is at its
-    next event, in its own thread, too: the one that closes this may be a web server's loop and does not wait.
+    `source` runs in its own thread, and its exception is raised here. When this iterator is closed, `left` is set, and
+    `source` is closed at its next event, in its own thread, too: the one that closes this may be a web server's loop
+    and does not wait.
     """
     box: queue.SimpleQueue = queue.SimpleQueue()
-    stopped = threading.Event()
-    worker = threading.Thread(target=_work, args=(source, box, stopped), name="race", daemon=True)
+    worker = threading.Thread(target=_work, args=(source, box, left), name="race", daemon=True)
     worker.start()
     text = ""
     try:
@@ -72,14 +72,14 @@ def flushed(source: Iterator[dict[str, Any]], period: float = PERIOD) -> Iterato
                 return
             time.sleep(period)
     finally:
-        stopped.set()
+        left.set()
 
 
-def _work(source: Iterator[dict[str, Any]], box: queue.SimpleQueue, stopped: threading.Event) -> None:
+def _work(source: Iterator[dict[str, Any]], box: queue.SimpleQueue, left: threading.Event) -> None:
     try:
         for event in source:
             box.put(event)
-            if stopped.is_set():
+            if left.is_set():
                 break
     except Exception as error:  # raised again in the thread that reads, without the caches that it was raised over
         traceback.clear_frames(error.__traceback__)

@@ -14,6 +14,7 @@ from pathlib import Path
 from jakiro.assets import TARGET, TRACES
 
 OPTIONS = "JAKIRO_OPTIONS"  # environment variable with options, for where there is no command line, as on a Space
+SPACE = "SPACE_ID"  # environment variable of Hugging Face Spaces: there the browser is on another machine
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -34,7 +35,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--chat-template", type=Path, metavar="FILE", help="Jinja file in place of the tokenizer's own")
     parser.add_argument("--no-graphs", dest="graphs", action="store_false", help="on CUDA, without CUDA graphs")
     parser.add_argument(
-        "--threads", type=int, help="CPU threads of the models (default: all but one, which page and browser take)"
+        "--threads",
+        type=int,
+        help="CPU threads of the models (default: all but one, which page and browser take; on a Space all)",
     )
     parser.add_argument("--traces", type=Path, default=TRACES, help="folder of recorded races to open with")
     parser.add_argument("--host", default=None, help="address to listen on (default: this machine only)")
@@ -85,7 +88,7 @@ def serve(options: argparse.Namespace) -> None:
 
     if not options.traces.is_dir():
         raise FileNotFoundError(f"there is no folder {options.traces}: give --traces one that recorded races are in")
-    use_threads(options.threads)
+    use_threads(options.threads, spare=0 if SPACE in os.environ else 1)
     heads = dict(head.split("=", 1) for head in options.head)
     given = {name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "chat_template")}
 

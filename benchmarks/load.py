@@ -117,7 +117,7 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
         found = largest(chromium, options.rounds, options.nodes, options.visits)
         models, library = Models(lambda: Target.load(options.target, options.device, options.dtype)), Watched(TRACES)
         with browsing.launched(models, library) as address:
-            threads = {"command_line": torch.get_num_threads(), "page": use_threads(options.threads)}
+            threads = {"command_line": torch.get_num_threads(), "page": use_threads(options.threads, spare=1)}
             ways = Ways(models.get(), library, address, chromium, options.max_new_tokens, threads)
             target = ways.loaded.target
             raced = races(ways, prompts, options.repeats)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import transformers
+from joblib import cpu_count
 
 _OWN = Path(__file__).parent
 _NOT_TIMED = {"commands", "doctor", "training", "ui"}  # folders whose code decides nothing about a run's speed
@@ -24,7 +25,7 @@ def machine(device: torch.device) -> dict[str, Any]:
         "device_type": device.type,
         "cpu": device_name(torch.device("cpu")),
         "instructions": instructions(),
-        "cores": os.cpu_count(),
+        "cores": cpu_count(),
         "threads": torch.get_num_threads(),
         "system": f"{platform.system()} {platform.machine()}",
     }
@@ -66,12 +67,13 @@ def device_name(device: torch.device) -> str:
     return f"{cpu} (mps)" if device.type == "mps" else cpu
 
 
-def use_threads(count: int | None = None) -> int:
-    """Compute with so many CPU threads from now on; None: with all but one, which the page and the browser take.
+def use_threads(count: int | None = None, spare: int = 0) -> int:
+    """Compute with so many CPU threads from now on; None: with all that this process may use, less `spare` for others.
 
-    Where a thread has to wait for its core, all others wait for it: on a shared machine fewer are quicker.
+    Where a thread has to wait for its core, all others wait for it, so more than there are cores to run them cost most
+    of the time. Torch asks the machine how many it has; a container's quota may be far less, as on a Space.
     """
-    count = max(1, torch.get_num_threads() - 1) if count is None else count
+    count = max(1, min(torch.get_num_threads(), cpu_count()) - spare) if count is None else count
     torch.set_num_threads(count)
     return count
 

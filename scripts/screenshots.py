@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ASSETS / "screenshots")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    use_threads()  # as app.py does, since the browser needs a core
+    use_threads(spare=1)  # as app.py does, since the browser needs a core
     with served(options.traces, Target.load(options.target)) as address, browser() as chromium:
         for name in options.only:
             picture = PICTURES[name]

@@ -18,6 +18,7 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 from tiny import save_heads, tiny_model, tiny_tokenizer
 
+from jakiro import machine
 from jakiro.assets import ASSETS
 from jakiro.engine import Prefill
 from jakiro.trace import from_dict, to_json
@@ -138,6 +139,19 @@ def test_a_head_of_no_method_is_said_on_the_page(tmp_path, monkeypatch):
     monkeypatch.setattr(Models, "start", lambda models: made.append(models) or models._work())
     app.main(["--traces", str(tmp_path), "--threads", "1", "--head", f"jakrio={tmp_path}"])
     assert "no method with a head is called 'jakrio'; known: eagle2," in made[0].status()["text"]
+
+
+@pytest.mark.parametrize(("space", "spare"), [("owner/name", 0), (None, 1)])
+def test_a_core_is_left_to_the_browser_where_it_may_be_here(tmp_path, monkeypatch, space, spare):
+    import app
+
+    def use_threads(count, spare):
+        raise ValueError(f"asked for {count}, {spare} spare")
+
+    monkeypatch.setattr(machine, "use_threads", use_threads)
+    monkeypatch.setenv("SPACE_ID", space) if space else monkeypatch.delenv("SPACE_ID", raising=False)
+    with pytest.raises(SystemExit, match=f"asked for None, {spare} spare"):
+        app.main(["--traces", str(tmp_path)])
 
 
 def test_the_command_line_says_what_is_wrong_with_a_head():

@@ -16,10 +16,15 @@ def threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("there", "asked", "used"), [(4, None, 3), (1, None, 1), (4, 2, 2)])
-def test_a_core_is_left_to_others_unless_said_otherwise(threads, there, asked, used):
+@pytest.mark.parametrize(
+    ("there", "quota", "asked", "spare", "used"),
+    [(4, 4, None, 1, 3), (4, 4, None, 0, 4), (1, 4, None, 1, 1), (4, 4, 2, 1, 2), (4, 2, None, 0, 2), (4, 2, 3, 0, 3)],
+)
+def test_threads_are_those_that_may_run_unless_said_otherwise(threads, monkeypatch, there, quota, asked, spare, used):
+    monkeypatch.setattr(machines, "cpu_count", lambda: quota)
     torch.set_num_threads(there)
-    assert use_threads(asked) == torch.get_num_threads() == machine(CPU)["threads"] == used
+    assert use_threads(asked, spare) == torch.get_num_threads() == machine(CPU)["threads"] == used
+    assert machine(CPU)["cores"] == quota
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument("--out", type=Path, default=None, help=written)
     trainer = "cpu or cuda; which GPU a process takes is accelerate's choice (default: %(default)s)"
     learn.add_argument("--device", default="cpu", help=trainer)
-    learn.add_argument("--threads", type=positive, help="CPU threads; default: torch's choice")
+    learn.add_argument("--threads", type=positive, help="CPU threads; default: all that this process may use")
     learn.add_argument("--no-compile", dest="compile", action="store_false", help="without torch.compile")
     learn.add_argument("--shard", action="store_true", help="share parameters among the processes (FSDP)")
 

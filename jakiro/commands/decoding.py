@@ -124,11 +124,12 @@ def card(options: argparse.Namespace) -> int:
 def _target(options: argparse.Namespace):
     from transformers.utils import logging
 
-    from jakiro.machine import settle
+    from jakiro.machine import settle, use_threads
     from jakiro.methods import ASSISTANT, check_names
     from jakiro.target import Target
 
     logging.disable_progress_bar()
+    use_threads()
     heads = _pairs(options.head, "--head")
     check_names(heads)
     if ASSISTANT in heads and not getattr(options, "peers", False):

@@ -17,12 +17,10 @@ def train(options: argparse.Namespace) -> int:
         return _write_texts(options)
     options.target = options.target or TARGET
     _huge_pages()
+    from jakiro.machine import use_threads
     from jakiro.training import workers
 
-    if options.threads:
-        import torch
-
-        torch.set_num_threads(options.threads)
+    use_threads(options.threads)
     accelerator = workers.start(options.device)
     (_train_target if options.what == ["target"] else _train_heads)(options, accelerator)
     workers.end(accelerator)
@@ -62,8 +60,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _write_texts(options: argparse.Namespace) -> int:
-    import torch
-
+    from jakiro.machine import use_threads
     from jakiro.training import texts, workers
     from jakiro.training.precision import product_dtype
     from jakiro.training.sources import only_source
@@ -73,8 +70,7 @@ def _write_texts(options: argparse.Namespace) -> int:
     recipe = texts.TextsRecipe.read(options.recipe or RECIPES / "texts-gpu.json")
     data, only = only_source(options.data)
     recipe = replace(recipe, mix=only) if only else recipe
-    if options.threads:
-        torch.set_num_threads(options.threads)
+    use_threads(options.threads)
     accelerator = workers.start(options.device)
     if accelerator.num_processes > 1:
         raise ValueError("texts are written by one process: start it without a launcher")

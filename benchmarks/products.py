@@ -47,11 +47,12 @@ def product_row(weight: torch.Tensor, rows: int) -> dict[str, Any]:
 
 
 def passes(target: Target, nodes: Sequence[int]) -> list[dict[str, Any]]:
-    """Target passes, the three ways in turns."""
+    """Target passes, the three ways in turns; each lays its weights out once, as a target does."""
+    laid_out = {name: _laid_out(target.model, columns) for name, columns in WAYS.items()}
     found: dict[int, dict[str, list[float]]] = {n: {name: [] for name in WAYS} for n in nodes}
     for _ in range(TURNS):
-        for name, columns in WAYS.items():
-            _choose(target.model, columns)
+        for name, products in laid_out.items():
+            _choose(target.model, products)
             for n, seconds in verify_cost(target, nodes).items():
                 found[n][name].append(seconds)
     return [{"nodes": n} | _medians(times) for n, times in found.items()]
@@ -61,12 +62,25 @@ def _medians(found: dict[str, list[float]]) -> dict[str, float]:
     return {name: median(times) for name, times in found.items()}
 
 
-def _choose(model: nn.Module, columns: bool | None) -> None:
-    for module in model.modules():
-        if isinstance(vars(module).get("forward"), Product):
-            del module.forward
+def _laid_out(model: nn.Module, columns: bool | None) -> dict[nn.Module, Product]:
+    """The model's layers that are laid out so, and what multiplies in their place."""
+    _choose(model, {})
     if columns is not None:
         lay_out(model, columns)
+    return {module: product for module in model.modules() if (product := _product_of(module))}
+
+
+def _choose(model: nn.Module, products: dict[nn.Module, Product]) -> None:
+    for module in model.modules():
+        if _product_of(module):
+            del module.forward
+    for module, product in products.items():
+        module.forward = product
+
+
+def _product_of(module: nn.Module) -> Product | None:
+    found = vars(module).get("forward")
+    return found if isinstance(found, Product) else None
 
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:

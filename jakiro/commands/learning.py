@@ -128,6 +128,7 @@ def experiment(options: argparse.Namespace) -> int:
 
     from jakiro.bench import check_lengths
     from jakiro.files import write_text
+    from jakiro.machine import use_threads
     from jakiro.measuring import experiment as experiments
     from jakiro.measuring.findings import as_page
     from jakiro.measuring.prompts import read_prompts
@@ -147,6 +148,7 @@ def experiment(options: argparse.Namespace) -> int:
     experiments.check_prompts(texts)
     data, only = only_source(options.data)
     recipe = replace(asked.training, mix=only) if only else asked.training
+    use_threads()
     accelerator = workers.start(options.device)
     if accelerator.num_processes > 1:
         raise ValueError("an experiment measures speed, so it runs in one process: start it without a launcher")

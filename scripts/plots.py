@@ -59,18 +59,17 @@ def main() -> None:
                 print(name, *trouble)
     for report, pictures in found.items():
         data = json.loads((BENCHMARKS / f"{report}.json").read_text(encoding="utf-8"))
-        if "experiment" in data and (page := page_of(report, data["command"])):
+        if "experiment" in data and (page := page_of(data["command"])):
             beside = {title: os.path.relpath(options.out / name, DOCS) for title, name in pictures.items()}
             write_text(page, as_page(data, beside))
 
 
-def page_of(report: str, command: str) -> Path | None:
-    """The page that a command writes, if it is one of docs/ and the report is the one that it writes beside it."""
+def page_of(command: str) -> Path | None:
+    """The page that a command writes, if it is one of docs/."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--page", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_known_args(shlex.split(command))[0]
-    return ROOT / given.page if given.page and given.out.stem == report and (ROOT / given.page).parent == DOCS else None
+    page = parser.parse_known_args(shlex.split(command))[0].page
+    return ROOT / page if page and (ROOT / page).parent == DOCS else None
 
 
 def _decoded(address: str) -> bytes:

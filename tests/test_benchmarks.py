@@ -266,10 +266,9 @@ def test_a_count_of_nothing_is_refused(capsys, program, option, least):
 def test_a_page_is_written_anew_only_where_its_own_report_wrote_it():
     """Whatever reports lie beside it, and whatever they are called."""
     report = json.loads((BENCHMARKS / "decoupling-cpu.json").read_text(encoding="utf-8"))
-    assert plots.page_of("decoupling-cpu", report["command"]) == plots.DOCS / "decoupling.md"
-    assert plots.page_of("decoupling-before", report["command"]) is None
+    assert plots.page_of(report["command"]) == plots.DOCS / "decoupling.md"
     line = "python -m jakiro experiment training.json --out benchmarks/training-x.json"
-    assert plots.page_of("training-x", line) is plots.page_of("training-x", f"{line} --page /tmp/training.md") is None
+    assert plots.page_of(line) is plots.page_of(f"{line} --page /tmp/training.md") is None
 
 
 LOAD = ["--prompts", 1, "--max-new-tokens", 12, "--rounds", 3, "--nodes", 9, "--visits", 2]

@@ -3,14 +3,14 @@
 Races: the page's first example prompts, decoded in five ways that take turns, all in one process and with the same
 models, settings and seed.
 
-    command_line  each method by itself, as `python -m jakiro bench` decodes
-    race          the lanes in turns (jakiro/ui/race.py), no page, and from here on with the page's threads
+    command_line  each method by itself, as `python -m jakiro bench` decodes, on all cores
+    race          the lanes in turns (jakiro/ui/race.py), no page, and from here on with each number of --threads
     beside        the same with a process beside it that counts, without end: what any neighbour costs here
     api           the race asked for over the page's public endpoint
     page          the same by Run live in headless Chromium, which draws the stream
 
 `tokens_per_s` of a lane is its tokens after the first over the seconds of its own rounds (draft, verify, overhead), all
-prompts together, by the traces that the page keeps; the ratios are of medians over the repeats. `wall_s` is from the
+prompts together, by the traces that the page keeps; the ratios are taken turn by turn. `wall_s` is from the
 start of the races to their ends, prefill, the inspection between rounds (not on the command line) and the making of
 traces included; for `api` and `page` also the last wait of the stream, 0.05 s a prompt at most. `identical` says if
 all ways gave the same tokens with the same settings.
@@ -53,29 +53,29 @@ from jakiro.ui.race import MAX_NODES
 
 SCHEMA = "jakiro-load/1"
 NODES = 60  # of a large tree
-WAYS = ("command_line", "race", "beside", "api", "page")
+WAYS = ("race", "beside", "api", "page")  # of the page; before them the command line
+
+Way = tuple[str, int]  # its name and its CPU threads
 
 
-def races(ways: Ways, prompts: list[str], repeats: int) -> dict[str, Any]:
+def races(ways: Ways, prompts: list[str], threads: Sequence[int], repeats: int) -> dict[str, Any]:
     """Every way on every prompt, again and again; the way that goes first changes."""
-    names = [name for name in WAYS if name != "page" or ways.chromium]
-    found: dict[str, list[list[Run]]] = {name: [] for name in names}
+    base: Way = ("command_line", torch.get_num_threads())
+    order = [base, *((name, count) for count in threads for name in WAYS if name != "page" or ways.chromium)]
+    found: dict[Way, list[list[Run]]] = {way: [] for way in order}
     for repeat in tqdm(range(-1, repeats), desc="races", unit="turn", dynamic_ncols=True):
-        first = repeat % len(names)
-        for name in [*names[first:], *names[:first]]:
-            with getattr(ways, name)() as decode:
+        first = repeat % len(order)
+        for name, count in [*order[first:], *order[:first]]:
+            with getattr(ways, name)(count) as decode:
                 runs = [decode(prompt) for prompt in prompts]
             if repeat >= 0:  # the first turn warms up
-                found[name].append(runs)
-    walls = {name: [sum(run.wall_s for run in runs) for runs in turns] for name, turns in found.items()}
+                found[name, count].append(runs)
     return {
         "prompts": prompts,
         "max_new_tokens": ways.max_new_tokens,
         "sampling": GREEDY,
-        "threads": ways.threads,
         "identical": len({_what(runs) for turns in found.values() for runs in turns}) == 1,
-        "wall_s": {name: {"median": median(times), "all": times} for name, times in walls.items()},
-        "lanes": _lanes(found),
+        "lanes": _lanes(found, base),
     }
 
 
@@ -84,24 +84,38 @@ def _what(runs: list[Run]) -> str:
     return json.dumps([[trace.method, trace.settings, trace.tokens] for run in runs for trace in run.traces])
 
 
-def _lanes(found: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
-    """One row for each method and way."""
+def _lanes(found: dict[Way, list[list[Run]]], base: Way) -> list[dict[str, Any]]:
+    """One row for each method and way; ratios are taken turn by turn."""
     speeds = {
         (method, way): [_speed([run.traces[lane] for run in runs]) for runs in turns]
         for lane, method in enumerate(RACERS)
         for way, turns in found.items()
     }
-    middle = {key: median(values) for key, values in speeds.items()}
-    return [
-        {
-            "method": method,
-            "way": way,
-            "tokens_per_s": {"median": middle[method, way], "all": values},
-            "over_command_line": middle[method, way] / middle[method, "command_line"],
-            "over_race": middle[method, way] / middle[method, "race"],
-        }
-        for (method, way), values in speeds.items()
-    ]
+    rows = []
+    for (method, way), values in speeds.items():
+        name, count = way
+        bare = speeds[method, ("race", count)] if name in WAYS else values
+        walls = [sum(run.wall_s for run in runs) for runs in found[way]]
+        rows.append(
+            {
+                "method": method,
+                "way": name,
+                "threads": count,
+                "tokens_per_s": _middle(values),
+                "over_command_line": _middle(_ratios(values, speeds[method, base])),
+                "over_race": _middle(_ratios(values, bare)),
+                "wall_s": _middle(walls),  # of all lanes
+            }
+        )
+    return rows
+
+
+def _ratios(values: list[float], others: list[float]) -> list[float]:
+    return [value / other for value, other in zip(values, others, strict=True)]
+
+
+def _middle(values: list[float]) -> dict[str, Any]:
+    return {"median": median(values), "all": values}
 
 
 def _speed(traces: list[Trace]) -> float:
@@ -117,10 +131,9 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
         found = largest(chromium, options.rounds, options.nodes, options.visits)
         models, library = Models(lambda: Target.load(options.target, options.device, options.dtype)), Watched(TRACES)
         with browsing.launched(models, library) as address:
-            threads = {"command_line": torch.get_num_threads(), "page": use_threads(options.threads, spare=1)}
-            ways = Ways(models.get(), library, address, chromium, options.max_new_tokens, threads)
+            ways = Ways(models.get(), library, address, chromium, options.max_new_tokens)
             target = ways.loaded.target
-            raced = races(ways, prompts, options.repeats)
+            raced = races(ways, prompts, options.threads, options.repeats)
         head = common.head(SCHEMA, target.device, **browsing.versions(chromium))
         missing = None if chromium else browsing.NO_BROWSER
     body = {"target": target.name, "dtype": options.dtype, "browser": missing or "headless Chromium"}
@@ -143,10 +156,11 @@ def _raced(raced: dict[str, Any]) -> common.Table:
         {
             "lane": row["method"],
             "way": row["way"],
+            "threads": str(row["threads"]),
             "tokens/s": common.cell(row["tokens_per_s"]["median"], 1),
-            "over the command line": common.cell(row["over_command_line"], 3),
-            "over the race without a page": common.cell(row["over_race"], 3),
-            "wall s of all lanes": common.cell(raced["wall_s"][row["way"]]["median"]),
+            "over the command line": common.cell(row["over_command_line"]["median"], 3),
+            "over the race without a page": common.cell(row["over_race"]["median"], 3),
+            "wall s of all lanes": common.cell(row["wall_s"]["median"]),
         }
         for row in raced["lanes"]
     ]
@@ -168,11 +182,18 @@ def _large(found: dict[str, Any]) -> common.Table:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = common.parser("load", __doc__)
     common.add_device(parser)
+    cores = use_threads()
     parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id of a target with its heads")
     parser.add_argument("--prompts", type=positive, default=3, help="of the page's examples (default: %(default)s)")
     parser.add_argument("--max-new-tokens", type=at_least(2), default=96, help="of an answer (default: %(default)s)")
     parser.add_argument("--repeats", type=positive, default=10, help="of each way (default: %(default)s)")
-    parser.add_argument("--threads", type=positive, help="CPU threads of the page (default: as app.py, all but one)")
+    parser.add_argument(
+        "--threads",
+        type=positive,
+        nargs="+",
+        default=sorted({max(1, cores - 1), cores}),
+        help="CPU threads of the page, one after another (default: %(default)s)",
+    )
     parser.add_argument(
         "--rounds",
         type=positive,

@@ -69,19 +69,18 @@ class Watched(Library):
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """Each is a context in which there is a function that decodes a prompt."""
+    """Each is a context in which there is a function that decodes a prompt, with so many CPU threads."""
 
     loaded: Loaded
     library: Watched
     address: str
     chromium: Browser | None
     max_new_tokens: int
-    threads: dict[str, int]  # CPU threads of the command line and of the page
 
     @contextmanager
-    def command_line(self) -> Iterator[Decode]:
+    def command_line(self, threads: int) -> Iterator[Decode]:
         """Each method by itself, as the command line's benchmark decodes."""
-        use_threads(self.threads["command_line"])
+        use_threads(threads)
 
         def decode(asked: Request) -> Run:
             start, traces = time.perf_counter(), []
@@ -95,9 +94,9 @@ class Ways:
         yield lambda prompt: _in_a_thread(decode, self._request(prompt))
 
     @contextmanager
-    def race(self) -> Iterator[Decode]:
+    def race(self, threads: int) -> Iterator[Decode]:
         """The lanes in turns, without a page."""
-        use_threads(self.threads["page"])
+        use_threads(threads)
 
         def decode(asked: Request) -> Run:
             race, start = Race(self.loaded, asked), time.perf_counter()
@@ -108,19 +107,19 @@ class Ways:
         yield lambda prompt: _in_a_thread(decode, self._request(prompt))
 
     @contextmanager
-    def beside(self) -> Iterator[Decode]:
+    def beside(self, threads: int) -> Iterator[Decode]:
         """As `race`, while another process keeps another core busy with next to no memory."""
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
             try:
-                with self.race() as decode:
+                with self.race(threads) as decode:
                     yield decode
             finally:
                 neighbour.kill()
 
     @contextmanager
-    def api(self) -> Iterator[Decode]:
+    def api(self, threads: int) -> Iterator[Decode]:
         """Asked for over the public endpoint, by a client in this process."""
-        use_threads(self.threads["page"])
+        use_threads(threads)
         client = Client(self.address, verbose=False)
 
         def decode(prompt: str) -> Run:
@@ -131,9 +130,9 @@ class Ways:
         client.close()
 
     @contextmanager
-    def page(self) -> Iterator[Decode]:
+    def page(self, threads: int) -> Iterator[Decode]:
         """By Run live, in a tab of its own, which is closed while the other ways decode."""
-        use_threads(self.threads["page"])
+        use_threads(threads)
         tab, trouble = open_page(self.chromium, self.address)
         tab.wait_for_selector("#viewer [data-models=ready]")
         wait_for_tree(tab)

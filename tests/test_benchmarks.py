@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from statistics import median
 
 import pytest
 import torch
@@ -274,32 +275,35 @@ def test_a_page_is_written_anew_only_where_its_own_report_wrote_it():
 LOAD = ["--prompts", 1, "--max-new-tokens", 12, "--rounds", 3, "--nodes", 9, "--visits", 2]
 
 
-def check_load(report, ways, repeats):
+def check_load(report, ways, threads, repeats):
     assert report["races"]["identical"]
-    rows = {(row["method"], row["way"]): row for row in report["races"]["lanes"]}
-    assert set(rows) == {(method, way) for method in METHODS for way in ways}
-    for (method, _), row in rows.items():
-        speeds, base = row["tokens_per_s"], rows[method, "command_line"]["tokens_per_s"]
-        assert len(speeds["all"]) == repeats and positive(*speeds["all"])
-        assert row["over_command_line"] == speeds["median"] / base["median"]
-    assert set(report["races"]["wall_s"]) == set(ways)
-    assert all(positive(*times["all"]) for times in report["races"]["wall_s"].values())
+    rows = {(row["method"], row["way"], row["threads"]): row for row in report["races"]["lanes"]}
+    base = ("command_line", report["races"]["lanes"][0]["threads"])
+    order = [base, *((way, count) for count in threads for way in ways)]
+    assert list(rows) == [(method, *way) for method in METHODS for way in order]
+    for (method, way, count), row in rows.items():
+        speeds, walls = row["tokens_per_s"]["all"], row["wall_s"]["all"]
+        assert len(speeds) == len(walls) == repeats and positive(*speeds, *walls)
+        bare = (method, "race", count) if way in ways else (method, *base)
+        for name, other in {"over_command_line": (method, *base), "over_race": bare}.items():
+            each = [mine / its for mine, its in zip(speeds, rows[other]["tokens_per_s"]["all"], strict=True)]
+            assert row[name] == {"median": median(each), "all": each}
     prepared = report["largest"]["prepared"]
     assert positive(report["largest"]["trace_bytes"], prepared["seconds"], prepared["text_bytes"])
 
 
 def test_load_without_a_browser(run, folder, monkeypatch):
     monkeypatch.setattr(browsing, "CHROMIUM", "")
-    report = run(load, "--target", folder, *LOAD, "--repeats", 2)
-    check_load(report, ("command_line", "race", "beside", "api"), repeats=2)
+    report = run(load, "--target", folder, *LOAD, "--repeats", 2, "--threads", 1, 2)
+    check_load(report, ("race", "beside", "api"), (1, 2), repeats=2)
     assert report["browser"] == browsing.NO_BROWSER and report["largest"]["shown"] is None
 
 
 @pytest.mark.browser
 @needs_chromium
 def test_load(run, folder):
-    report = run(load, "--target", folder, *LOAD, "--repeats", 1)
-    check_load(report, load.WAYS, repeats=1)
+    report = run(load, "--target", folder, *LOAD, "--repeats", 1, "--threads", 1)
+    check_load(report, load.WAYS, (1,), repeats=1)
     visits = report["largest"]["shown"]["visits"]
     assert len(visits) == 2 and "chromium" in report["versions"]
     for visit in visits:

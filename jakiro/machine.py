@@ -71,9 +71,12 @@ def use_threads(count: int | None = None, spare: int = 0) -> int:
     """Compute with so many CPU threads from now on; None: with all that this process may use, less `spare` for others.
 
     Where a thread has to wait for its core, all others wait for it, so more than there are cores to run them cost most
-    of the time. Torch asks the machine how many it has; a container's quota may be far less, as on a Space.
+    of the time. Torch asks the machine how many it has; a container's quota may be far less, as on a Space. Of two
+    cores none is spared: half of the computing costs more than a browser beside it (benchmarks/load.json).
     """
-    count = max(1, min(torch.get_num_threads(), cpu_count()) - spare) if count is None else count
+    if count is None:
+        cores = min(torch.get_num_threads(), cpu_count())
+        count = max(1, cores - spare) if cores > 2 else cores
     torch.set_num_threads(count)
     return count
 

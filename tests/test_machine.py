@@ -18,7 +18,10 @@ def threads():
 
 @pytest.mark.parametrize(
     ("there", "quota", "asked", "spare", "used"),
-    [(4, 4, None, 1, 3), (4, 4, None, 0, 4), (1, 4, None, 1, 1), (4, 4, 2, 1, 2), (4, 2, None, 0, 2), (4, 2, 3, 0, 3)],
+    [
+        *((4, 4, None, 1, 3), (4, 4, None, 0, 4), (3, 3, None, 1, 2), (2, 2, None, 1, 2), (1, 4, None, 1, 1)),
+        *((4, 4, 2, 1, 2), (4, 2, None, 0, 2), (4, 2, 3, 0, 3)),
+    ],
 )
 def test_threads_are_those_that_may_run_unless_said_otherwise(threads, monkeypatch, there, quota, asked, spare, used):
     monkeypatch.setattr(machines, "cpu_count", lambda: quota)

@@ -9,10 +9,10 @@ import torch
 
 from jakiro.analysis.pairs import follow
 from jakiro.drafter import Context, Drafter, within
-from jakiro.engine import checked
+from jakiro.engine import checked, picked
 from jakiro.target import Target
 from jakiro.trace import StepTrace, Trace
-from jakiro.verify import Sampling, pick
+from jakiro.verify import Sampling
 
 MOST_PLACES = 256  # tokens of a text at which both draft
 
@@ -41,7 +41,7 @@ def along(target: Target, drafter: Drafter, trace: Trace, most: int = MOST_PLACE
         whole = drafter.draft(context)
         tree = within(whole, context)
         logits, seen = target.score(tree.tokens, tree.parents, cache)
-        picks = pick(logits, [at + 1 + depth for depth in tree.depths()], sampling).tolist()
+        picks = picked(target, logits, [at + 1 + depth for depth in tree.depths()], sampling)
         cache.keep(cache.length, [0])
         features = seen[:1].clone()
         path = follow(tree, ids[at + 1 : -1])  # the last token can only be a bonus

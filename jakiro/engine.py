@@ -20,7 +20,7 @@ from jakiro.target import Target
 from jakiro.text import pieces
 from jakiro.trace import StepTrace, Trace
 from jakiro.tree import MAX_CUT, CutNodes, DraftTree
-from jakiro.verify import Sampling, pick, walk
+from jakiro.verify import NONE, Sampling, pick, walk
 
 TREE_ROWS = 64  # cache rows set aside for a tree; a larger one makes the cache move once
 LOWEST = -1e4  # stands in for the log of a zero probability: traces hold finite numbers
@@ -62,7 +62,7 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
     start = clock()
     cache = target.new_cache(len(prompt) + limit + TREE_ROWS, drafter.reads)
     logits, features = target.prefill(torch.tensor(prompt, device=target.device), cache)
-    last = int(pick(logits[None], [len(prompt)], sampling)) if first is None else first
+    last = picked(target, logits[None], [len(prompt)], sampling)[0] if first is None else first
     yield Prefill(last, clock() - start)
     tokens = [*prompt, last]
     end = len(prompt) + limit
@@ -79,7 +79,7 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         positions = [len(tokens) + depth for depth in tree.depths()]  # of the token picked after each node
         ready = now()
         logits, tree_features = target.score(tree.tokens, tree.parents, cache)
-        picks = pick(logits, positions, sampling).tolist()
+        picks = picked(target, logits, positions, sampling)
         verified = clock()
         accepted, last = walk(tree, picks, ends)
         kept = [0, *accepted]
@@ -90,6 +90,14 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         draft_s, verify_s = drafted - start, verified - ready
         tree, logprobs = checked(tree, picks, logits, drafter if inspect else None, tree is whole)
         yield StepTrace(tree, accepted, last, logprobs, draft_s, verify_s, seconds - draft_s - verify_s)
+
+
+def picked(target: Target, logits: Tensor, positions: list[int], sampling: Sampling) -> list[int]:
+    """`pick` of the target's logits, on the host. Raises ValueError where they are no numbers."""
+    picks = pick(logits, positions, sampling).tolist()
+    if NONE in picks:
+        raise target.no_number()
+    return picks
 
 
 def stop_reason(target: Target, prompt: list[int], tokens: list[int], max_new_tokens: int) -> str:

@@ -181,6 +181,11 @@ class Target:
         logits = self.model.get_output_embeddings()(features)
         return logits if self.logit_scale == 1 else logits * self.logit_scale
 
+    def no_number(self) -> ValueError:
+        """What to raise where its logits are no numbers."""
+        why = f"{self.name} answers with what is no number in {self.dtype}"
+        return ValueError(f"{why}: use bfloat16 or float32, or other weights")
+
     def check_heads(self) -> None:
         """Raise ValueError where no head can draft: one predicts features, which `logits` must be able to read."""
         if not self.logit_scale:

@@ -23,6 +23,7 @@ from jakiro.tree import DraftTree
 
 NUCLEUS_GUESSES = (256, 2048)  # tokens sorted before all are: that would cost a CPU more than the target's pass
 DOUBLES = ("cpu", "cuda")  # devices on which float64 can be counted on
+NONE = -1  # the pick after logits that are no numbers
 MAX_SEED = 2**53  # beyond it readers of JSON do not agree on whole numbers
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, the increment of splitmix64
 _STAGES = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))  # splitmix64's xor shifts and multipliers
@@ -50,19 +51,22 @@ def pick(logits: Tensor, positions: Sequence[int], sampling: Sampling) -> Tensor
 
     Sampling is Gumbel-max: the argmax of log p plus independent Gumbel noise is a draw from p. Rows that pick for the
     same position share their noise; at most one of them lies on the path that the walk takes. The noise is in float64:
-    a device that may have none leaves drawing to the CPU, where the result then is.
+    a device that may have none leaves drawing to the CPU, where the result then is. A row without a largest finite
+    logit has no law: its pick is NONE.
     """
-    if sampling.temperature == 0:
-        return logits.argmax(-1)
-    if logits.device.type not in DOUBLES:
+    if sampling.temperature > 0 and logits.device.type not in DOUBLES:
         logits = logits.cpu()
+    best = logits.max(-1)
+    lost = ~best.values.isfinite()
+    if sampling.temperature == 0:
+        return best.indices.masked_fill(lost, NONE)
     scaled = logits.float() / sampling.temperature
     if sampling.top_p < 1:
         scaled = scaled.masked_fill(~nucleus(scaled, sampling.top_p), -math.inf)
     row = {position: at for at, position in enumerate(dict.fromkeys(positions))}
     noise = gumbel(sampling.seed, list(row), logits.shape[-1], logits.device)  # [distinct positions, vocab]
     rows = upload([row[position] for position in positions], logits.device)
-    return (scaled + noise[rows]).argmax(-1)
+    return (scaled + noise[rows]).argmax(-1).masked_fill(lost, NONE)
 
 
 def nucleus(logits: Tensor, top_p: float) -> Tensor:
@@ -78,7 +82,7 @@ def nucleus(logits: Tensor, top_p: float) -> Tensor:
             break
     mass = ordered.double().cumsum(-1)
     size = (mass - ordered < top_p).sum(-1, keepdim=True)  # tokens whose more probable ones do not reach top_p
-    edge = ordered.gather(-1, size - 1)
+    edge = ordered.gather(-1, (size - 1).clamp_min(0))  # a row of NaN has none
     above, equal = law > edge, law == edge
     return above | equal & (equal.cumsum(-1) <= size - above.sum(-1, keepdim=True))
 

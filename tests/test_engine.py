@@ -114,6 +114,23 @@ def test_sampled_tokens_are_keyed_by_their_absolute_position(target):
     assert vanilla_text(target, PROMPT, 12, SAMPLED) == ids[len(PROMPT) :]
 
 
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(1.0, 0.5)])
+@pytest.mark.parametrize("at", [0, 4])
+def test_a_target_whose_numbers_end_on_the_way_says_so(target, monkeypatch, sampling, at):
+    """As in half precision, where a long text may overflow what the first one did not."""
+    whole, rounds = target._pass, []
+
+    def overflowing(*arguments, **named):
+        logits, features = whole(*arguments, **named)
+        rounds.append(None)
+        return logits * (math.nan if len(rounds) > at else 1), features
+
+    monkeypatch.setattr(target, "_pass", overflowing)
+    with pytest.raises(ValueError, match=r"answers with what is no number in torch\.float32: use bfloat16"):
+        vanilla_text(target, PROMPT, 12, sampling)
+    assert len(rounds) == at + 1
+
+
 @pytest.mark.parametrize("depth", [1, 3, 7])
 @pytest.mark.parametrize("decoy", [False, True])
 def test_an_oracle_gives_depth_plus_one_tokens_a_round(target, text, depth, decoy):

@@ -97,9 +97,7 @@ def check_trees(target: Any) -> tuple[int, int, float]:
         why = f"{_what(error)}; {others[attention]}"
         raise ValueError(f"{target.name} cannot score a tree with {attention}: {why}") from error
     if paths.isnan().any():
-        raise ValueError(
-            f"{target.name} answers with what is no number in {target.dtype}: use bfloat16 or float32, or other weights"
-        )
+        raise target.no_number()
     if not (error := _distance(target, logits[-LEAVES:], paths)) < _tolerance(target):
         raise ValueError(
             f"{target.name} scores a tree differently from its paths (relative error {error:.2g}): it does not follow "

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+WEIGHT_FILES = "model*.safetensors*"  # shards and their index, as Hugging Face names them
+
 
 def destination(path: str | Path) -> Path:
     """The file that a path names, past links. Raises OSError where something is there that a file must not replace."""
@@ -21,6 +23,22 @@ def write_text(path: str | Path, text: str) -> None:
     """Replace a file in one step, so that a crash or a full disk leaves the old one or none. Raises OSError."""
     with replacing(destination(path)) as new:
         new.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def refilling(folder: str | Path, stale: str) -> Iterator[Path]:
+    """Where to write files that are to lie in `folder`: they move there when all are written.
+
+    What fails while they are written leaves what was there. Files of before that match `stale` go; others stay.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as beside:
+        yield Path(beside)
+        for old in folder.glob(stale):
+            old.unlink()
+        for new in Path(beside).iterdir():
+            os.replace(new, folder / new.name)
 
 
 @contextmanager

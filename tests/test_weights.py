@@ -59,6 +59,26 @@ def test_large_heads_are_sharded_below_15_mib(tmp_path, target) -> None:
     assert all(torch.equal(tensors[key], value) for key, value in head.state_dict().items())
 
 
+def test_a_head_that_is_written_over_stays_until_the_new_one_is_there(tmp_path, target, monkeypatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(weights, "SHARD_BYTES", 8000)
+        old = saved(tmp_path, JakiroHead)
+
+    def full(*arguments, **named):
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(weights, "save_torch_state_dict", full)
+        with pytest.raises(OSError, match="No space left"):
+            saved(tmp_path, EagleHead)
+    loaded = load_head(tmp_path, target)
+    assert type(loaded) is JakiroHead and same(loaded, old) and loaded.config == old.config
+    (tmp_path / "README.md").write_text("mine")
+    new = saved(tmp_path, EagleHead)
+    assert same(load_head(tmp_path, target), new)
+    assert {file.name for file in tmp_path.iterdir()} == {"README.md", "config.json", "model.safetensors"}
+
+
 def test_shards_and_pickles_are_read(tmp_path, target, monkeypatch) -> None:
     monkeypatch.setattr(weights, "SHARD_BYTES", 8000)
     head = saved(tmp_path, JakiroHead)

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from jakiro.files import WEIGHT_FILES, refilling
 from jakiro.target import Target
 
 from .config import HeadConfig
@@ -67,12 +68,14 @@ def load_weights(head: Head, tensors: dict[str, Tensor], folder: Path) -> None:
 
 
 def save_head(folder: str | Path, module: Head, config: HeadConfig | None = None) -> None:
-    """Write config.json (`config`, or the module's own) and safetensors, sharded as Hugging Face does where large."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text((config or module.config).to_json(), encoding="utf-8")
+    """Write config.json (`config`, or the module's own) and safetensors, sharded as Hugging Face does where large.
+
+    A head that was there before stays until both are written.
+    """
     tensors = {key: tensor.detach().contiguous() for key, tensor in module.state_dict().items()}
-    save_torch_state_dict(tensors, folder, max_shard_size=SHARD_BYTES)
+    with refilling(folder, WEIGHT_FILES) as new:
+        (new / "config.json").write_text((config or module.config).to_json(), encoding="utf-8")
+        save_torch_state_dict(tensors, new, max_shard_size=SHARD_BYTES)
 
 
 def own_tensors(folder: Path) -> dict[str, Tensor]:

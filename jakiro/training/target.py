@@ -17,7 +17,7 @@ import torch
 from accelerate import Accelerator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from jakiro.files import write_text
+from jakiro.files import WEIGHT_FILES, refilling, write_text
 from jakiro.models import hub
 from jakiro.models.loading import DTYPES, load_model, load_tokenizer
 from jakiro.training import history, loop, pruning, repeats, workers
@@ -113,8 +113,8 @@ def train(
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     if not lies_in(out, model.to(DTYPES[recipe.dtype])):
-        (out / "model.safetensors").unlink(missing_ok=True)  # would be read instead of shards beside it
-        model.save_pretrained(out, max_shard_size="9MB")
+        with refilling(out, WEIGHT_FILES) as new:
+            model.save_pretrained(new, max_shard_size="9MB")
     tokenizer.save_pretrained(out)
     (out / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")
     history.write(out, done)

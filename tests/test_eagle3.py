@@ -134,6 +134,7 @@ D2T = torch.zeros(90, dtype=torch.long)
         ({}, {"midlayer.hidden_norm.weight": None}, "holds no EAGLE-3 head"),
         ({"vocab_size": 301}, {}, "made for a target of vocab_size 301; deep has 300"),
         ({"target_hidden_size": 40}, {}, "made for a target of hidden_size 40; deep has 32"),
+        ({"hidden_size": 96, "target_hidden_size": 32}, {}, "hidden_size is 96, three times target_hidden_size"),
         ({"draft_vocab_size": 400}, {}, "draft_vocab_size is 400, and vocab_size 300"),
         ({"draft_vocab_size": "90"}, {}, "draft_vocab_size must be a whole number"),
         ({"head_dim": 7}, {}, "heads of even width"),

@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
+import naive_eagle3
 import numpy as np
 import pytest
 import torch
@@ -16,8 +17,10 @@ from safetensors.torch import load_file
 from tiny import tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from jakiro.training import claims, heads, loop, packing, repeats, workers
-from jakiro.training.claims import claim, digest
+from jakiro.drafting.eagle3_head import Eagle3Config, Eagle3Head
+from jakiro.drafting.weights import save_head
+from jakiro.training import claims, heads, history, loop, packing, repeats, workers
+from jakiro.training.claims import claim, digest, lies_in
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.heads import train_heads
 from jakiro.training.sources import Source
@@ -201,6 +204,18 @@ def test_a_stage_is_not_taken_for_one_of_another_recipe(data, tmp_path):
         train_target(recipe(first), tmp_path / "data", tmp_path)
     with pytest.raises(ValueError, match=r"tokenizer was made from another vocab_size"):
         train_target(recipe(first, vocab_size=290), data, tmp_path)
+
+
+def test_a_head_with_tables_of_its_own_is_known_again(tmp_path):
+    """What a head for EAGLE-3 saves beside its parameters: a benchmark that goes on wants the same files."""
+    (tmp_path / "config.json").write_text(json.dumps(naive_eagle3.config()))
+    head = Eagle3Head(Eagle3Config.from_json(tmp_path / "config.json"))
+    save_head(tmp_path, head)
+    assert not lies_in(tmp_path, head)  # no run of ours wrote it
+    history.write(tmp_path, [])
+    assert lies_in(tmp_path, head)
+    head.d2t += 1
+    assert not lies_in(tmp_path, head)
 
 
 def test_heads_are_not_gone_on_with_on_another_target_or_other_data(target, data, tmp_path):

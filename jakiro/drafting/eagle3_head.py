@@ -46,6 +46,11 @@ class Eagle3Config(HeadConfig):
         HeadConfig.__post_init__(self)
         if self.draft_vocab_size > self.vocab_size:
             raise ValueError(f"draft_vocab_size is {self.draft_vocab_size}, and vocab_size {self.vocab_size}")
+        if self.hidden_size == 3 * self.target_hidden_size:
+            raise ValueError(
+                f"hidden_size is {self.hidden_size}, three times target_hidden_size: the head's own answers cannot be "
+                "told from the target's features, so give it another width"
+            )
 
     @classmethod
     def _from_dict(cls, raw: dict[str, Any], **more: Any) -> Eagle3Config:

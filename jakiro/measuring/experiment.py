@@ -165,7 +165,8 @@ def _about(variant: Variant, experiment: Experiment, heads: dict[str, Path]) -> 
 
     plan = experiment.training.heads[variant.head]
     losses = {name: getattr(plan.losses, name) for name in plan.losses.__slots__}
-    size = sum(tensor.numel() for tensor in read_tensors(heads[variant.head]).values())
+    tensors = read_tensors(heads[variant.head]).values()
+    size = sum(tensor.numel() for tensor in tensors if tensor.is_floating_point())  # else a table of token ids
     return {"head": variant.head, "kind": plan.kind, "parameters": size, "losses": losses, "set": variant.set}
 
 

@@ -173,7 +173,9 @@ def _heads(about: dict[str, Any]) -> list[list[str]]:
 
 
 def _losses(one: dict[str, Any]) -> dict[str, float]:
-    """The loss weights that a head of this kind is trained with."""
+    """The loss weights that a head of this kind is trained with: one for EAGLE-3 has a loss of its own."""
+    if one["kind"] == "eagle3":
+        return {}
     return {name: value for name, value in one["losses"].items() if one["kind"] == "jakiro" or name not in OF_EXPERTS}
 
 

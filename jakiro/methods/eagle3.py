@@ -34,8 +34,8 @@ class Eagle3Drafter(HeadDrafter):
 
     @property
     def pass_bytes(self) -> int:
-        """Of the head's parameters, its output among them."""
-        return self.head.nbytes
+        """Of the head's parameters, its output among them, but for fc, which the first pass alone reads."""
+        return self.head.nbytes - self.head.fc.weight.nbytes
 
     def propose(self, residual: Tensor, level: int) -> Step:
         features = self.head.predict(residual)

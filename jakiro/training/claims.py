@@ -66,7 +66,9 @@ def lies_in(folder: Path, module: nn.Module) -> bool:
     if not (folder / history.FILE).exists():
         return False
     try:
-        return digest(read_tensors(folder)) == digest(dict(module.named_parameters()))
+        saved = module.state_dict().keys()
+        own = [pair for pair in (*module.named_parameters(), *module.named_buffers()) if pair[0] in saved]
+        return digest(read_tensors(folder)) == digest(dict(own))
     except (OSError, ValueError):
         return False  # other files, or not whole
 

@@ -128,7 +128,7 @@ def experiment(options: argparse.Namespace) -> int:
 
     from jakiro.bench import check_lengths
     from jakiro.files import write_text
-    from jakiro.machine import use_threads
+    from jakiro.machine import settle, use_threads
     from jakiro.measuring import experiment as experiments
     from jakiro.measuring.findings import as_page
     from jakiro.measuring.prompts import read_prompts
@@ -158,13 +158,14 @@ def experiment(options: argparse.Namespace) -> int:
     _train_variants(options, accelerator, recipe, data, heads)
     gc.collect()  # the target that they were trained on, before it is loaded for decoding
     target = _target(options)
+    settle()
     report, journal = experiments.run(target, asked, heads, texts, options.repeats, options.out)
     report |= {"command": options.line}
+    print(page := as_page(report))
     write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")
-    journal.close()
     if options.page:
-        write_text(options.page, as_page(report))
-    print(as_page(report))
+        write_text(options.page, page)
+    journal.close()  # the last thing: what could not be written is measured, and is not measured again
     workers.end(accelerator)
     return 0
 

@@ -178,11 +178,6 @@ def _sampling(trace: Trace) -> tuple[float, ...]:
     return (trace.temperature, trace.top_p, trace.seed) if trace.temperature else (0,)
 
 
-def same_output(traces: Sequence[Trace]) -> bool:
-    """Whether all runs gave the same token ids; of one that did not end its text, as far as it went."""
-    return all(divergence(trace, traces[0]) is None for trace in traces)
-
-
 def _logprob_at(trace: Trace, at: int, token: int | None) -> float | None:
     """Log p of `token` as the `at`-th token of this run's text under the target; None where the trace does not say."""
     for start, step in walk_positions(trace):

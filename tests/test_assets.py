@@ -9,7 +9,6 @@ import pytest
 from jakiro.assets import ASSETS, TARGET, TRACES
 from jakiro.bench import load_methods
 from jakiro.engine import record
-from jakiro.metrics import same_output
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.ui import recorded
@@ -29,7 +28,7 @@ def test_embedded_methods_agree_and_draft_usefully(embedded, sampling):
     ids = encode(embedded.tokenizer, "What is a prime number?")
     methods = load_methods(embedded, ["vanilla", "prompt_lookup", "eagle2", "jakiro"], {})
     runs = {name: record(embedded, make(own), ids, 32, sampling, name, own) for name, (make, own) in methods.items()}
-    assert same_output(list(runs.values()))
+    assert len({tuple(run.tokens) for run in runs.values()}) == 1
     for name in ("eagle2", "jakiro"):
         assert len(runs[name].steps) < 0.8 * len(runs["vanilla"].steps)
 
@@ -50,7 +49,7 @@ def test_recorded_races_are_sound(embedded):
     for race in races:
         traces = recorded.load(TRACES, race)
         assert [trace.method for trace in traces] == ["vanilla", "eagle2", "jakiro"]
-        assert same_output(traces) and race.date
+        assert len({tuple(trace.tokens) for trace in traces}) == 1 and race.date
         assert race not in own or traces[0].prompt == encode(embedded.tokenizer, race.prompt)
 
 

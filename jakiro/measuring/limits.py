@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from torch import nn
 from tqdm import tqdm
 
 from jakiro.engine import Context, Drafter, as_trace, decode, stopwatch
@@ -199,13 +200,14 @@ def timed(device: torch.device, work: Callable[[], Any], count: int, warm_up: in
 
 
 def _weight_bytes(target: Target) -> int | None:
-    """Bytes of the parameters that every pass reads: all but the input embedding, of which it takes a few rows.
+    """Bytes of the parameters that every pass reads: the decoder's and the output embedding's.
 
-    None for a mixture of experts, whose tokens choose what is read.
+    Of other embeddings it takes a few rows, and parts for pictures or sound it leaves alone. None for a mixture of
+    experts, whose tokens choose what is read.
     """
     config = target.model.config.get_text_config(decoder=True)
     if any(getattr(config, name, None) not in (None, 0, 1) for name in EXPERTS):
         return None
-    table = target.model.get_input_embeddings().weight
-    tied = table is target.model.get_output_embeddings().weight
-    return sum(one.nbytes for one in target.model.parameters() if tied or one is not table)
+    tables = {one.weight for one in target.decoder.modules() if isinstance(one, nn.Embedding)}
+    output = {*target.model.get_output_embeddings().parameters()}
+    return sum(one.nbytes for one in ({*target.decoder.parameters()} - tables) | output)

@@ -82,7 +82,7 @@ class JakiroDrafter(HeadDrafter):
             read = [mixed := self.head.own(residual, active)[int(self.settings.expert)]]
         elif self._decoupled:
             own = self.head.own(residual, active)
-            mixed = (own * weights.T[..., None].to(own.dtype)).sum(0)  # the weights sum to one
+            mixed = (own * weights.T[..., None]).sum(0).to(own.dtype)  # in float32, where the weights sum to one
             read = [*own]
         else:
             mixed = self.head.mix(residual, active, weights)

@@ -205,6 +205,7 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
             for name in ("vanilla", *ratios)
             for task, prompts in (("a", 2), ("b", 8))
         ],
+        "settings": {"vanilla": {}, "dense": {"top_k": 3, "depth": 2}, "up": {"top_k": 3, "depth": 4, "expert": "0"}},
         "machine": {"device": "a chip", "threads": 2},
         "target": "t",
         "dtype": "float32",
@@ -217,13 +218,13 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
         "Part by part, drafts are better with part up, worse with part down; 2 of 4 cannot be told apart.",
     ]
     page = as_page(report, {"A plot": "plot.svg"})
-    assert "Measured on 2 to 8 prompts of each of a, b," in page
+    assert "Measured on 2 to 8 prompts of each of a, b, at most 8 new tokens, drafted with top_k 3. Tau is" in page
     assert "of these 3 are distinct, so that each was seen 4 times" in page
     assert "Each head was trained once, so what another seed would change is not in the intervals" in page
     assert "With 2 prompts a task a percentile bootstrap makes them too narrow, by about 29 %," in page  # 1 - sqrt(1/2)
     assert "vanilla's tokens on 96 % of the runs" in page  # 48 of the variants' 50
     assert "intervals hold 95 % of a bootstrap" in page and "without a difference 17 % at least are told apart" in page
-    assert "Were they as much wider, 2 of 4 of the verdicts below would be “not told apart”." in page
+    assert "wider, 2 of the 4 verdicts below that tell something apart would do so no longer. Each head" in page
     assert "| dense | one | 5 | feature 0.5, mixture 0.5, top_k 0.5 | – |" in page
     assert f"| up | one | 5 | {', '.join(f'{name} 0.5' for name in losses)} | – |" in page
     assert "python scripts/plots.py" in page.partition("## Again")[2]

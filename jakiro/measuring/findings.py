@@ -79,11 +79,13 @@ def _how(report: dict[str, Any]) -> str:
             f"All heads: {about['steps']} steps of {about['tokens_a_step']:,} tokens, the same rows in one order;",
             f"of these {about['distinct_tokens']:,} are distinct, so that each was seen {_seen(about):.0f} times.",
             f"Measured on {prompts_a_task(report)} prompts of each of {tasks}, at most {report['max_new_tokens']} new",
-            f"tokens. Tau is the mean of the tasks; intervals hold {LEVEL} % of a bootstrap over prompts.",
+            f"tokens, drafted with {_named(_shared(report))}.",
+            f"Tau is the mean of the tasks; intervals hold {LEVEL} % of a bootstrap over prompts.",
             f"With {fewest} prompts a task a percentile bootstrap makes them too narrow, by about",
             f"{_percent(1 - share)}, and each comparison stands alone: of those without a difference",
             f"{_percent(chance)} at least are told apart all the same.",
-            f"Were they as much wider, {_unsure(about, share)} of the verdicts below would be “{SAME}”.",
+            f"Were they as much wider, {_unsure(about, share)} verdicts below that tell something apart",
+            "would do so no longer.",
             "Each head was trained once, so what another seed would change is not in the intervals.",
             f"The reference is *{about['reference']}*.",
             f"The variants gave vanilla's tokens on {_identical(report)} of the runs.",
@@ -91,10 +93,16 @@ def _how(report: dict[str, Any]) -> str:
     )
 
 
+def _shared(report: dict[str, Any]) -> dict[str, Any]:
+    """The settings that all variants were drafted with: those of the tree, unless they are what was tried."""
+    first, *others = (values for method, values in report["settings"].items() if method != "vanilla")
+    return {name: value for name, value in first.items() if all(one.get(name) == value for one in others)}
+
+
 def _unsure(about: dict[str, Any], share: float) -> str:
-    """How many verdicts hang on the intervals' being too narrow: "2 of 9"."""
+    """How many verdicts hang on the intervals' being too narrow: "2 of the 9"."""
     found = [row for row in (*about["intervals"], *about["parts"]) if _verdict(row) != SAME]
-    return f"{sum(_verdict(_widened(row, share)) == SAME for row in found)} of {len(found)}"
+    return f"{sum(_verdict(_widened(row, share)) == SAME for row in found)} of the {len(found)}"
 
 
 def _widened(row: dict[str, Any], share: float) -> dict[str, Any]:

@@ -147,8 +147,8 @@ def measured(reports: dict[str, dict[str, Any]], target: str) -> dict[str, Any]:
         "machine": f"{machine['device']}, {machine['threads']} threads",
         "dtype": default["dtype"],
         "limit": default["max_new_tokens"],
-        "prompts": prompts_a_task(default),
         **{f"{name}_tree": _tree(report) for name, report in reports.items()},
+        **{f"{name}_asked": _asked(report) for name, report in reports.items()},
         **{name: as_markdown(report) for name, report in reports.items()},
         **{f"{name}_command": report["command"] for name, report in reports.items()},
     }
@@ -158,6 +158,13 @@ def _tree(report: dict[str, Any]) -> str:
     settings = report["settings"]["jakiro"]
     sizes = f"top_k {settings['top_k']}, depth {settings['depth']}, {settings['total_tokens']} nodes"
     return f"{sizes}, draft_temperature {settings['draft_temperature']}"
+
+
+def _asked(report: dict[str, Any]) -> str:
+    """As "10 prompts of each set, one repeat"."""
+    repeats = max(row["repeats"] for row in report["rows"])
+    often = f"the median of {repeats} repeats" if repeats > 1 else "one repeat"
+    return f"{prompts_a_task(report)} prompts of each set, {often}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,17 +75,18 @@ target's own features, all heads on the same rows (the last column is the mean o
 
 ## Measured
 
-{machine}, {dtype}, temperature 0, {limit} new tokens at most, {prompts} prompts of each set; speed-up is decoding
-time against vanilla's in the same run, tau is tokens per target pass with the bonus counted. Every method gave
-vanilla's ids.
+{machine}, {dtype}, temperature 0, {limit} new tokens at most; speed-up is decoding time
+against vanilla's in the same run, tau is tokens per target pass with the bonus counted. Every method gave vanilla's
+ids.
 
-With the default tree of the device ({default_tree}):
+With the default tree of the device ({default_tree});
+{default_asked}:
 
 {default}
 
 `{default_command}`
 
-With {wide_tree}:
+With {wide_tree}; {wide_asked}:
 
 {wide}
 
@@ -100,7 +101,7 @@ The first two prompts of each evaluation set, temperature 0, at most 128 new tok
 {answers}
 ## Limits
 
-It knows little and invents freely; arithmetic beyond one or two steps is usually wrong; a summary is mostly the text's
-first sentence; at temperature 0 some answers repeat themselves. English only. Prompt and answer share a context of
+It knows little and invents freely; arithmetic beyond one or two steps is usually wrong; a summary is mostly copied
+from the text; at temperature 0 some answers repeat themselves. English only. Prompt and answer share a context of
 {context} tokens, of which training saw rows of at most {longest}.
 """

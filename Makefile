@@ -40,8 +40,7 @@ long-text:  ## cost of a round against the length of the text, memory over 10,00
 	$(PYTHON) -m benchmarks.long_text --out benchmarks/long-text.json
 
 load:  ## what the page costs a race, and the largest race on the page; headless Chromium
-	$(PYTHON) -m benchmarks.load --repeats 4 --out benchmarks/load.json
-	$(PYTHON) -m benchmarks.load --threads 2 --repeats 4 --rounds 100 --visits 1 --out benchmarks/load-threads.json
+	$(PYTHON) -m benchmarks.load --repeats 6 --visits 3 --out benchmarks/load.json
 
 scrub:  ## the page in headless Chromium: frames while scrubbing, time to the first screen
 	$(PYTHON) -m benchmarks.scrub --out benchmarks/scrub.json

@@ -37,7 +37,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--threads",
         type=int,
-        help="CPU threads of the models (default: all but one, which page and browser take; on a Space all)",
+        help="CPU threads of the models (default: of more than two cores all but one; on a Space all)",
     )
     parser.add_argument("--traces", type=Path, default=TRACES, help="folder of recorded races to open with")
     parser.add_argument("--host", default=None, help="address to listen on (default: this machine only)")

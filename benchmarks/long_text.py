@@ -5,8 +5,9 @@ Two measurements on one target, whose end-of-text tokens are ignored so that rou
 Cost: medians of draft, verify and overhead a round at several lengths of context, methods and lengths interleaved.
 Beside them `attention_s`, what the target's attention alone takes there: transformers' own function in all layers, a
 tree's rows against the context, with the target's heads and a mask where the tree has more than one node. Growth is
-against the shortest length, so that `growth_beyond_attention_s` is what else depends on the length: masks and the
-head's own attention. Where passes are recorded (CUDA graphs) there is no such column: a pass then sees padded rows.
+against the shortest length in the same turn, and of all turns the median, for a machine's speed drifts; what is beyond
+attention is what else depends on the length: masks and the head's own attention. Where passes are recorded (CUDA
+graphs) there is no such column: a pass then sees padded rows.
 
 Memory: each method decodes whole contexts one after another, a fresh drafter over the same head each time, until the
 asked number of rounds is done. After each run garbage is collected, and read are the bytes of this process that are in
@@ -18,9 +19,10 @@ from __future__ import annotations
 
 import argparse
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from itertools import cycle, islice
+from operator import sub
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -47,6 +49,7 @@ CALLS = 5  # of attention in a turn
 SHORT = 16  # tokens of the prompts whose contexts are filled
 
 Methods = dict[str, tuple[Callable[[Any], Any], Any]]  # name -> (make, settings)
+Turn = tuple[list[StepTrace], list[float]]  # the rounds of a run, and seconds of attention alone
 
 
 def text(target: Target, length: int) -> list[int]:
@@ -58,21 +61,22 @@ def text(target: Target, length: int) -> list[int]:
 def costs(target: Target, methods: Methods, lengths: Sequence[int], count: int, repeats: int) -> list[dict[str, Any]]:
     """One row for each method and length, from `repeats` runs of `count` rounds each."""
     attention = None if target.graphs else Attention(target, max(lengths) + 1)
-    steps: dict[tuple[str, int], list[StepTrace]] = {(name, n): [] for name in methods for n in lengths}
-    alone: dict[tuple[str, int], list[float]] = {key: [] for key in steps}
+    turns: dict[tuple[str, int], list[Turn]] = {(name, n): [] for name in methods for n in lengths}
     for repeat in tqdm(range(-1, repeats), desc="cost", unit="turn", dynamic_ncols=True):
-        for (name, length), found in steps.items():
+        for (name, length), found in turns.items():
             make, settings = methods[name]
             run = common.rounds(target, make(settings), text(target, length), count, getattr(settings, "depth", 0))
             times = attention.seconds(max(len(step.tree) for step in run), length, CALLS) if attention else []
             if repeat >= 0:  # the first turn warms up
-                found += run
-                alone[name, length] += times
-    rows = [_row(name, length, found, alone[name, length]) for (name, length), found in steps.items()]
-    return [_grown(row, next(one for one in rows if one["method"] == row["method"])) for row in rows]
+                found.append((run, times))
+    return [_row(name, length, found, turns[name, min(lengths)]) for (name, length), found in turns.items()]
 
 
-def _row(method: str, length: int, steps: list[StepTrace], alone: list[float]) -> dict[str, Any]:
+def _row(method: str, length: int, turns: list[Turn], shortest: list[Turn]) -> dict[str, Any]:
+    """`shortest` are the turns of the shortest length."""
+    steps, alone = ([one for turn in turns for one in turn[part]] for part in (0, 1))
+    rounds = _growths([median(step.seconds for step in run) for run, _ in part] for part in (turns, shortest))
+    attention = _growths([median(times) for _, times in part] for part in (turns, shortest)) if alone else None
     return {
         "method": method,
         "context": length,
@@ -80,19 +84,16 @@ def _row(method: str, length: int, steps: list[StepTrace], alone: list[float]) -
         "nodes": median(len(step.tree) for step in steps),
         **common.phases(steps),
         "attention_s": median(alone) if alone else None,
+        "growth_s": median(rounds),
+        "growth_of_turns_s": rounds,
+        "attention_growth_s": median(attention) if attention else None,
+        "growth_beyond_attention_s": median(map(sub, rounds, attention)) if attention else None,
     }
 
 
-def _grown(row: dict[str, Any], shortest: dict[str, Any]) -> dict[str, Any]:
-    growth = row["round_s"] - shortest["round_s"]
-    if row["attention_s"] is None:
-        return row | {"growth_s": growth, "attention_growth_s": None, "growth_beyond_attention_s": None}
-    attention = row["attention_s"] - shortest["attention_s"]
-    return row | {
-        "growth_s": growth,
-        "attention_growth_s": attention,
-        "growth_beyond_attention_s": growth - attention,
-    }
+def _growths(both: Iterable[list[float]]) -> list[float]:
+    """Turn by turn, seconds at a length less those at the shortest."""
+    return list(map(sub, *both))
 
 
 class Attention:

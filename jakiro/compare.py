@@ -9,10 +9,10 @@ import torch
 
 from jakiro.analysis.pairs import follow
 from jakiro.drafter import Context, Drafter, within
-from jakiro.engine import checked, picked
+from jakiro.engine import checked, law
 from jakiro.target import Target
 from jakiro.trace import StepTrace, Trace
-from jakiro.verify import Sampling
+from jakiro.verify import Sampling, pick
 
 MOST_PLACES = 256  # tokens of a text at which both draft
 
@@ -41,12 +41,12 @@ def along(target: Target, drafter: Drafter, trace: Trace, most: int = MOST_PLACE
         whole = drafter.draft(context)
         tree = within(whole, context)
         logits, seen = target.score(tree.tokens, tree.parents, cache)
-        picks = picked(target, logits, [at + 1 + depth for depth in tree.depths()], sampling)
+        picks = pick(logits, [at + 1 + depth for depth in tree.depths()], sampling).tolist()
         cache.keep(cache.length, [0])
         features = seen[:1].clone()
         path = follow(tree, ids[at + 1 : -1])  # the last token can only be a bonus
         for node, token in zip([0, *path], ids[at + 1 :], strict=False):
             picks[node] = token  # the text's, though another sampler chose it
-        tree, logprobs = checked(tree, picks, logits, drafter, tree is whole)
+        tree, logprobs = checked(tree, picks, law(target, logits), drafter, tree is whole)
         steps.append(StepTrace(tree, path, ids[at + 1 + len(path)], logprobs, 0.0, 0.0, 0.0))
     return steps

@@ -20,7 +20,7 @@ from jakiro.target import Target
 from jakiro.text import pieces
 from jakiro.trace import StepTrace, Trace
 from jakiro.tree import MAX_CUT, CutNodes, DraftTree
-from jakiro.verify import NONE, Sampling, pick, walk
+from jakiro.verify import Sampling, pick, walk
 
 TREE_ROWS = 64  # cache rows set aside for a tree; a larger one makes the cache move once
 LOWEST = -1e4  # stands in for the log of a zero probability: traces hold finite numbers
@@ -62,8 +62,10 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
     start = clock()
     cache = target.new_cache(len(prompt) + limit + TREE_ROWS, drafter.reads)
     logits, features = target.prefill(torch.tensor(prompt, device=target.device), cache)
-    last = picked(target, logits[None], [len(prompt)], sampling)[0] if first is None else first
-    yield Prefill(last, clock() - start)
+    last = int(pick(logits[None], [len(prompt)], sampling)) if first is None else first
+    seconds = clock() - start
+    law(target, logits)  # that there is one
+    yield Prefill(last, seconds)
     tokens = [*prompt, last]
     end = len(prompt) + limit
 
@@ -79,7 +81,7 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         positions = [len(tokens) + depth for depth in tree.depths()]  # of the token picked after each node
         ready = now()
         logits, tree_features = target.score(tree.tokens, tree.parents, cache)
-        picks = picked(target, logits, positions, sampling)
+        picks = pick(logits, positions, sampling).tolist()
         verified = clock()
         accepted, last = walk(tree, picks, ends)
         kept = [0, *accepted]
@@ -88,16 +90,8 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         tokens += [tree.tokens[node] for node in accepted] + [last]
         seconds = clock() - start
         draft_s, verify_s = drafted - start, verified - ready
-        tree, logprobs = checked(tree, picks, logits, drafter if inspect else None, tree is whole)
+        tree, logprobs = checked(tree, picks, law(target, logits), drafter if inspect else None, tree is whole)
         yield StepTrace(tree, accepted, last, logprobs, draft_s, verify_s, seconds - draft_s - verify_s)
-
-
-def picked(target: Target, logits: Tensor, positions: list[int], sampling: Sampling) -> list[int]:
-    """`pick` of the target's logits, on the host. Raises ValueError where they are no numbers."""
-    picks = pick(logits, positions, sampling).tolist()
-    if NONE in picks:
-        raise target.no_number()
-    return picks
 
 
 def stop_reason(target: Target, prompt: list[int], tokens: list[int], max_new_tokens: int) -> str:
@@ -190,12 +184,19 @@ def stopwatch(device: torch.device) -> Callable[[], float]:
     return clock
 
 
+def law(target: Target, logits: Tensor) -> Tensor:
+    """Log p of every token, [..., vocab], from the target's logits. Raises ValueError where they are no numbers."""
+    logprobs = logits.float().log_softmax(-1)
+    if logprobs[..., 0].isnan().any():  # then the whole row is
+        raise target.no_number()
+    return logprobs.clamp_min(LOWEST)
+
+
 def checked(
-    tree: DraftTree, picks: list[int], logits: Tensor, drafter: Drafter | None, whole: bool
+    tree: DraftTree, picks: list[int], logprobs: Tensor, drafter: Drafter | None, whole: bool
 ) -> tuple[DraftTree, list[float]]:
     """The tree with the engine's and the drafter's columns (none: as it is), and log p of each node's token after its
-    parent, [n], 0.0 at the root. `logits` [n, vocab] are the target's; `whole` trees have all that was drafted."""
-    logprobs = logits.float().log_softmax(-1).clamp_min(LOWEST)
+    parent, [n], 0.0 at the root. `logprobs` [n, vocab] are the target's; `whole` trees have all that was drafted."""
     if drafter is not None:
         tree = _inspected(tree, picks, logprobs, drafter, whole)
     return tree, _given_parent(tree, logprobs)

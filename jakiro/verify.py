@@ -23,7 +23,6 @@ from jakiro.tree import DraftTree
 
 NUCLEUS_GUESSES = (256, 2048)  # tokens sorted before all are: that would cost a CPU more than the target's pass
 DOUBLES = ("cpu", "cuda")  # devices on which float64 can be counted on
-NONE = -1  # the pick after logits that are no numbers
 MAX_SEED = 2**53  # beyond it readers of JSON do not agree on whole numbers
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, the increment of splitmix64
 _STAGES = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))  # splitmix64's xor shifts and multipliers
@@ -51,22 +50,19 @@ def pick(logits: Tensor, positions: Sequence[int], sampling: Sampling) -> Tensor
 
     Sampling is Gumbel-max: the argmax of log p plus independent Gumbel noise is a draw from p. Rows that pick for the
     same position share their noise; at most one of them lies on the path that the walk takes. The noise is in float64:
-    a device that may have none leaves drawing to the CPU, where the result then is. A row without a largest finite
-    logit has no law: its pick is NONE.
+    a device that may have none leaves drawing to the CPU, where the result then is. NaN gives some token.
     """
-    if sampling.temperature > 0 and logits.device.type not in DOUBLES:
-        logits = logits.cpu()
-    best = logits.max(-1)
-    lost = ~best.values.isfinite()
     if sampling.temperature == 0:
-        return best.indices.masked_fill(lost, NONE)
+        return logits.argmax(-1)
+    if logits.device.type not in DOUBLES:
+        logits = logits.cpu()
     scaled = logits.float() / sampling.temperature
     if sampling.top_p < 1:
         scaled = scaled.masked_fill(~nucleus(scaled, sampling.top_p), -math.inf)
     row = {position: at for at, position in enumerate(dict.fromkeys(positions))}
     noise = gumbel(sampling.seed, list(row), logits.shape[-1], logits.device)  # [distinct positions, vocab]
     rows = upload([row[position] for position in positions], logits.device)
-    return (scaled + noise[rows]).argmax(-1).masked_fill(lost, NONE)
+    return (scaled + noise[rows]).argmax(-1)
 
 
 def nucleus(logits: Tensor, top_p: float) -> Tensor:

@@ -12,7 +12,7 @@ from tiny import random_tree
 
 from jakiro import verify
 from jakiro.tree import DraftTree
-from jakiro.verify import NONE, Sampling, gumbel, nucleus, pick, walk
+from jakiro.verify import Sampling, gumbel, nucleus, pick, walk
 
 
 def never(token: int, count: int) -> bool:
@@ -63,10 +63,12 @@ def test_greedy_is_argmax_with_the_first_of_equals():
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.7), Sampling(0.7, 0.5)])
-def test_rows_that_are_no_numbers_have_no_pick(sampling):
+def test_rows_that_are_no_numbers_give_some_token(sampling):
+    """On CUDA an index out of range would end the process; the loop says what is wrong."""
     nan, inf = math.nan, math.inf
     logits = torch.tensor([[0.0, 9.0], [nan, 1.0], [nan, nan], [inf, 1.0], [-inf, -inf], [-inf, 1.0]])
-    assert pick(logits, range(6), sampling).tolist() == [1, NONE, NONE, NONE, NONE, 1]
+    picks = pick(logits, range(6), sampling).tolist()
+    assert picks[0] == picks[5] == 1 and set(picks) <= {0, 1}
 
 
 @pytest.mark.parametrize("top_p", [1.0, 0.8])

@@ -239,10 +239,11 @@ export function mount({element: root, props, watch, send}) {
     else choose(recorded.id); // an example that was recorded is shown at once
   }
 
-  /** Where no prompt is written, that of the race shown is run; true where it has just been written. */
+  /** Where no prompt is written, that of the race shown is run, if it is as somebody wrote it; true where it has just
+   * been written. Without one the server says what to do. */
   function written() {
     const box = viewer.querySelector('#prompt textarea');
-    if (box.value || !race?.prompt) return false;
+    if (box.value || !race?.prompt || race.written === false) return false;
     box.value = race.prompt;
     return box.dispatchEvent(new Event('input', {bubbles: true}));
   }

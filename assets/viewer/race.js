@@ -1,6 +1,6 @@
 // A race as the views read it, made from a payload (replay.py) or, while it runs, from lines of events (stream.py).
 //
-// race = {id, kind, running, prompt, title, model, device, date, lanes, lossless, words, moments, themes, config}
+// race = {id, kind, running, prompt, written, title, model, device, date, lanes, lossless, words, moments, themes, config}
 // lane = a trace of the payload, its `method` what the address calls it (a method may run in two lanes), its `kind` the
 // method itself, its `about` {model, device, date, prompt}; while it runs only {method, title, text, tokens, rounds, pieces}
 // plus, for both: text [token] and summary {count, seconds, passes, tps, speedup, tau}

@@ -2,6 +2,7 @@
 
 import {applyTheme, bindKeys, fillHelp, share, theme, toggleTheme} from './actions.js';
 import {benchmarksView} from './benchmarks.js';
+import {facing} from './compare.js';
 import {eachFrame, helpBox, parts, show as reveal} from './dom.js';
 import {draw, picture, plotly, whole} from './figures.js';
 import {headerView} from './header.js';
@@ -10,7 +11,7 @@ import {move} from './moves.js';
 import {nodeView, stopNode} from './node.js';
 import {noticeView} from './notice.js';
 import {openFiles} from './opening.js';
-import {fetched, withCut} from './race.js';
+import {fetched, withComparison, withCut} from './race.js';
 import {roundView} from './round.js';
 import {liveRuns} from './runs.js';
 import {address, addressKeeper, fromAddress, sound} from './state.js';
@@ -191,6 +192,8 @@ export function mount({element: root, props, watch, send}) {
     if (!timeline.playing()) lanes.at(null, state.clock);
     timeline.at(state.round);
     const other = race.lanes.findIndex((one) => one.method === against);
+    if (state.tab === 'compare') withComparison(race, lane, facing(race, lane, other), redraw);
+    if (state.tab === 'diversity') withComparison(race, lane, other, redraw);
     round.at(state.round, node, state.tab, Boolean(state.cut) && withCut(race, lane, redraw, uncut), {other, place: state.place ?? (lane.rounds.from[state.round] ?? 1) - 1});
     inspect(race, lane, state.round, node);
     benchmarks.at(state.bench, theme(), Plotly);

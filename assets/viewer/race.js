@@ -121,6 +121,21 @@ export function nextNotable({moments}, round, by, kind) {
   return moments[round] ? round : null;
 }
 
+/** Ask, once, whether a lane has been compared with another, as its race's address says; then comes `ready()`. Until it is
+ * known `lane.compared` has the other lane's index without a value; where nothing is kept, not even that. */
+export function withComparison(race, lane, other, ready) {
+  lane.compared ??= new Map();
+  lane.sought ??= new Set();
+  if (!race.lanes[other] || race.lanes[other] === lane || lane.compared.has(other) || lane.sought.has(other)) return;
+  lane.sought.add(other);
+  lane.compared.set(other, undefined);
+  answered(`races/${encodeURIComponent(race.id)}/compare/${race.lanes.indexOf(lane)}/${other}.json`).catch(() => null).then((found) => {
+    if (lane.compared.get(other)) return; // compared meanwhile
+    if (found) lane.compared.set(other, found); else lane.compared.delete(other);
+    ready();
+  });
+}
+
 /** Whether the lane's figure of the nodes that were cut is there. It is fetched when it is asked for; then comes `ready()`,
  * or `failed(race, text)` and it can be asked for again. */
 export function withCut(race, lane, ready, failed) {

@@ -1,0 +1,57 @@
+"""The address alone says what is shown: comparisons, the lane below, Back, and races that are not to be had."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+from served import IN_CHROMIUM, part, race_live
+
+pytestmark = IN_CHROMIUM
+NEW_TOKENS = 32  # of its live races
+
+
+def test_a_comparison_is_there_again_with_its_address(show):
+    tab = show("?motion=0")
+    race_live(tab, "the an the")
+    tab.locator("[data-tab=compare]").click()
+    view = tab.locator("[data-view=compare]")
+    view.get_by_label("The other lane").select_option(label="EAGLE-2")
+    view.get_by_role("button", name="Compare").click()
+    tab.wait_for_selector("[data-figure=overlay][data-drawn=yes]:visible")
+    tab.wait_for_function("location.search.includes('against=eagle2') && location.search.includes('tab=compare')")
+    said = part(tab, "why").text_content()
+    asked = []
+    tab.on("request", lambda request: asked.append(request.url) if "/compare/" in request.url else None)
+    tab.reload()
+    tab.wait_for_selector("[data-figure=overlay][data-drawn=yes]:visible")
+    expect(part(tab, "why")).to_have_text(said)
+    tab.locator("[data-tab=diversity]").click()
+    tab.wait_for_selector("[data-figure=same][data-drawn=yes]:visible")
+    expect(tab.locator("[data-view=diversity] .offered")).to_be_hidden()
+    assert len(asked) == 1
+
+
+def test_the_lanes_of_an_address_that_were_never_compared_are_asked_for_once(show):
+    tab = show("?motion=0")
+    race_live(tab, "an the")
+    asked = []
+    tab.on("request", lambda request: asked.append(request.url) if "/compare/" in request.url else None)
+    for name in ("compare", "diversity", "compare"):
+        tab.locator(f"[data-tab={name}]").click()
+        expect(tab.locator(f"[data-view={name}] button:visible").first).to_be_enabled()
+        tab.keyboard.press("ArrowRight")
+    expect(tab.locator("[data-view=compare] .links")).to_be_hidden()
+    assert len(asked) == 1
+
+
+def test_the_button_waits_for_what_is_asked_of_the_address(show):
+    tab = show("?motion=0")
+    race_live(tab, "an the")
+    held = []
+    tab.route("**/compare/*/*.json", lambda route: held.append(route))
+    tab.locator("[data-tab=compare]").click()
+    button = tab.locator("[data-view=compare] .primary")
+    expect(button).to_be_disabled()
+    while not held:
+        tab.wait_for_timeout(50)
+    held[0].continue_()
+    expect(button).to_be_enabled()

@@ -26,7 +26,7 @@ const PATIENCE = 700; // ms after which the page says that it waits for a race
 export function mount({element: root, props, watch, send}) {
   applyTheme();
   const part = parts(root), viewer = root.closest('#viewer');
-  const keep = addressKeeper();
+  const {keep, drop} = addressKeeper();
   const redraw = eachFrame(() => race && !race.running && redrawNow());
   let state = fromAddress(), race = null, lane = null, Plotly = null;
   let turn = 0; // what was last asked for
@@ -51,7 +51,7 @@ export function mount({element: root, props, watch, send}) {
   for (const name of ['pointerdown', 'keydown']) root.addEventListener(name, () => { pointed = name === 'pointerdown'; }, true);
   root.addEventListener('change', letGo);
   document.addEventListener('pointerdown', ({target}) => { if (!part('export').contains(target)) closeMenu(); });
-  window.addEventListener('popstate', () => { const before = fromAddress(); if (free()) open(before.race, before); });
+  window.addEventListener('popstate', travelled);
   part('races').addEventListener('change', (event) => choose(event.target.value));
   new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
   new ResizeObserver(() => viewer.classList.toggle('narrow', viewer.clientWidth < NARROW)).observe(viewer);
@@ -88,6 +88,15 @@ export function mount({element: root, props, watch, send}) {
   function free() {
     if (race?.running) say('A race is running: stop it first, or wait.');
     return !race?.running;
+  }
+
+  /** The browser has gone back or on: nothing of the race that is left may come into the history. */
+  function travelled() {
+    if (!free()) return;
+    timeline.stop();
+    drop();
+    const before = fromAddress();
+    open(before.race, before);
   }
 
   /** Another race, from its beginning. */

@@ -37,10 +37,13 @@ export function address(state) {
 }
 
 /** Keep the address in step, at most a few times a second: browsers refuse more. The browser's Back leads to the race
- * before. */
+ * before; then `drop` what is still to be written: it is of the race that is left. */
 export function addressKeeper() {
   let timer = null, latest = null, shown = null;
-  return (state) => {
+  const drop = () => { clearTimeout(timer); timer = null; };
+  return {keep, drop};
+
+  function keep(state) {
     latest = state;
     timer ??= setTimeout(() => {
       timer = null;
@@ -49,7 +52,7 @@ export function addressKeeper() {
       else history.replaceState(history.state, '', address(latest));
       shown = latest.race;
     }, 250);
-  };
+  }
 }
 
 /** The state with everything that a race does not have replaced by what it has. */

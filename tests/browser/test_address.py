@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
-from served import IN_CHROMIUM, part, race_live
+from served import HOSTILE, IN_CHROMIUM, part, race_live
 
 pytestmark = IN_CHROMIUM
 NEW_TOKENS = 32  # of its live races
@@ -55,3 +56,30 @@ def test_the_button_waits_for_what_is_asked_of_the_address(show):
         tab.wait_for_timeout(50)
     held[0].continue_()
     expect(button).to_be_enabled()
+
+
+@pytest.mark.parametrize("key", ["ArrowLeft", " "])
+def test_what_moves_when_back_is_pressed_does_not_come_into_the_history(show, key):
+    """A key just before, or a replay: the race that is left must not be put on top of the one that is fetched."""
+    tab = show("?race=question&method=eagle2&round=3&motion=0")
+    tab.wait_for_selector("[data-round='3'][data-method=eagle2]")
+    part(tab, "races").select_option("hostile")
+    tab.wait_for_function("new URLSearchParams(location.search).get('race') === 'hostile'")
+    tab.wait_for_timeout(300)  # what the first sight of a race writes is written
+    held = []
+    tab.route("**/races/question.json", lambda route: held.append(route))
+    press = """(key) => {
+      document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}));
+      history.back();
+    }"""
+    tab.evaluate(press, key)
+    while not held:
+        tab.wait_for_timeout(50)
+    expect(part(tab, "play")).to_contain_text("Play")
+    tab.wait_for_timeout(600)  # an address is written within 250 ms
+    assert "race=question" in tab.url
+    held[0].continue_()
+    tab.wait_for_selector("[data-round='3'][data-method=eagle2]")
+    tab.wait_for_timeout(400)
+    tab.go_forward()
+    expect(part(tab, "prompt")).to_have_text(HOSTILE)

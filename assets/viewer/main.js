@@ -14,10 +14,10 @@ import {openFiles} from './opening.js';
 import {fetched, withComparison, withCut} from './race.js';
 import {roundView} from './round.js';
 import {liveRuns} from './runs.js';
-import {address, addressKeeper, fromAddress, sound} from './state.js';
+import {address, addressKeeper, fromAddress, sound, swapped} from './state.js';
 import {timelineView} from './timeline.js';
 import {tour} from './tour.js';
-import {below, transportView} from './transport.js';
+import {below, rival, transportView} from './transport.js';
 
 const NARROW = 1100; // px below which the header takes several lines, as beside the open settings
 const PATIENCE = 700; // ms after which the page says that it waits for a race
@@ -186,7 +186,7 @@ export function mount({element: root, props, watch, send}) {
   function go(change, replaying = false) {
     if (!race || race.running) return;
     if (!replaying) { timeline.stop(); notice.moved(race.note); }
-    state = sound({...state, ...('round' in change || 'method' in change ? {place: null} : {}), ...change}, race);
+    state = sound({...state, ...('round' in change || 'method' in change ? {place: null} : {}), ...swapped(change, state), ...change}, race);
     keep(state);
     redraw();
   }
@@ -200,7 +200,7 @@ export function mount({element: root, props, watch, send}) {
     lanes.mark(state.method, sameTime(race, lane, state.round, state.clock));
     if (!timeline.playing()) lanes.at(null, state.clock);
     timeline.at(state.round);
-    const other = race.lanes.findIndex((one) => one.method === against);
+    const other = rival(race, lane, state);
     if (state.tab === 'compare') withComparison(race, lane, facing(race, lane, other), redraw);
     if (state.tab === 'diversity') withComparison(race, lane, other, redraw);
     round.at(state.round, node, state.tab, Boolean(state.cut) && withCut(race, lane, redraw, uncut), {other, place: state.place ?? (lane.rounds.from[state.round] ?? 1) - 1});
@@ -228,7 +228,8 @@ export function mount({element: root, props, watch, send}) {
 
   function showTimeline(against) {
     transport.lane(race, lane, against);
-    const figure = lane.figures.timeline[race.lanes.findIndex((one) => one.method === against)];
+    const other = race.lanes.find((one) => one.method === against) ?? lane;
+    const figure = lane.figures.timeline[race.lanes.indexOf(other)];
     timeline.show(lane, figure);
     if (Plotly) draw(Plotly, part('bars'), whole(figure, theme(), race.themes), race.config);
   }

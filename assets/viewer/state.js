@@ -8,6 +8,9 @@ const NUMBERS = new Set(['round', 'node', 'place']);
 const DEFAULTS = {race: '', method: '', round: null, node: null, place: null, tab: narrow() ? 'outline' : 'tree', cut: '', clock: 'wall', speed: '1', moment: '', against: '', bench: '', present: ''};
 const CHOICES = {clock: ['wall', 'passes'], speed: ['0.25', '0.5', '1', '2', '4'], present: ['', '1'], cut: ['', '1']};
 
+/** `against` where no lane is wanted below; no method is called so. */
+export const NOTHING = 'nothing';
+
 /** Where a tree would not fit, its outline is what is shown first. */
 function narrow() { return matchMedia('(max-width: 700px)').matches; }
 
@@ -55,6 +58,11 @@ export function addressKeeper() {
   }
 }
 
+/** What else changes with a change: a lane that is chosen while it is below another changes places with it. */
+export function swapped(change, {method, against}) {
+  return change.method && change.method === against && change.method !== method ? {against: method} : {};
+}
+
 /** The state with everything that a race does not have replaced by what it has. */
 export function sound(wanted, race) {
   const lane = race.lanes.find((one) => one.method === wanted.method) ?? race.lanes.at(-1);
@@ -70,7 +78,7 @@ export function sound(wanted, race) {
     tab: TABS.some(({key}) => key === wanted.tab) ? wanted.tab : DEFAULTS.tab,
     ...Object.fromEntries(Object.entries(CHOICES).map(([name, values]) => [name, values.includes(wanted[name]) ? wanted[name] : DEFAULTS[name]])),
     moment: Object.hasOwn(race.moments, wanted.moment) ? wanted.moment : '',
-    against: race.lanes.some((one) => one.method === wanted.against) ? wanted.against : '',
+    against: wanted.against === lane.method ? NOTHING : [NOTHING, ...race.lanes.map((one) => one.method)].includes(wanted.against) ? wanted.against : '',
     bench: wanted.bench,
   };
 }

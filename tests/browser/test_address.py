@@ -83,3 +83,32 @@ def test_what_moves_when_back_is_pressed_does_not_come_into_the_history(show, ke
     tab.wait_for_timeout(400)
     tab.go_forward()
     expect(part(tab, "prompt")).to_have_text(HOSTILE)
+
+
+def test_a_lane_that_is_chosen_changes_places_with_the_one_above_it(show):
+    tab = show("?race=question&method=jakiro&against=eagle2&round=0&tab=compare")
+    other = tab.locator("[data-view=compare]").get_by_label("The other lane")
+    for lane, below, name in (("eagle2", "jakiro", "Jakiro"), ("jakiro", "eagle2", "EAGLE-2")):
+        tab.locator(f".lane[data-method={lane}] h2 button").click()
+        tab.wait_for_selector(f"#viewer [data-method={lane}][data-round]")
+        expect(part(tab, "against")).to_have_value(below)
+        expect(other.locator("option:checked")).to_have_text(name)
+        tab.wait_for_function("(below) => location.search.includes(`against=${below}`)", arg=below)
+
+
+def test_nothing_below_stays_nothing(show):
+    tab = show("?race=question&method=jakiro&round=0&tab=compare")
+    expect(part(tab, "against")).to_have_value("eagle2")
+    part(tab, "against").select_option(label="nothing")
+    shown = "[...document.querySelector('[data-part=bars]').data].filter((one) => one.meta !== undefined)"
+    for number, lane in ((2, "eagle2"), (3, "jakiro")):
+        tab.keyboard.press(str(number))
+        tab.wait_for_selector(f"#viewer [data-method={lane}][data-round]")
+        expect(part(tab, "against").locator("option:checked")).to_have_text("nothing")
+        tab.wait_for_function(f"new Set({shown}.map((one) => one.meta)).size === 1")
+    other = tab.locator("[data-view=compare]").get_by_label("The other lane")
+    expect(other.locator("option:checked")).to_have_text("EAGLE-2")  # something to compare with there always is
+    tab.wait_for_function("location.search.includes('against=nothing')")
+    tab.goto(tab.url.replace("against=nothing", "against=jakiro"))  # how it was written once
+    tab.wait_for_selector("[data-ready=yes]")
+    expect(part(tab, "against").locator("option:checked")).to_have_text("nothing")

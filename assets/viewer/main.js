@@ -75,7 +75,8 @@ export function mount({element: root, props, watch, send}) {
       if (next?.note || notice.ofRace()) say(next?.note ?? '', true);
     } catch (error) {
       if (own !== turn) return;
-      if (id && first && id !== first && !race) await open(first, change);
+      if (error.early) header.later(id);
+      if (id && first && id !== first && !race) await open(first, {...change, method: '', round: null, node: null, place: null});
       else if (!race) nothing();
       else header.stays(race, error.gone ? id : null);
       say(error.message, true);

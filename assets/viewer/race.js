@@ -5,7 +5,8 @@
 // method itself, its `about` {model, device, date, prompt}; while it runs only {method, title, text, tokens, rounds, pieces}
 // plus, for both: text [token] and summary {count, seconds, passes, tps, speedup, tau}
 
-/** The race with an id, from the server. Raises an Error with what to tell, and with `gone` where it is not there (any more). */
+/** The race with an id, from the server. Raises an Error with what to tell, with `gone` where it is not there (any more), with
+ * `early` where it is still running. */
 export async function fetched(id) {
   if (id.includes('/')) throw Object.assign(new Error(`There is no race “${id}” here.`), {gone: true});
   const {about, replay} = await answered(`races/${encodeURIComponent(id)}.json`);
@@ -14,7 +15,7 @@ export async function fetched(id) {
 
 async function answered(address) {
   const answer = await fetch(address);
-  if ([404, 409].includes(answer.status)) throw Object.assign(new Error(await answer.text()), {gone: answer.status === 404});
+  if ([404, 409].includes(answer.status)) throw Object.assign(new Error(await answer.text()), {gone: answer.status === 404, early: answer.status === 409});
   if (!answer.ok) throw new Error(`the server could not prepare this race (${answer.status}); its log says why`);
   return answer.json();
 }

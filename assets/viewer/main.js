@@ -11,7 +11,7 @@ import {move} from './moves.js';
 import {nodeView, stopNode} from './node.js';
 import {noticeView} from './notice.js';
 import {openFiles} from './opening.js';
-import {fetched, withComparison, withCut} from './race.js';
+import {fetched, ticking, withComparison, withCut} from './race.js';
 import {roundView} from './round.js';
 import {liveRuns} from './runs.js';
 import {address, addressKeeper, fromAddress, sound, swapped} from './state.js';
@@ -20,6 +20,7 @@ import {tour} from './tour.js';
 import {below, rival, transportView} from './transport.js';
 
 const NARROW = 1100; // px below which the header takes several lines, as beside the open settings
+const MOVES = ['race', 'method', 'round', 'node', 'place']; // what ends a replay when it changes
 const PATIENCE = 700; // ms after which the page says that it waits for a race
 
 /** Start the viewer in Gradio's element. `send(name, data)` reaches Python, `watch` tells of new lines of a running race. */
@@ -186,8 +187,10 @@ export function mount({element: root, props, watch, send}) {
   /** Change the state; everything shown follows within a frame. `replaying`: the replay itself moves the playhead. */
   function go(change, replaying = false) {
     if (!race || race.running) return;
-    if (!replaying) { timeline.stop(); notice.moved(race.note); }
+    if (!replaying && MOVES.some((name) => name in change)) timeline.stop();
+    if (!replaying) notice.moved(race.note);
     state = sound({...state, ...('round' in change || 'method' in change ? {place: null} : {}), ...swapped(change, state), ...change}, race);
+    timeline.pace(state);
     keep(state);
     redraw();
   }
@@ -207,7 +210,7 @@ export function mount({element: root, props, watch, send}) {
     round.at(state.round, node, state.tab, Boolean(state.cut) && withCut(race, lane, redraw, uncut), {other, place: state.place ?? (lane.rounds.from[state.round] ?? 1) - 1});
     inspect(race, lane, state.round, node);
     benchmarks.at(state.bench, theme(), Plotly);
-    transport.at(state, lane);
+    transport.at({...state, clock: ticking(race, state.clock)}, lane);
     viewer.classList.toggle('presenting', state.present === '1');
     root.dataset.round = state.round;
     root.dataset.method = state.method;

@@ -95,6 +95,9 @@ export const doneAt = (lane, round, clock) => (clock === 'passes' ? round + 1 : 
 /** How long a lane took on a clock. */
 export const length = (lane, clock) => (clock === 'passes' ? lane.summary.passes : lane.summary.seconds);
 
+/** The clock that a race is shown on: that of passes where no lane says how long it took. */
+export const ticking = (race, clock) => (race.lanes.some((lane) => length(lane, 'wall') > 0) ? clock : 'passes');
+
 /** The last round that a lane had begun at a time of the clock. */
 export function roundAt(lane, time, clock) {
   const count = lane.rounds.at.length;

@@ -7,7 +7,7 @@ const PASSES_PER_SECOND = 8; // of the replay on the clock of passes
 
 /** `go({round})` moves the playhead; `frame(time)` shows the race at a time of the clock, null at rest. */
 export function timelineView(part, go, frame) {
-  const slider = part('scrub'), plot = part('timeline'), head = part('playhead'), play = part('play');
+  const slider = part('scrub'), plot = part('timeline'), head = part('playhead'), play = part('play'), counter = part('count');
   let lane = null, figure = null, replay = null, width = 0;
 
   slider.addEventListener('input', () => go({round: Number(slider.value), node: null}));
@@ -39,7 +39,8 @@ export function timelineView(part, go, frame) {
     const count = lane.rounds.at.length;
     slider.value = round;
     slider.setAttribute('aria-valuetext', `round ${round + 1} of ${count}`);
-    part('count').textContent = count ? `round ${round + 1} / ${count}` : 'no rounds';
+    const text = count ? `round ${round + 1} / ${count}` : 'no rounds';
+    if (counter.textContent !== text) counter.textContent = text; // what is written is read out, though it says the same
     placeHead();
   }
 
@@ -70,6 +71,7 @@ export function timelineView(part, go, frame) {
     const begin = round <= 0 || round >= own.rounds.at.length - 1 ? 0 : doneAt(own, round, clock);
     replay = {race, own, end, clock, speed, begin, time: begin, started: null, frame: requestAnimationFrame(step)};
     play.textContent = '▮▮ Pause';
+    counter.setAttribute('aria-live', 'off'); // nobody can listen that fast
   }
 
   function step(now) {
@@ -99,6 +101,7 @@ export function timelineView(part, go, frame) {
     cancelAnimationFrame(replay.frame);
     replay = null;
     play.textContent = '▶ Play';
+    counter.removeAttribute('aria-live');
     frame(null);
   }
 }

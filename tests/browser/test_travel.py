@@ -145,6 +145,28 @@ def test_a_replay_goes_on_in_another_tab_and_ends_with_a_move(show):
     expect(part(tab, "play")).to_contain_text("Play")
 
 
+def test_the_counter_is_read_out_where_it_says_something_new_and_not_during_a_replay(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    tab.evaluate("""() => {
+      window.written = [];
+      const watched = {childList: true, characterData: true, subtree: true};
+      const counter = document.querySelector('[data-part=count]');
+      new MutationObserver(() => written.push(counter.textContent)).observe(counter, watched);
+    }""")
+    tab.locator("[data-tab=table]").click()
+    expect(tab.locator("[data-view=table]")).to_be_visible()
+    tab.keyboard.press("ArrowRight")
+    at(tab, 4)
+    assert tab.evaluate("written") == ["round 5 / 12"]
+    expect(part(tab, "count")).not_to_have_attribute("aria-live", "off")
+    tab.evaluate(f"() => {{ {FEW_FRAMES} }}")
+    for live in ("off", ""):
+        part(tab, "play").click()
+        expect(part(tab, "play")).to_contain_text("Pause" if live else "Play")
+        assert (part(tab, "count").get_attribute("aria-live") or "") == live
+
+
 def test_traces_without_seconds_are_replayed_on_the_clock_of_passes(show):
     still = {"draft_s": 0.0, "verify_s": 0.0, "overhead_s": 0.0}
     runs = [

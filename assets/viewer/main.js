@@ -1,22 +1,21 @@
 // The viewer: one race, one playhead, many views. Every view is a function of (race, state), and the state is the address.
 
-import {applyTheme, bindKeys, fillHelp, share, theme, toggleTheme} from './actions.js';
+import {applyTheme, theme} from './actions.js';
 import {benchmarksView} from './benchmarks.js';
+import {bindButtons} from './buttons.js';
 import {facing} from './compare.js';
 import {eachFrame, helpBox, parts, show as reveal} from './dom.js';
-import {draw, picture, plotly, whole} from './figures.js';
+import {draw, plotly, whole} from './figures.js';
 import {headerView} from './header.js';
 import {lanesView, sameTime} from './lanes.js';
-import {move} from './moves.js';
 import {nodeView, stopNode} from './node.js';
 import {noticeView} from './notice.js';
 import {openFiles} from './opening.js';
 import {fetched, ticking, withComparison, withCut} from './race.js';
 import {roundView} from './round.js';
 import {liveRuns} from './runs.js';
-import {address, addressKeeper, fromAddress, sound, swapped} from './state.js';
+import {addressKeeper, fromAddress, sound, swapped} from './state.js';
 import {timelineView} from './timeline.js';
-import {tour} from './tour.js';
 import {below, rival, transportView} from './transport.js';
 
 const NARROW = 1100; // px below which the header takes several lines, as beside the open settings
@@ -31,7 +30,6 @@ export function mount({element: root, props, watch, send}) {
   const redraw = eachFrame(() => race && !race.running && redrawNow());
   let state = fromAddress(), race = null, lane = null, Plotly = null;
   let turn = 0; // what was last asked for
-  let pointed = false; // whether what was done last was done with a pointer, not with a key
 
   const notice = noticeView(part('notice')), {say, mention} = notice;
   const header = headerView(part, props);
@@ -42,16 +40,11 @@ export function mount({element: root, props, watch, send}) {
   const round = roundView(part, go, branching);
   const inspect = nodeView(part('node'));
   const benchmarks = benchmarksView(part, go, say);
-  const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written});
+  const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written: () => written()});
+  const view = {get race() { return race; }, get lane() { return lane; }, get state() { return state; }, redrawNow, go, open, choose, presenting};
+  const {act, written} = bindButtons({root, part, props, view, live, timeline, benchmarks, say, mention});
 
-  const guide = tour(part, root, (name) => act(name));
   helpBox(root, part('tip'));
-  fillHelp(part('help-text'));
-  bindKeys(act);
-  root.addEventListener('click', clicked);
-  for (const name of ['pointerdown', 'keydown']) root.addEventListener(name, () => { pointed = name === 'pointerdown'; }, true);
-  root.addEventListener('change', letGo);
-  document.addEventListener('pointerdown', ({target}) => { if (!part('export').contains(target)) closeMenu(); });
   window.addEventListener('popstate', travelled);
   part('races').addEventListener('change', (event) => choose(event.target.value));
   new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
@@ -238,74 +231,10 @@ export function mount({element: root, props, watch, send}) {
     if (Plotly) draw(Plotly, part('bars'), whole(figure, theme(), race.themes), race.config);
   }
 
-  // ---- what buttons and keys do
-
-  /** A list in which something was chosen by mouse would take the keys that follow: as type-ahead, not as the page's. */
-  function letGo({target}) {
-    if (target.matches('select') && pointed) target.blur();
-  }
-
-  function clicked(event) {
-    if (event.target.closest('.menu a, .menu button')) closeMenu();
-    const name = event.target.closest('[data-do]')?.dataset.do;
-    if (name) return act(name);
-    const example = event.target.closest('.gallery-item')?.textContent.trim();
-    const recorded = example && props.races.find((one) => one.title === example);
-    if (!recorded) return;
-    if (live.running()) say('The example is in the prompt; its recorded race can be chosen when this one is over.');
-    else choose(recorded.id); // an example that was recorded is shown at once
-  }
-
-  /** Where no prompt is written, that of the race shown is run, if it is as somebody wrote it; true where it has just
-   * been written. Without one the server says what to do. */
-  function written() {
-    const box = viewer.querySelector('#prompt textarea');
-    if (box.value || !race?.prompt || race.written === false) return false;
-    box.value = race.prompt;
-    return box.dispatchEvent(new Event('input', {bubbles: true}));
-  }
-
-  function act(name, argument) {
-    const always = {
-      run: live.start, stop: live.stop, theme: toggleTheme, help,
-      whole: () => open(race.back.race, {...race.back, node: null, place: null, against: '', tab: 'whatif'}),
-      file: () => part('file').click(),
-      share: () => share(race, address(state), mention),
-      tour: () => { part('help').close(); guide(); },
-      escape: () => { if (part('export').open) { closeMenu(); part('export').querySelector('summary').focus(); } else if (viewer.classList.contains('presenting')) act('present'); },
-      png: () => save('png'), svg: () => save('svg'),
-      export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },
-      settings: () => document.querySelector('#settings .toggle-button')?.click(),
-    };
-    if (always[name]) return always[name]();
-    if (name === 'present' && race?.running) return presenting();
-    if (!race || race.running) return;
-    if (!lane) redrawNow(); // due in this frame: a key that is earlier still counts
-    if (name === 'play') timeline.toggle(race, lane, state);
-    else if (name === 'replay') timeline.toggle(race, lane, state, null); // and then the round that a race opens with
-    else move(name, argument, {race, lane, state}, go, mention);
-  }
-
   /** Only the race, or all again, while it runs. */
   function presenting() {
     state = {...state, present: state.present ? '' : '1'};
     viewer.classList.toggle('presenting', state.present === '1');
     keep({...state, race: race.id, round: null, node: null, place: null});
-  }
-
-  function closeMenu() { part('export').open = false; }
-
-  function save(format) {
-    const plots = root.querySelectorAll(`[data-view=${state.tab}] .plot[data-drawn=yes]`);
-    const plot = [...plots].find((one) => one.offsetParent); // what another lane has and this one has not is hidden
-    if (!plot) return mention('This view has no figure to save: choose another.');
-    const round = ['run', 'compare'].includes(state.tab) ? '' : ` · round ${state.round + 1}`;
-    picture(plot, format, `${race.id}-${lane.method}-round${state.round + 1}-${state.tab}`, race.themes[theme()], `${lane.title}${round} · ${lane.about.prompt}`);
-  }
-
-  function help() {
-    if (part('help').open) return part('help').close();
-    part('help').showModal();
-    benchmarks.experiments().then((found) => part('findings').replaceChildren(...found), (error) => say(error.message));
   }
 }

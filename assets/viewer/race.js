@@ -125,8 +125,8 @@ export function nextNotable({moments}, round, by, kind) {
   return moments[round] ? round : null;
 }
 
-/** Ask, once, whether a lane has been compared with another, as its race's address says; then comes `ready()`. Until it is
- * known `lane.compared` has the other lane's index without a value; where nothing is kept, not even that. */
+/** Ask the server, once, whether a lane has been compared with another; then comes `ready()`. Until that is known
+ * `lane.compared` has the other lane's index without a value; where nothing is kept, not even that. */
 export function withComparison(race, lane, other, ready) {
   lane.compared ??= new Map();
   lane.sought ??= new Set();

@@ -78,9 +78,15 @@ export function sound(wanted, race) {
     tab: TABS.some(({key}) => key === wanted.tab) ? wanted.tab : DEFAULTS.tab,
     ...Object.fromEntries(Object.entries(CHOICES).map(([name, values]) => [name, values.includes(wanted[name]) ? wanted[name] : DEFAULTS[name]])),
     moment: Object.hasOwn(race.moments, wanted.moment) ? wanted.moment : '',
-    against: wanted.against === lane.method ? NOTHING : [NOTHING, ...race.lanes.map((one) => one.method)].includes(wanted.against) ? wanted.against : '',
+    against: wantedBelow(wanted.against, race, lane),
     bench: wanted.bench,
   };
+}
+
+/** What is wanted below a lane, as far as it is there. */
+function wantedBelow(against, race, lane) {
+  if ([NOTHING, lane.method].includes(against)) return NOTHING;
+  return race.lanes.some((one) => one.method === against) ? against : '';
 }
 
 /** The round to open with: the first with the most accepted tokens. */

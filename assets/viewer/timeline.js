@@ -106,4 +106,4 @@ export function timelineView(part, go, frame) {
   }
 }
 
-const longest = (race, clock) => race.lanes.reduce((one, other) => (length(other, clock) > length(one, clock) ? other : one));
+const longest = ({lanes}, clock) => lanes.reduce((one, other) => (length(other, clock) > length(one, clock) ? other : one));

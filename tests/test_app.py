@@ -266,6 +266,7 @@ def test_what_the_browser_fetches_is_served_from_here(address):
     assert get("races/sample/cut/1.json").status_code == 200
     for missing in ("races/other.json", "races/other/nodes.csv", "races/sample/secrets", "races/sample/cut/2.json"):
         assert get(missing).status_code == 404
+    assert get("races/sample/compare/1/0.json").json() is None  # asked for beforehand: no error in a console
     assert get("models.json").json()["state"] in ("loading", "ready")
 
 

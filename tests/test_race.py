@@ -386,6 +386,17 @@ def test_a_what_if_of_a_file_has_the_prompt_of_its_lane(models, tmp_path):
     assert facts["prompt"] == library_module.prompt_of(runs[1]) != library_module.prompt_of(runs[0])
 
 
+def test_a_prompt_that_is_put_together_from_tokens_is_not_called_written(models, tmp_path):
+    runs, shelf = raced(models, methods=["vanilla"]).traces(), Library(tmp_path)
+    shelf.begin("live-1", "the an the")
+    shelf.keep("live-1", runs)
+    opened = shelf.add(runs)
+    for race, written in (("live-1", True), (opened, False)):
+        _, facts = what_if(models, shelf, {"race": race, "lane": 0, "round": 0, "rounds": 2})
+        for about in (shelf.about(race), shelf.about(shelf.add(runs, facts))):
+            assert about.get("written", True) is written
+
+
 def test_the_library_is_bounded_and_drops_the_least_recently_used(tmp_path, traces, monkeypatch):
     monkeypatch.setattr(library_module, "KEPT", 2)
     shelf = Library(tmp_path)

@@ -6,6 +6,9 @@ import {token} from './format.js';
 import {roundOf} from './race.js';
 import {treePlot} from './tree.js';
 
+/** The index of the lane that one is compared with: `other`, or the first there is where that is the lane itself. */
+export const facing = (race, lane, other) => (race.lanes[other] === lane ? race.lanes.findIndex((one) => one !== lane) : other);
+
 /** The view in `box`. `ask({other})` has the model compare, `choose({place})` goes to a token of the text. */
 export function compareView(box, ask, choose) {
   const plots = new Map(['overlay', 'coverage', 'reach'].map((name) => [name, h('div', {class: 'plot', 'data-figure': name})]));
@@ -37,10 +40,10 @@ export function compareView(box, ask, choose) {
     [race, own] = [next, lane];
     const index = race.lanes.indexOf(lane);
     const options = race.lanes.map((one, at) => [at, one]).filter(([at]) => at !== index);
-    if (other === index) other = options[0]?.[0]; // the lane that was compared with is the one shown now
+    other = facing(race, lane, other);
     select.replaceChildren(...options.map(([at, one]) => h('option', {value: at, selected: at === other}, one.title)));
-    button.disabled = Boolean(why) || !options.length;
-    const found = lane.compared?.get(other);
+    const found = lane.compared?.get(other), asking = !found && lane.compared?.has(other);
+    button.disabled = Boolean(why) || !options.length || asking;
     note.textContent = why || (found ? '' : 'Both lanes draft after every token of this one’s text, and the trees are laid over one another.');
     reveal(note, Boolean(note.textContent));
     const key = `${race.id} ${lane.method} ${other} ${theme}`;

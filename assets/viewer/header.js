@@ -16,7 +16,7 @@ function remembered() {
 /** The header's parts. `races` are the recorded ones, `exports` the names of a race's files, `files` where some lie. */
 export function headerView(part, {races, exports, files}) {
   const mine = new Map(remembered()); // races of this visit that are not among the recorded ones: id -> kind and prompt
-  return {race, lane, stays, keep, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
+  return {race, lane, stays, keep, later, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
 
   /** A race is shown. */
   function race(shown) {
@@ -36,6 +36,9 @@ export function headerView(part, {races, exports, files}) {
     mine.set(id, title);
     remember();
   }
+
+  /** A race that is still running can be opened when it is over. */
+  function later(id) { if (!mine.has(id)) keep(id, 'a race that was still running'); }
 
   function remember() {
     try { sessionStorage.setItem(VISIT, JSON.stringify([...mine].slice(-MOST))); } catch { /* refused in private windows: until the page is left */ }

@@ -2,7 +2,7 @@
 
 import {h, show as reveal} from './dom.js';
 import {WORDS, fixed, seconds} from './format.js';
-import {doneAt, length, roundAt, tokensAt} from './race.js';
+import {doneAt, length, roundAt, ticking, tokensAt} from './race.js';
 
 const KINDS = ['t0', 't1', 't2'];
 const ROOMY = 3; // lanes beside each other that have room for a unit beside their name
@@ -65,7 +65,8 @@ export function lanesView(box, choose, cross) {
   }
 
   /** Show the race at a time of the clock: later tokens hidden, bars as far as the lanes are. null: at rest. */
-  function at(time, clock) {
+  function at(time, wanted) {
+    const clock = ticking(race, wanted);
     const finish = Math.min(...race.lanes.map((lane) => length(lane, clock)));
     race.lanes.forEach((lane, index) => {
       const own = cards[index];
@@ -109,7 +110,8 @@ export function lanesView(box, choose, cross) {
 }
 
 /** The round of every lane at the moment when one lane's round was done. */
-export function sameTime(race, lane, round, clock) {
+export function sameTime(race, lane, round, wanted) {
+  const clock = ticking(race, wanted);
   const time = doneAt(lane, round, clock);
   return race.lanes.map((other) => (other === lane ? round : roundAt(other, time, clock)));
 }

@@ -1,35 +1,35 @@
 // The viewer: one race, one playhead, many views. Every view is a function of (race, state), and the state is the address.
 
-import {applyTheme, bindKeys, fillHelp, share, theme, toggleTheme} from './actions.js';
+import {applyTheme, theme} from './actions.js';
 import {benchmarksView} from './benchmarks.js';
+import {bindButtons} from './buttons.js';
+import {facing} from './compare.js';
 import {eachFrame, helpBox, parts, show as reveal} from './dom.js';
-import {draw, picture, plotly, whole} from './figures.js';
+import {draw, plotly, whole} from './figures.js';
 import {headerView} from './header.js';
 import {lanesView, sameTime} from './lanes.js';
-import {move} from './moves.js';
 import {nodeView, stopNode} from './node.js';
 import {noticeView} from './notice.js';
 import {openFiles} from './opening.js';
-import {fetched, withCut} from './race.js';
+import {fetched, ticking, withComparison, withCut} from './race.js';
 import {roundView} from './round.js';
 import {liveRuns} from './runs.js';
-import {address, addressKeeper, fromAddress, sound} from './state.js';
+import {addressKeeper, fromAddress, sound, swapped} from './state.js';
 import {timelineView} from './timeline.js';
-import {tour} from './tour.js';
-import {below, transportView} from './transport.js';
+import {below, rival, transportView} from './transport.js';
 
 const NARROW = 1100; // px below which the header takes several lines, as beside the open settings
+const MOVES = ['race', 'method', 'round', 'node', 'place']; // what ends a replay when it changes
 const PATIENCE = 700; // ms after which the page says that it waits for a race
 
 /** Start the viewer in Gradio's element. `send(name, data)` reaches Python, `watch` tells of new lines of a running race. */
 export function mount({element: root, props, watch, send}) {
   applyTheme();
   const part = parts(root), viewer = root.closest('#viewer');
-  const keep = addressKeeper();
+  const {keep, drop} = addressKeeper();
   const redraw = eachFrame(() => race && !race.running && redrawNow());
   let state = fromAddress(), race = null, lane = null, Plotly = null;
   let turn = 0; // what was last asked for
-  let pointed = false; // whether what was done last was done with a pointer, not with a key
 
   const notice = noticeView(part('notice')), {say, mention} = notice;
   const header = headerView(part, props);
@@ -40,17 +40,12 @@ export function mount({element: root, props, watch, send}) {
   const round = roundView(part, go, branching);
   const inspect = nodeView(part('node'));
   const benchmarks = benchmarksView(part, go, say);
-  const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written});
+  const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written: () => written()});
+  const view = {get race() { return race; }, get lane() { return lane; }, get state() { return state; }, redrawNow, go, open, choose, presenting};
+  const {act, written} = bindButtons({root, part, props, view, live, timeline, benchmarks, say, mention});
 
-  const guide = tour(part, root, (name) => act(name));
   helpBox(root, part('tip'));
-  fillHelp(part('help-text'));
-  bindKeys(act);
-  root.addEventListener('click', clicked);
-  for (const name of ['pointerdown', 'keydown']) root.addEventListener(name, () => { pointed = name === 'pointerdown'; }, true);
-  root.addEventListener('change', letGo);
-  document.addEventListener('pointerdown', ({target}) => { if (!part('export').contains(target)) closeMenu(); });
-  window.addEventListener('popstate', () => { const before = fromAddress(); if (free()) open(before.race, before); });
+  window.addEventListener('popstate', travelled);
   part('races').addEventListener('change', (event) => choose(event.target.value));
   new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
   new ResizeObserver(() => viewer.classList.toggle('narrow', viewer.clientWidth < NARROW)).observe(viewer);
@@ -74,7 +69,8 @@ export function mount({element: root, props, watch, send}) {
       if (next?.note || notice.ofRace()) say(next?.note ?? '', true);
     } catch (error) {
       if (own !== turn) return;
-      if (id && first && id !== first && !race) await open(first, change);
+      if (error.early) header.later(id);
+      if (id && first && id !== first && !race) await open(first, {...change, method: '', round: null, node: null, place: null});
       else if (!race) nothing();
       else header.stays(race, error.gone ? id : null);
       say(error.message, true);
@@ -87,6 +83,15 @@ export function mount({element: root, props, watch, send}) {
   function free() {
     if (race?.running) say('A race is running: stop it first, or wait.');
     return !race?.running;
+  }
+
+  /** The browser has gone back or on: nothing of the race that is left may come into the history. */
+  function travelled() {
+    if (!free()) return;
+    timeline.stop();
+    drop();
+    const before = fromAddress();
+    open(before.race, before);
   }
 
   /** Another race, from its beginning. */
@@ -175,8 +180,10 @@ export function mount({element: root, props, watch, send}) {
   /** Change the state; everything shown follows within a frame. `replaying`: the replay itself moves the playhead. */
   function go(change, replaying = false) {
     if (!race || race.running) return;
-    if (!replaying) { timeline.stop(); notice.moved(race.note); }
-    state = sound({...state, ...('round' in change || 'method' in change ? {place: null} : {}), ...change}, race);
+    if (!replaying && MOVES.some((name) => name in change)) timeline.stop();
+    if (!replaying) notice.moved(race.note);
+    state = sound({...state, ...('round' in change || 'method' in change ? {place: null} : {}), ...swapped(change, state), ...change}, race);
+    timeline.pace(state);
     keep(state);
     redraw();
   }
@@ -190,11 +197,13 @@ export function mount({element: root, props, watch, send}) {
     lanes.mark(state.method, sameTime(race, lane, state.round, state.clock));
     if (!timeline.playing()) lanes.at(null, state.clock);
     timeline.at(state.round);
-    const other = race.lanes.findIndex((one) => one.method === against);
+    const other = rival(race, lane, state);
+    if (state.tab === 'compare') withComparison(race, lane, facing(race, lane, other), redraw);
+    if (state.tab === 'diversity') withComparison(race, lane, other, redraw);
     round.at(state.round, node, state.tab, Boolean(state.cut) && withCut(race, lane, redraw, uncut), {other, place: state.place ?? (lane.rounds.from[state.round] ?? 1) - 1});
     inspect(race, lane, state.round, node);
     benchmarks.at(state.bench, theme(), Plotly);
-    transport.at(state, lane);
+    transport.at({...state, clock: ticking(race, state.clock)}, lane);
     viewer.classList.toggle('presenting', state.present === '1');
     root.dataset.round = state.round;
     root.dataset.method = state.method;
@@ -216,56 +225,10 @@ export function mount({element: root, props, watch, send}) {
 
   function showTimeline(against) {
     transport.lane(race, lane, against);
-    const figure = lane.figures.timeline[race.lanes.findIndex((one) => one.method === against)];
+    const other = race.lanes.find((one) => one.method === against) ?? lane;
+    const figure = lane.figures.timeline[race.lanes.indexOf(other)];
     timeline.show(lane, figure);
     if (Plotly) draw(Plotly, part('bars'), whole(figure, theme(), race.themes), race.config);
-  }
-
-  // ---- what buttons and keys do
-
-  /** A list in which something was chosen by mouse would take the keys that follow: as type-ahead, not as the page's. */
-  function letGo({target}) {
-    if (target.matches('select') && pointed) target.blur();
-  }
-
-  function clicked(event) {
-    if (event.target.closest('.menu a, .menu button')) closeMenu();
-    const name = event.target.closest('[data-do]')?.dataset.do;
-    if (name) return act(name);
-    const example = event.target.closest('.gallery-item')?.textContent.trim();
-    const recorded = example && props.races.find((one) => one.title === example);
-    if (!recorded) return;
-    if (live.running()) say('The example is in the prompt; its recorded race can be chosen when this one is over.');
-    else choose(recorded.id); // an example that was recorded is shown at once
-  }
-
-  /** Where no prompt is written, that of the race shown is run; true where it has just been written. */
-  function written() {
-    const box = viewer.querySelector('#prompt textarea');
-    if (box.value || !race?.prompt) return false;
-    box.value = race.prompt;
-    return box.dispatchEvent(new Event('input', {bubbles: true}));
-  }
-
-  function act(name, argument) {
-    const always = {
-      run: live.start, stop: live.stop, theme: toggleTheme, help,
-      whole: () => open(race.back.race, {...race.back, node: null, place: null, against: '', tab: 'whatif'}),
-      file: () => part('file').click(),
-      share: () => share(race, address(state), mention),
-      tour: () => { part('help').close(); guide(); },
-      escape: () => { if (part('export').open) { closeMenu(); part('export').querySelector('summary').focus(); } else if (viewer.classList.contains('presenting')) act('present'); },
-      png: () => save('png'), svg: () => save('svg'),
-      export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },
-      settings: () => document.querySelector('#settings .toggle-button')?.click(),
-    };
-    if (always[name]) return always[name]();
-    if (name === 'present' && race?.running) return presenting();
-    if (!race || race.running) return;
-    if (!lane) redrawNow(); // due in this frame: a key that is earlier still counts
-    if (name === 'play') timeline.toggle(race, lane, state);
-    else if (name === 'replay') timeline.toggle(race, lane, state, null); // and then the round that a race opens with
-    else move(name, argument, {race, lane, state}, go, mention);
   }
 
   /** Only the race, or all again, while it runs. */
@@ -273,21 +236,5 @@ export function mount({element: root, props, watch, send}) {
     state = {...state, present: state.present ? '' : '1'};
     viewer.classList.toggle('presenting', state.present === '1');
     keep({...state, race: race.id, round: null, node: null, place: null});
-  }
-
-  function closeMenu() { part('export').open = false; }
-
-  function save(format) {
-    const plots = root.querySelectorAll(`[data-view=${state.tab}] .plot[data-drawn=yes]`);
-    const plot = [...plots].find((one) => one.offsetParent); // what another lane has and this one has not is hidden
-    if (!plot) return mention('This view has no figure to save: choose another.');
-    const round = ['run', 'compare'].includes(state.tab) ? '' : ` · round ${state.round + 1}`;
-    picture(plot, format, `${race.id}-${lane.method}-round${state.round + 1}-${state.tab}`, race.themes[theme()], `${lane.title}${round} · ${lane.about.prompt}`);
-  }
-
-  function help() {
-    if (part('help').open) return part('help').close();
-    part('help').showModal();
-    benchmarks.experiments().then((found) => part('findings').replaceChildren(...found), (error) => say(error.message));
   }
 }

@@ -1,11 +1,12 @@
 // A race as the views read it, made from a payload (replay.py) or, while it runs, from lines of events (stream.py).
 //
-// race = {id, kind, running, prompt, title, model, device, date, lanes, lossless, words, moments, themes, config}
+// race = {id, kind, running, prompt, written, title, model, device, date, lanes, lossless, words, moments, themes, config}
 // lane = a trace of the payload, its `method` what the address calls it (a method may run in two lanes), its `kind` the
 // method itself, its `about` {model, device, date, prompt}; while it runs only {method, title, text, tokens, rounds, pieces}
 // plus, for both: text [token] and summary {count, seconds, passes, tps, speedup, tau}
 
-/** The race with an id, from the server. Raises an Error with what to tell, and with `gone` where it is not there (any more). */
+/** The race with an id, from the server. Raises an Error with what to tell, with `gone` where it is not there (any more), with
+ * `early` where it is still running. */
 export async function fetched(id) {
   if (id.includes('/')) throw Object.assign(new Error(`There is no race “${id}” here.`), {gone: true});
   const {about, replay} = await answered(`races/${encodeURIComponent(id)}.json`);
@@ -14,7 +15,7 @@ export async function fetched(id) {
 
 async function answered(address) {
   const answer = await fetch(address);
-  if ([404, 409].includes(answer.status)) throw Object.assign(new Error(await answer.text()), {gone: answer.status === 404});
+  if ([404, 409].includes(answer.status)) throw Object.assign(new Error(await answer.text()), {gone: answer.status === 404, early: answer.status === 409});
   if (!answer.ok) throw new Error(`the server could not prepare this race (${answer.status}); its log says why`);
   return answer.json();
 }
@@ -94,6 +95,9 @@ export const doneAt = (lane, round, clock) => (clock === 'passes' ? round + 1 : 
 /** How long a lane took on a clock. */
 export const length = (lane, clock) => (clock === 'passes' ? lane.summary.passes : lane.summary.seconds);
 
+/** The clock that a race is shown on: that of passes where no lane says how long it took. */
+export const ticking = (race, clock) => (race.lanes.some((lane) => length(lane, 'wall') > 0) ? clock : 'passes');
+
 /** The last round that a lane had begun at a time of the clock. */
 export function roundAt(lane, time, clock) {
   const count = lane.rounds.at.length;
@@ -119,6 +123,21 @@ export function tokensAt(lane, time, clock) {
 export function nextNotable({moments}, round, by, kind) {
   do round += by; while (moments[round] && !moments[round].some((one) => [one, ''].includes(kind)));
   return moments[round] ? round : null;
+}
+
+/** Ask the server, once, whether a lane has been compared with another; then comes `ready()`. Until that is known
+ * `lane.compared` has the other lane's index without a value; where nothing is kept, not even that. */
+export function withComparison(race, lane, other, ready) {
+  lane.compared ??= new Map();
+  lane.sought ??= new Set();
+  if (!race.lanes[other] || race.lanes[other] === lane || lane.compared.has(other) || lane.sought.has(other)) return;
+  lane.sought.add(other);
+  lane.compared.set(other, undefined);
+  answered(`races/${encodeURIComponent(race.id)}/compare/${race.lanes.indexOf(lane)}/${other}.json`).catch(() => null).then((found) => {
+    if (lane.compared.get(other)) return; // compared meanwhile
+    if (found) lane.compared.set(other, found); else lane.compared.delete(other);
+    ready();
+  });
 }
 
 /** Whether the lane's figure of the nodes that were cut is there. It is fetched when it is asked for; then comes `ready()`,

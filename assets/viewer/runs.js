@@ -89,6 +89,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
       const answer = await fetch(`races/${encodeURIComponent(race)}/compare/${lane}/${other}.json`);
       if (!answer.ok) throw new Error(await answer.text());
       const found = await answer.json();
+      if (!found) throw new Error('What came of it is not kept any more: compare the lanes again.');
       if (own !== asked) return;
       rest();
       say('');

@@ -8,6 +8,9 @@ const NUMBERS = new Set(['round', 'node', 'place']);
 const DEFAULTS = {race: '', method: '', round: null, node: null, place: null, tab: narrow() ? 'outline' : 'tree', cut: '', clock: 'wall', speed: '1', moment: '', against: '', bench: '', present: ''};
 const CHOICES = {clock: ['wall', 'passes'], speed: ['0.25', '0.5', '1', '2', '4'], present: ['', '1'], cut: ['', '1']};
 
+/** `against` where no lane is wanted below; no method is called so. */
+export const NOTHING = 'nothing';
+
 /** Where a tree would not fit, its outline is what is shown first. */
 function narrow() { return matchMedia('(max-width: 700px)').matches; }
 
@@ -37,10 +40,13 @@ export function address(state) {
 }
 
 /** Keep the address in step, at most a few times a second: browsers refuse more. The browser's Back leads to the race
- * before. */
+ * before; then `drop` what is still to be written: it is of the race that is left. */
 export function addressKeeper() {
   let timer = null, latest = null, shown = null;
-  return (state) => {
+  const drop = () => { clearTimeout(timer); timer = null; };
+  return {keep, drop};
+
+  function keep(state) {
     latest = state;
     timer ??= setTimeout(() => {
       timer = null;
@@ -49,7 +55,12 @@ export function addressKeeper() {
       else history.replaceState(history.state, '', address(latest));
       shown = latest.race;
     }, 250);
-  };
+  }
+}
+
+/** What else changes with a change: a lane that is chosen while it is below another changes places with it. */
+export function swapped(change, {method, against}) {
+  return change.method && change.method === against && change.method !== method ? {against: method} : {};
 }
 
 /** The state with everything that a race does not have replaced by what it has. */
@@ -67,9 +78,15 @@ export function sound(wanted, race) {
     tab: TABS.some(({key}) => key === wanted.tab) ? wanted.tab : DEFAULTS.tab,
     ...Object.fromEntries(Object.entries(CHOICES).map(([name, values]) => [name, values.includes(wanted[name]) ? wanted[name] : DEFAULTS[name]])),
     moment: Object.hasOwn(race.moments, wanted.moment) ? wanted.moment : '',
-    against: race.lanes.some((one) => one.method === wanted.against) ? wanted.against : '',
+    against: wantedBelow(wanted.against, race, lane),
     bench: wanted.bench,
   };
+}
+
+/** What is wanted below a lane, as far as it is there. */
+function wantedBelow(against, race, lane) {
+  if ([NOTHING, lane.method].includes(against)) return NOTHING;
+  return race.lanes.some((one) => one.method === against) ? against : '';
 }
 
 /** The round to open with: the first with the most accepted tokens. */

@@ -1,13 +1,13 @@
 // The timeline is the scrubber: a slider, the figure of all rounds with a playhead over it, and the replay.
 
 import {show as reveal} from './dom.js';
-import {doneAt, length, roundAt} from './race.js';
+import {doneAt, length, roundAt, ticking} from './race.js';
 
 const PASSES_PER_SECOND = 8; // of the replay on the clock of passes
 
 /** `go({round})` moves the playhead; `frame(time)` shows the race at a time of the clock, null at rest. */
 export function timelineView(part, go, frame) {
-  const slider = part('scrub'), plot = part('timeline'), head = part('playhead'), play = part('play');
+  const slider = part('scrub'), plot = part('timeline'), head = part('playhead'), play = part('play'), counter = part('count');
   let lane = null, figure = null, replay = null, width = 0;
 
   slider.addEventListener('input', () => go({round: Number(slider.value), node: null}));
@@ -23,7 +23,7 @@ export function timelineView(part, go, frame) {
   }, true);
   new ResizeObserver(() => { width = plot.clientWidth; if (lane) placeHead(); }).observe(plot);
 
-  return {show, at, toggle, stop, playing: () => replay !== null};
+  return {show, at, toggle, pace, stop, playing: () => replay !== null};
 
   /** Another lane or race: its figure and its number of rounds. */
   function show(next, nextFigure) {
@@ -39,7 +39,8 @@ export function timelineView(part, go, frame) {
     const count = lane.rounds.at.length;
     slider.value = round;
     slider.setAttribute('aria-valuetext', `round ${round + 1} of ${count}`);
-    part('count').textContent = count ? `round ${round + 1} / ${count}` : 'no rounds';
+    const text = count ? `round ${round + 1} / ${count}` : 'no rounds';
+    if (counter.textContent !== text) counter.textContent = text; // what is written is read out, though it says the same
     placeHead();
   }
 
@@ -64,29 +65,45 @@ export function timelineView(part, go, frame) {
 
   /** Start the replay, at `speed` times the true one, from the round shown (from the start, if that is the last), or stop it.
    * Where it is over the playhead stays at the last round, or goes to the round `end`. */
-  function toggle(race, own, {round, clock, speed}, end = own.rounds.at.length - 1) {
-    if (replay !== null) return stop();
-    const last = Math.max(...race.lanes.map((one) => length(one, clock)));
+  function toggle(race, own, {round, clock: wanted, speed}, end = own.rounds.at.length - 1) {
+    if (replay) return stop();
+    const clock = ticking(race, wanted);
     const begin = round <= 0 || round >= own.rounds.at.length - 1 ? 0 : doneAt(own, round, clock);
-    const pace = Number(speed) * (clock === 'passes' ? PASSES_PER_SECOND : 1);
-    let started = null;
+    replay = {race, own, end, clock, speed, begin, time: begin, started: null, frame: requestAnimationFrame(step)};
     play.textContent = '▮▮ Pause';
-    const step = (now) => {
-      started ??= now;
-      const time = begin + ((now - started) / 1000) * pace;
-      if (time >= last) return go({round: end, node: null}); // which stops it, too
-      replay = requestAnimationFrame(step);
-      frame(time);
-      go({round: roundAt(own, time, clock), node: null}, true);
-    };
-    replay = requestAnimationFrame(step);
+    counter.setAttribute('aria-live', 'off'); // nobody can listen that fast
+  }
+
+  function step(now) {
+    replay.started ??= now;
+    const {race, own, end, clock, speed, begin, started} = replay;
+    const time = begin + ((now - started) / 1000) * Number(speed) * (clock === 'passes' ? PASSES_PER_SECOND : 1);
+    if (time >= length(longest(race, clock), clock)) return go({round: end, node: null}); // which stops it, too
+    replay.time = time;
+    replay.frame = requestAnimationFrame(step);
+    frame(time);
+    go({round: roundAt(own, time, clock), node: null}, true);
+  }
+
+  /** A replay goes on at the speed and on the clock that are chosen now: on another one from the round that it has got
+   * to, in the lane shown or, where that is through, in the one that takes the longest. */
+  function pace({clock: wanted, speed}) {
+    if (!replay) return;
+    const {race, own, time, clock: before} = replay, clock = ticking(race, wanted);
+    if (clock === before && speed === replay.speed) return;
+    const guide = time < length(own, before) ? own : longest(race, before);
+    const begin = clock === before || !time ? time : doneAt(guide, roundAt(guide, time, before), clock);
+    Object.assign(replay, {clock, speed, begin, time: begin, started: null});
   }
 
   function stop() {
-    if (replay === null) return;
-    cancelAnimationFrame(replay);
+    if (!replay) return;
+    cancelAnimationFrame(replay.frame);
     replay = null;
     play.textContent = '▶ Play';
+    counter.removeAttribute('aria-live');
     frame(null);
   }
 }
+
+const longest = ({lanes}, clock) => lanes.reduce((one, other) => (length(other, clock) > length(one, clock) ? other : one));

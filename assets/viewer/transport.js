@@ -1,11 +1,18 @@
 // The choices beside the playhead: clock, speed, the lane below in the timeline, the kind of notable round, cut nodes.
 
 import {h, show as reveal} from './dom.js';
+import {NOTHING} from './state.js';
 
-/** The method below in the timeline: the one asked for, or the last other one that drafts. */
-export function below(race, lane, state) {
-  if (state.against) return state.against;
-  return (race.lanes.filter((one) => one !== lane && one.summary.tau > 1).at(-1) ?? lane).method;
+const usual = (race, lane) => race.lanes.filter((one) => one !== lane && one.summary.tau > 1).at(-1);
+
+/** The method below in the timeline: the one asked for, or the last other one that drafts; or nothing. */
+export const below = (race, lane, {against}) => against || (usual(race, lane)?.method ?? NOTHING);
+
+/** The index of the lane that others' views compare with: the one below, or, with nothing there, the one that would be; the
+ * lane's own where no other drafts. */
+export function rival(race, lane, {against}) {
+  const asked = race.lanes.findIndex((one) => one.method === against);
+  return asked < 0 ? race.lanes.indexOf(usual(race, lane) ?? lane) : asked;
 }
 
 export function transportView(part, go) {
@@ -18,7 +25,7 @@ export function transportView(part, go) {
   }
 
   function lane(shown, own, other) {
-    part('against').replaceChildren(...shown.lanes.map((one) => h('option', {value: one.method}, one === own ? 'nothing' : one.title)));
+    part('against').replaceChildren(...shown.lanes.map((one) => (one === own ? h('option', {value: NOTHING}, 'nothing') : h('option', {value: one.method}, one.title))));
     part('against').value = other;
     reveal(part('against-box'), shown.lanes.length > 1);
   }

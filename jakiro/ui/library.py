@@ -28,7 +28,8 @@ PROMPT = 100_000  # characters of a prompt that is put together from its tokens
 PATIENCE = 30.0  # seconds to wait for a race that is being stopped
 WAITERS = 8  # requests that may wait at once: each holds a thread of the web server
 TITLES = MappingProxyType({name: method.title for name, method in METHODS.items()})
-LIVE, OPENED = MappingProxyType({"kind": "live"}), MappingProxyType({"kind": "opened"})
+LIVE = MappingProxyType({"kind": "live"})
+OPENED = MappingProxyType({"kind": "opened", "written": False})  # its prompt is known as tokens only, not as written
 WHAT_IF = "what if"  # a kind, too: its lanes are no race, their texts may differ
 
 
@@ -160,7 +161,8 @@ class Library:
 def about(id: str, prompt: str, traces: Sequence[Trace], facts: Mapping[str, Any]) -> dict[str, Any]:
     """What the page says of a race, and of each lane where they differ.
 
-    Kinds: recorded (with the project), live, opened (from a file), what if.
+    Kinds: recorded (with the project), live, opened (from a file), what if. `written` is False where the prompt is put
+    together from its tokens, the chat template's among them: nobody wrote that, and it is no prompt to run again.
     """
     asked = facts.get("prompt", prompt)
     lanes = [

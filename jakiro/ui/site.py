@@ -5,7 +5,7 @@ plotly/<version>         plotly.js out of the installed plotly package
 races/<id>.json          a race prepared for drawing (library.py, replay.py)
 races/<id>/<export>      a race as a file (export.py)
 races/<id>/cut/<lane>    its trees with the nodes that were cut (replay.py)
-races/<id>/compare/<lane>/<other>   two lanes compared (comparing.py)
+races/<id>/compare/<lane>/<other>   two lanes compared (comparing.py), or null
 races (POST)             a file of traces; the answer is {"id"} of the race that it becomes, or {"error"}
 models.json              whether live races can be run
 benchmarks.json          what was measured, prepared for drawing (benchmarks.py)
@@ -67,7 +67,10 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         return Response(cut_figure(traces[lane]), media_type="application/json", headers={"Cache-Control": "no-cache"})
 
     def compared(request: Request) -> Response:
-        text = library.comparison(*(request.path_params[name] for name in ("id", "lane", "other")))
+        try:
+            text = library.comparison(*(request.path_params[name] for name in ("id", "lane", "other")))
+        except RequestError:
+            text = "null"
         return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})
 
     reading = asyncio.Lock()  # one file at a time: reading a large one takes seconds
@@ -97,7 +100,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         Route(f"/{PLOTLY}", plotly_js),
         Route("/races/{id}.json", _worded(race)),
         Route("/races/{id}/cut/{lane:int}.json", _worded(cut)),
-        Route("/races/{id}/compare/{lane:int}/{other:int}.json", _worded(compared)),
+        Route("/races/{id}/compare/{lane:int}/{other:int}.json", compared),
         Route("/races/{id}/{name}", _worded(export)),
         Route("/races", opened, methods=["POST"]),
         Route("/models.json", status),

@@ -8,6 +8,7 @@ import re
 import synthetic
 from playwright.sync_api import expect
 from served import (
+    DROP,
     HOSTILE,
     IN_CHROMIUM,
     ON_EVERY_SCREEN,
@@ -22,6 +23,7 @@ from served import (
 
 from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.measuring.findings import summary
+from jakiro.traces import traces_json
 from jakiro.ui import recorded
 from jakiro.ui.figures.labels import visible
 from jakiro.ui.modules import Modules
@@ -308,3 +310,17 @@ def test_numbers_of_the_round_have_definitions(show):
     for name in ("nodes", "accepted", "count"):
         part(tab, name).focus()
         expect(tab.locator("#viewer .tip")).to_have_text(part(tab, name).get_attribute("data-help"))
+
+
+def test_the_tokens_of_an_opened_trace_are_no_prompt_to_run(show):
+    """The chat template is among them, and in a file each lane may have been asked something else."""
+    tab = show("?race=question&motion=0")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.evaluate(DROP, traces_json([synthetic.tree_trace(6, nodes=16)]))
+    expect(part(tab, "kind")).to_have_text("opened")
+    assert part(tab, "prompt").text_content()
+    tab.locator("[data-do=run]").click()
+    expect(part(tab, "notice")).to_contain_text("the prompt is empty; write a question")
+    expect(tab.locator("#prompt textarea")).to_have_value("")
+    expect(part(tab, "kind")).to_have_text("opened")
+    expect(tab.locator("[data-do=run]")).to_be_enabled()

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import synthetic
 from playwright.sync_api import expect
-from served import FEW_FRAMES, IN_CHROMIUM, WIDE_AND_NARROW, part, wait_for_tree
+from served import DROP, FEW_FRAMES, IN_CHROMIUM, WIDE_AND_NARROW, part, wait_for_tree
 
 from jakiro.analysis.endings import MOMENTS, moments
+from jakiro.traces import traces_json
 from jakiro.ui.why import why
 
 pytestmark = IN_CHROMIUM
 RUN = synthetic.tree_trace(12, nodes=24)  # as the page has it
 KINDS = [moments(RUN, index) for index in range(len(RUN.steps))]
-CLOCK = """() => new Promise((done) => {
+# A replay then does not end by itself, however long a busy machine takes to do something meanwhile.
+SLOW_CLOCK = """() => {
+  const own = window.requestAnimationFrame;
+  window.requestAnimationFrame = (draw) => own((now) => draw(now / 1000));
+}"""
+CLOCK = """(change) => new Promise((done) => {
   // ms of the replay's clock until the seventh round: a frame is two of them, however long it takes to draw
+  // `change`: [part, value] that is chosen in a list after ten frames, null if that stops it
   const slider = document.querySelector('[data-part=scrub]'), play = document.querySelector('[data-do=play]');
   const own = [window.requestAnimationFrame, window.cancelAnimationFrame], waiting = new Map();
   let now = 0, count = 0;
@@ -24,6 +32,12 @@ CLOCK = """() => new Promise((done) => {
     waiting.clear();
     now += 2;
     due.forEach((draw) => draw(now));
+    if (change && now === 20) {
+      const list = document.querySelector(`[data-part=${change[0]}]`);
+      list.value = change[1];
+      list.dispatchEvent(new Event('change', {bubbles: true}));
+    }
+    if (!play.textContent.includes('Pause')) return done(null);
     if (Number(slider.value) < 6) return setTimeout(frame);
     play.click(); // which stops it
     [window.requestAnimationFrame, window.cancelAnimationFrame] = own;
@@ -99,6 +113,82 @@ def test_the_replay_has_a_speed(show):
     tab.locator("[data-do=first]").click()
     at(tab, 0)
     assert slow > 10 * tab.evaluate(CLOCK)  # 16 times, but for a frame at either end
+
+
+def test_a_replay_goes_on_at_another_speed(show):
+    tab = show("?race=question&method=jakiro&round=0&speed=0.25")
+    at(tab, 0)
+    slow = tab.evaluate(CLOCK)
+    tab.locator("[data-do=first]").click()
+    at(tab, 0)
+    quick = tab.evaluate(CLOCK, ["speed", "4"])
+    assert quick and slow - 20 > 10 * (quick - 20)  # 16 times, but for a frame at either end
+
+
+def test_a_replay_goes_on_from_its_round_on_another_clock(show):
+    tab = show("?race=question&method=jakiro&round=4&speed=1&clock=passes")
+    at(tab, 4)
+    from_five_to_seven = tab.evaluate(CLOCK)
+    part(tab, "clock").select_option("wall")
+    tab.locator("[data-do=back]").click()
+    tab.locator("[data-do=back]").click()
+    at(tab, 4)
+    passes = tab.evaluate(CLOCK, ["clock", "passes"])  # which it is told in its first ten frames
+    assert passes and abs(passes - 20 - from_five_to_seven) < 130  # a pass is 125
+
+
+def test_a_replay_goes_on_in_another_tab_and_ends_with_a_move(show):
+    tab = show("?race=question&method=jakiro&round=0&speed=0.25")
+    at(tab, 0)
+    tab.evaluate(SLOW_CLOCK)
+    part(tab, "play").click()
+    for name in ("table", "outline", "tree"):
+        tab.locator(f"[data-tab={name}]").click()
+        expect(tab.locator(f"[data-tab={name}]")).to_have_attribute("aria-selected", "true")
+        expect(part(tab, "play")).to_contain_text("Pause")
+    tab.locator(".lane[data-method=eagle2] h2 button").click()
+    expect(part(tab, "play")).to_contain_text("Play")
+
+
+def test_the_counter_is_read_out_where_it_says_something_new_and_not_during_a_replay(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    tab.evaluate("""() => {
+      window.written = [];
+      const watched = {childList: true, characterData: true, subtree: true};
+      const counter = document.querySelector('[data-part=count]');
+      new MutationObserver(() => written.push(counter.textContent)).observe(counter, watched);
+    }""")
+    tab.locator("[data-tab=table]").click()
+    expect(tab.locator("[data-view=table]")).to_be_visible()
+    tab.keyboard.press("ArrowRight")
+    at(tab, 4)
+    assert tab.evaluate("written") == ["round 5 / 12"]
+    expect(part(tab, "count")).not_to_have_attribute("aria-live", "off")
+    tab.evaluate(SLOW_CLOCK)
+    for live in ("off", ""):
+        part(tab, "play").click()
+        expect(part(tab, "play")).to_contain_text("Pause" if live else "Play")
+        assert (part(tab, "count").get_attribute("aria-live") or "") == live
+
+
+def test_traces_without_seconds_are_replayed_on_the_clock_of_passes(show):
+    still = {"draft_s": 0.0, "verify_s": 0.0, "overhead_s": 0.0}
+    runs = [
+        replace(run, prefill_s=0.0, steps=[replace(step, **still) for step in run.steps])
+        for run in (synthetic.vanilla_trace(RUN.tokens), RUN)
+    ]
+    tab = show("?race=question")
+    tab.evaluate(DROP, traces_json(runs))
+    expect(part(tab, "kind")).to_have_text("opened")
+    expect(part(tab, "clock")).to_have_value("passes")
+    tab.locator("[data-do=first]").click()
+    at(tab, 0)
+    ms = tab.evaluate(CLOCK)
+    assert ms and 700 < ms < 1000  # six or seven passes, eight a second
+    part(tab, "clock").select_option("wall")  # which there is not
+    expect(part(tab, "clock")).to_have_value("passes")
+    assert tab.locator(".lane[data-method=vanilla] .text .same").first.get_attribute("data-round") == "6"
 
 
 def test_the_replay_ends_on_the_last_round(show):

@@ -125,8 +125,9 @@ def test_a_late_comparison_does_not_go_to_another_race(show):
     tab = show("?motion=0")
     race_live(tab, "the an the")
     held = []
-    tab.route("**/compare/*/*.json", lambda route: held.append(route))
     tab.locator("[data-tab=compare]").click()
+    expect(tab.locator("[data-view=compare] .primary")).to_be_enabled()  # the address has been asked before
+    tab.route("**/live-*/compare/*/*.json", lambda route: held.append(route))
     tab.locator("[data-view=compare] .primary").click()
     expect(part(tab, "notice")).to_contain_text("Drafting along the text")
     while not held:

@@ -1,0 +1,89 @@
+// What buttons and keys do.
+
+import {bindKeys, fillHelp, share, theme, toggleTheme} from './actions.js';
+import {picture} from './figures.js';
+import {move} from './moves.js';
+import {address} from './state.js';
+import {tour} from './tour.js';
+
+/** Bind all of them. `view` has the race, the lane and the state that are shown now, and what changes them: `go(change)`,
+ * `open(id, change)`, `choose(id)`, `presenting()` while a race runs, and `redrawNow()` for what is due in this frame.
+ * The rest are parts of the viewer. Gives `act(name, argument)`, which does what a button does, and `written()`. */
+export function bindButtons({root, part, props, view, live, timeline, benchmarks, say, mention}) {
+  const viewer = root.closest('#viewer');
+  const guide = tour(part, root, (name) => act(name));
+  let pointed = false; // whether what was done last was done with a pointer, not with a key
+
+  fillHelp(part('help-text'));
+  bindKeys(act);
+  root.addEventListener('click', clicked);
+  for (const name of ['pointerdown', 'keydown']) root.addEventListener(name, () => { pointed = name === 'pointerdown'; }, true);
+  root.addEventListener('change', letGo);
+  document.addEventListener('pointerdown', ({target}) => { if (!part('export').contains(target)) closeMenu(); });
+  return {act, written};
+
+  /** A list in which something was chosen by mouse would take the keys that follow: as type-ahead, not as the page's. */
+  function letGo({target}) {
+    if (target.matches('select') && pointed) target.blur();
+  }
+
+  function clicked(event) {
+    if (event.target.closest('.menu a, .menu button')) closeMenu();
+    const name = event.target.closest('[data-do]')?.dataset.do;
+    if (name) return act(name);
+    const example = event.target.closest('.gallery-item')?.textContent.trim();
+    const recorded = example && props.races.find((one) => one.title === example);
+    if (!recorded) return;
+    if (live.running()) say('The example is in the prompt; its recorded race can be chosen when this one is over.');
+    else view.choose(recorded.id); // an example that was recorded is shown at once
+  }
+
+  /** Where no prompt is written, that of the race shown is run, if it is as somebody wrote it; true where it has just
+   * been written. Without one the server says what to do. */
+  function written() {
+    const box = viewer.querySelector('#prompt textarea'), {race} = view;
+    if (box.value || !race?.prompt || race.written === false) return false;
+    box.value = race.prompt;
+    return box.dispatchEvent(new Event('input', {bubbles: true}));
+  }
+
+  function act(name, argument) {
+    const {race, state} = view;
+    const always = {
+      run: live.start, stop: live.stop, theme: toggleTheme, help,
+      whole: () => view.open(race.back.race, {...race.back, node: null, place: null, against: '', tab: 'whatif'}),
+      file: () => part('file').click(),
+      share: () => share(race, address(state), mention),
+      tour: () => { part('help').close(); guide(); },
+      escape: () => { if (part('export').open) { closeMenu(); part('export').querySelector('summary').focus(); } else if (viewer.classList.contains('presenting')) act('present'); },
+      png: () => save('png'), svg: () => save('svg'),
+      export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },
+      settings: () => document.querySelector('#settings .toggle-button')?.click(),
+    };
+    if (always[name]) return always[name]();
+    if (name === 'present' && race?.running) return view.presenting();
+    if (!race || race.running) return;
+    if (!view.lane) view.redrawNow(); // due in this frame: a key that is earlier still counts
+    const {lane} = view;
+    if (name === 'play') timeline.toggle(race, lane, state);
+    else if (name === 'replay') timeline.toggle(race, lane, state, null); // and then the round that a race opens with
+    else move(name, argument, {race, lane, state}, view.go, mention);
+  }
+
+  function closeMenu() { part('export').open = false; }
+
+  function save(format) {
+    const {race, lane, state} = view;
+    const plots = root.querySelectorAll(`[data-view=${state.tab}] .plot[data-drawn=yes]`);
+    const plot = [...plots].find((one) => one.offsetParent); // what another lane has and this one has not is hidden
+    if (!plot) return mention('This view has no figure to save: choose another.');
+    const round = ['run', 'compare'].includes(state.tab) ? '' : ` · round ${state.round + 1}`;
+    picture(plot, format, `${race.id}-${lane.method}-round${state.round + 1}-${state.tab}`, race.themes[theme()], `${lane.title}${round} · ${lane.about.prompt}`);
+  }
+
+  function help() {
+    if (part('help').open) return part('help').close();
+    part('help').showModal();
+    benchmarks.experiments().then((found) => part('findings').replaceChildren(...found), (error) => say(error.message));
+  }
+}

@@ -55,7 +55,7 @@ export function exportLinks(box, names, id, files = {}) {
 const KEYS = [
   ['← → or J K', 'one round back or on; with Shift ten'], ['Home, End', 'first or last round'],
   ['N, P', 'next or previous notable round'], ['Space', 'replay at the chosen speed, or pause'],
-  ['O', 'the tree as an outline, or as a tree again'], ['arrows in the tree', 'parent, child, neighbours of the level'], ['1 2 3 …', 'choose the lane'],
+  ['O', 'the tree as an outline, or as a tree again'], ['arrows in the tree', 'parent, child, neighbours of the level; in the outline its lines'], ['1 2 3 …', 'choose the lane'],
   ['S', 'copy the address of this view'], ['E', 'export'], ['Shift P', 'present: only the race, in large'], ['?', 'this help'],
 ];
 

@@ -42,7 +42,7 @@ export function mount({element: root, props, watch, send}) {
   const benchmarks = benchmarksView(part, go, say);
   const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written});
 
-  const guide = tour(part, root, (name) => act(name));
+  const guide = tour(part, root, () => (race && !race.running ? {race, state} : null), go, say);
   helpBox(root, part('tip'));
   fillHelp(part('help-text'));
   bindKeys(act);

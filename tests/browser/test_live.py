@@ -197,6 +197,21 @@ def test_a_race_that_fails_gives_back_the_view_and_the_address(show, monkeypatch
     tab.wait_for_function("location.search.includes('race=question')")
 
 
+def test_a_race_that_begins_ends_the_tour_and_has_none(show, monkeypatch):
+    monkeypatch.setattr(Race, "rounds", slowly)
+    tab = show("?race=question")
+    part(tab, "offer").click()
+    expect(part(tab, "tour")).to_be_visible()
+    run_until_it_is_in_the_address(tab)
+    expect(part(tab, "tour")).to_be_hidden()
+    tab.keyboard.press("?")
+    part(tab, "help").get_by_text("Tour of one minute").click()
+    expect(part(tab, "notice")).to_contain_text("The tour is of a race that is over")
+    expect(part(tab, "tour")).to_be_hidden()
+    tab.locator("[data-do=stop]").click()
+    tab.wait_for_selector("#viewer [data-running=no]")
+
+
 def test_a_file_that_is_dropped_on_a_race_is_not_sent(show, monkeypatch):
     monkeypatch.setattr(Race, "rounds", slowly)
     tab = show("?motion=0")

@@ -1,6 +1,6 @@
 // The viewer: one race, one playhead, many views. Every view is a function of (race, state), and the state is the address.
 
-import {applyTheme, bindKeys, fillHelp, share, theme, toggleTheme} from './actions.js';
+import {applyTheme, bindKeys, fillHelp, settings, share, theme, toggleTheme} from './actions.js';
 import {benchmarksView} from './benchmarks.js';
 import {eachFrame, helpBox, parts, show as reveal} from './dom.js';
 import {draw, picture, plotly, whole} from './figures.js';
@@ -43,6 +43,7 @@ export function mount({element: root, props, watch, send}) {
   const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written});
 
   const guide = tour(part, root, () => (race && !race.running ? {race, state} : null), go, say);
+  const openSettings = settings(root.querySelector('[data-do=settings]'));
   helpBox(root, part('tip'));
   fillHelp(part('help-text'));
   bindKeys(act);
@@ -257,7 +258,7 @@ export function mount({element: root, props, watch, send}) {
       escape: () => { if (part('export').open) { closeMenu(); part('export').querySelector('summary').focus(); } else if (viewer.classList.contains('presenting')) act('present'); },
       png: () => save('png'), svg: () => save('svg'),
       export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },
-      settings: () => document.querySelector('#settings .toggle-button')?.click(),
+      settings: openSettings,
     };
     if (always[name]) return always[name]();
     if (name === 'present' && race?.running) return presenting();

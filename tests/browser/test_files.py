@@ -192,6 +192,25 @@ def test_a_file_can_be_opened_where_there_is_nothing_to_show(chromium, tmp_path)
     assert trouble == []
 
 
+def test_many_lanes_take_several_rows_and_each_looks_like_its_method(show):
+    tab, vanilla = (
+        show("?race=question&round=3", viewport={"width": 900, "height": 900}),
+        synthetic.vanilla_trace(RUN.tokens),
+    )
+    runs = [replace(one, seed=seed) for seed in range(4) for one in (vanilla, RUN)]
+    tab.evaluate(DROP, traces_json(runs))
+    expect(tab.locator(".lane")).to_have_count(8)
+    boxes = [lane.bounding_box() for lane in tab.locator(".lane").all()]
+    assert min(box["width"] for box in boxes) >= 200 and len({box["y"] for box in boxes}) == 2
+    drawn = "(one) => getComputedStyle(one).textDecorationLine"
+    own = [lane.locator(".t2").first.evaluate(drawn) for lane in tab.locator(".lane").all()]
+    assert own == ["none", "underline"] * 4
+    tab.evaluate(DROP, traces_json([vanilla, RUN]))
+    expect(tab.locator(".lane")).to_have_count(2)
+    first, second = (lane.bounding_box() for lane in tab.locator(".lane").all())
+    assert first["y"] == second["y"] and first["width"] + second["width"] > 800  # few fill the row
+
+
 def test_no_speed_is_held_against_a_vanilla_of_another_prompt(show):
     tab, vanilla = show("?race=question&round=3"), synthetic.vanilla_trace(RUN.tokens)
     wait_for_tree(tab)

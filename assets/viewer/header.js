@@ -97,7 +97,8 @@ export function headerView(part, {races, exports, files}) {
   function choices(shown) {
     if (!races.some(({id}) => id === shown.id) && !mine.has(shown.id)) keep(shown.id, titled(shown));
     const all = [...[...mine].reverse().map(([id, title]) => ({id, title})), ...races];
-    const said = ({id, title}) => (id === shown.id && title.startsWith(shown.kind) ? title.slice(shown.kind.length).replace(/^:? /, '') : title); // it stands beside it
+    const kind = new RegExp(`^${shown.kind}:? `); // it stands beside the one shown
+    const said = ({id, title}) => (id === shown.id ? title.replace(kind, '') : title);
     part('races').replaceChildren(...all.map((one) => h('option', {value: one.id}, said(one))));
     part('races').value = shown.id;
     part('races').disabled = shown.running;

@@ -2,8 +2,8 @@
 
 const NAMED = 3; // files that are named; of more, how many there are
 
-/** `free()`: whether a race may be opened now. `opened(id, name)` gets the race that files have become, `say(text)` what is
- * wrong with them. Several files become one race: every command that records writes one file a method. */
+/** `free()`: whether a race may be opened now. `opened(id, name)` gets the race that files have become, `say(text)` what
+ * is wrong with them. Several files become one race: every command that records writes one file a method. */
 export function openFiles(input, free, opened, say) {
   if (input.closest('.offline')) return; // there is no server that could read it
   input.addEventListener('change', () => { send([...input.files]); input.value = ''; });

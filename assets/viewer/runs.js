@@ -14,7 +14,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
   const reader = liveReader({ours: (event) => (event.nonce ?? 0) === nonce, started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); }});
   let doing = '', asked = 0, unanswered = 0, halted = false, leaving = false; // doing: 'race' or 'question'; asked: how often anything was; leaving: Stop is hidden, and had the keyboard's focus
-  let held = 0, waiting = null, nonce = 0; // held: which of what was asked Gradio has; waiting: hands over the next; nonce: what the answer to a question comes with
+  let held = 0, waiting = null, nonce = 0; // which of what was asked Gradio has; hands over the next; comes with the answer to a question
   let model = null, heads = [];
   run.addEventListener('asked', () => (run.disabled ? say(run.dataset.help) : start())); // Enter in the prompt
   for (const event of ['over', 'answered']) run.addEventListener(event, over);
@@ -71,7 +71,9 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   function compare(request) { ask('compare', request, 'Drafting along the text, twice, when the model is free …'); }
 
   /** Have the doctor look at a method's head. */
-  function examine(method) { ask('doctor', {method}, 'Examining the head on the target’s answers to the examples, when the model is free …'); }
+  function examine(method) {
+    ask('doctor', {method}, 'Examining the head on the target’s answers to the examples, when the model is free …');
+  }
 
   function ask(name, request, text) {
     const own = busy('question');

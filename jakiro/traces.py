@@ -1,6 +1,6 @@
 """Several traces in one file, which anyone may have written: read whole, checked, held within what can be shown.
 
-A file holds one trace, a JSON list of traces (as the page exports them), or one trace a line.
+A file holds one trace, a JSON list of traces (as the page exports them), or one trace a line. Files may be joined.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_IDS = 1_000_000  # of a prompt, and with a text: no target reads more, no vo
 MAX_NAMES = 1_000  # settings, versions, a tree's columns
 MAX_TEXT = 1_000  # characters of a token's text or of a name
 NUMBER, LIST = 40, 200  # bytes of memory, about: a number in a list, and a list or a text with its name
-_SPACE = re.compile(r"[ \t\r\n]*")  # of JSON, whose texts may hold other line ends as they are
+_SPACE = re.compile(r"[ \t\r\n\ufeff]*")  # between values; some editors begin a file with the last
 
 
 def traces_json(traces: Sequence[Trace]) -> str:
@@ -70,8 +70,7 @@ def weight(trace: Trace) -> int:
 
 
 def _parsed(text: str) -> list:
-    """The values of a text one after another, or those of the list that it is."""
-    text = text.removeprefix("\ufeff")  # some editors put it before whatever they save
+    """The values of a text one after another; of a list its values."""
     decoder, found, at = json.JSONDecoder(), [], _SPACE.match(text).end()
     try:
         while at < len(text) or not found:
@@ -80,7 +79,7 @@ def _parsed(text: str) -> list:
             at = _SPACE.match(text, at).end()
     except (ValueError, RecursionError) as error:  # the latter: brackets within brackets without end
         raise TraceError(f"not a trace: the file is not JSON ({error}); export it again") from error
-    return found[0] if len(found) == 1 and isinstance(found[0], list) else found
+    return [run for value in found for run in (value if isinstance(value, list) else [value])]
 
 
 def _one(run: object, index: int, count: int) -> Trace:

@@ -97,7 +97,10 @@ def test_a_place_counts_what_both_have_and_what_either_covers():
 
 def test_the_telling_places_come_first():
     same, apart = Pair((SECOND, SECOND)), Pair((FIRST, SECOND))
-    assert telling([same, apart, same], count=2)[0] == 1 and len(telling([same], count=5)) == 1
+    smaller = replace(SECOND, target_logprobs=[one - 1.0 for one in SECOND.target_logprobs])
+    close = Pair((SECOND, smaller))  # as far, over less of the target
+    assert telling([same, close, apart, same]) == [2, 1] and telling([same, close, apart], count=1) == [2]
+    assert telling([same]) == []  # what does not differ does not differ most
 
 
 @pytest.fixture(scope="module")

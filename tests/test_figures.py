@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
 from jakiro.analysis.diversity import run_diversity
 from jakiro.analysis.tables import nodes_table
+from jakiro.assets import ASSETS
 from jakiro.methods import METHODS
 from jakiro.trace import StepTrace
 from jakiro.tree import DraftTree
@@ -21,7 +23,7 @@ from jakiro.ui.figures.acceptance import acceptance_figure
 from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
 from jakiro.ui.figures.labels import label, quote, visible
 from jakiro.ui.figures.layout import by_level, up_and_down
-from jakiro.ui.figures.looks import lane_looks
+from jakiro.ui.figures.looks import AGAIN, LOOKS, lane_looks
 from jakiro.ui.figures.patch import fill
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
 from jakiro.ui.figures.theme import SOURCES, THEMES, paint
@@ -408,3 +410,10 @@ def luminance(color):
     parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_methods_are_sketched_with_their_own_shapes():
+    """The canvas that stands for plotly's picture knows every shape of a lane that drafts."""
+    known = (ASSETS / "viewer" / "sketch.js").read_text(encoding="utf-8")
+    shapes = {shape for _, shape in (*LOOKS.values(), *AGAIN)} - {LOOKS["vanilla"][1]}
+    assert [shape for shape in shapes if not re.search(rf"[ {{]'?{shape}'?: \[", known)] == []

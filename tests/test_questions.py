@@ -22,6 +22,16 @@ def test_an_answer_is_a_line_that_is_never_the_one_before():
     assert json.loads(lines[0]) | {"time": 0} == {"event": "done", "race": "a", "time": 0}
 
 
+def test_an_answer_says_which_question_it_is_to():
+    for work in (
+        lambda asked: {"event": "done"},
+        lambda asked: fail(RequestError("no")),
+        lambda asked: fail(OSError()),
+    ):
+        assert json.loads(answered(work, {"nonce": 7}))["nonce"] == 7
+        assert "nonce" not in json.loads(answered(work, {"nonce": "x" * 9}))
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [(RequestError("choose a lane"), "choose a lane"), (MemoryError("no room"), "this failed: no room")],

@@ -57,6 +57,13 @@ def test_a_file_may_begin_with_a_byte_order_mark_and_be_indented():
     assert read_traces("\ufeff" + json.dumps(json.loads(traces_json(PAIR)), indent=1)) == read_traces(traces_json(PAIR))
 
 
+def test_files_may_be_joined_whatever_each_of_them_is():
+    one, both = to_json(PAIR[0]), traces_json(PAIR)
+    assert read_traces(f"{one}\n\ufeff{both}\n{one}\n") == read_traces(traces_json([PAIR[0], *PAIR, PAIR[0]]))
+    with pytest.raises(TraceError, match="holds no runs"):
+        read_traces("[]\n[]")
+
+
 def test_whole_numbers_may_be_written_with_a_point():
     for text in (to_json(RUN), with_cut([0, 2])):
         data = json.loads(text, parse_int=float)

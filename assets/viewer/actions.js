@@ -15,6 +15,10 @@ export function applyTheme() {
 export function toggleTheme() {
   document.body.classList.toggle('dark');
   store('jakiro-theme', theme());
+  const address = new URL(location.href);
+  if (!address.searchParams.has('theme')) return;
+  address.searchParams.set('theme', theme()); // else who reloads, or is given the address, gets the other one
+  history.replaceState(history.state, '', address);
 }
 
 function store(name, value) {
@@ -23,6 +27,45 @@ function store(name, value) {
 
 function stored(name) {
   try { return localStorage.getItem(name); } catch { return null; }
+}
+
+/** What the button of the settings at the side does. Opened by keyboard they get the focus; Escape closes them, and it goes
+ * back. */
+export function settings(button) {
+  const FRAMES = 60, CONTROLS = ':is(input, select, textarea, button:not(.toggle-button)):enabled';
+  const watched = new MutationObserver(changed);
+  let bar = null, byKey = false;
+  button.setAttribute('aria-expanded', 'false');
+  document.addEventListener('keydown', (event) => {
+    if (event.key !== 'Escape' || event.defaultPrevented || !opened() || !(bar.contains(event.target) || event.target === button)) return;
+    if (bar.contains(event.target) && event.target.closest('[aria-expanded=true]')) return; // a list closes first
+    event.preventDefault();
+    toggle();
+  });
+  return toggle;
+
+  function opened() { return Boolean(bar?.classList.contains('open')); }
+
+  function toggle() {
+    const handle = document.querySelector('#settings .toggle-button');
+    if (!bar && handle) watched.observe(bar = handle.closest('.sidebar'), {attributeFilter: ['class']});
+    byKey = button.matches(':focus-visible');
+    handle?.click();
+  }
+
+  function changed() {
+    if (button.getAttribute('aria-expanded') === String(opened())) return;
+    button.setAttribute('aria-expanded', String(opened()));
+    if (!opened() && bar.contains(document.activeElement)) button.focus();
+    if (opened() && byKey) enter(FRAMES);
+  }
+
+  /** To the first control, as soon as it can be seen: what turns visible may do so over some frames. */
+  function enter(frames) {
+    const first = [...bar.querySelectorAll(CONTROLS)].find((one) => one.getClientRects().length);
+    first?.focus();
+    if (first && first !== document.activeElement && frames) requestAnimationFrame(() => opened() && enter(frames - 1));
+  }
 }
 
 /** Copy the page's address; where the browser refuses, show it to be copied by hand. */
@@ -55,7 +98,7 @@ export function exportLinks(box, names, id, files = {}) {
 const KEYS = [
   ['← → or J K', 'one round back or on; with Shift ten'], ['Home, End', 'first or last round'],
   ['N, P', 'next or previous notable round'], ['Space', 'replay at the chosen speed, or pause'],
-  ['O', 'the tree as an outline, or as a tree again'], ['arrows in the tree', 'parent, child, neighbours of the level'], ['1 2 3 …', 'choose the lane'],
+  ['O', 'the tree as an outline, or as a tree again'], ['arrows in the tree', 'parent, child, neighbours of the level; in the outline its lines'], ['1 2 3 …', 'choose the lane'],
   ['S', 'copy the address of this view'], ['E', 'export'], ['Shift P', 'present: only the race, in large'], ['?', 'this help'],
 ];
 

@@ -3,6 +3,8 @@
 import {h, show as reveal} from './dom.js';
 import {draw, whole} from './figures.js';
 
+const LATER = 'They are shown below a race that is over, and there is none now.';
+
 /** The view of reports. `go({bench})` names the one that is open, '' when none is. */
 export function benchmarksView(part, go, say) {
   const box = part('benchmarks'), choice = part('report');
@@ -41,9 +43,14 @@ export function benchmarksView(part, go, say) {
   async function experiments() {
     const {reports} = await all();
     return reports.filter((report) => report.summary.length).map((report) => {
-      const button = h('button', {}, 'Figures and tables');
-      button.addEventListener('click', () => { go({bench: report.name}); box.open = true; box.scrollIntoView(); });
-      return h('form', {method: 'dialog'}, h('h3', {}, report.figures[0].title), h('p', {}, report.summary.join(' ')), button);
+      const button = h('button', {}, 'Figures and tables'), why = h('p', {class: 'none', role: 'status', hidden: true}, LATER);
+      button.addEventListener('click', (event) => {
+        if (reveal(why, part('stage').matches('.running, [hidden]'))) return event.preventDefault(); // the dialog stays
+        go({bench: report.name, present: ''}); // where a race is presented, they are not shown
+        box.open = true;
+        requestAnimationFrame(() => box.scrollIntoView()); // when all of that is done
+      });
+      return h('form', {method: 'dialog'}, h('h3', {}, report.figures[0].title), h('p', {}, report.summary.join(' ')), button, why);
     });
   }
 

@@ -1,6 +1,6 @@
 // What buttons and keys do.
 
-import {bindKeys, fillHelp, share, theme, toggleTheme} from './actions.js';
+import {bindKeys, fillHelp, settings, share, theme, toggleTheme} from './actions.js';
 import {picture} from './figures.js';
 import {move} from './moves.js';
 import {address} from './state.js';
@@ -11,7 +11,9 @@ import {tour} from './tour.js';
  * The rest are parts of the viewer. Gives `act(name, argument)`, which does what a button does, and `written()`. */
 export function bindButtons({root, part, props, view, live, timeline, benchmarks, say, mention}) {
   const viewer = root.closest('#viewer');
-  const guide = tour(part, root, (name) => act(name));
+  const over = () => (view.race && !view.race.running ? {race: view.race, state: view.state} : null);
+  const guide = tour(part, root, over, view.go, say);
+  const openSettings = settings(root.querySelector('[data-do=settings]'));
   let pointed = false; // whether what was done last was done with a pointer, not with a key
 
   fillHelp(part('help-text'));
@@ -58,7 +60,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
       escape: () => { if (part('export').open) { closeMenu(); part('export').querySelector('summary').focus(); } else if (viewer.classList.contains('presenting')) act('present'); },
       png: () => save('png'), svg: () => save('svg'),
       export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },
-      settings: () => document.querySelector('#settings .toggle-button')?.click(),
+      settings: openSettings,
     };
     if (always[name]) return always[name]();
     if (name === 'present' && race?.running) return view.presenting();

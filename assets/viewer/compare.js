@@ -68,7 +68,7 @@ export function compareView(box, ask, choose) {
     const piece = (place) => `“${token(found, found.tokens[place])}”`;
     const named = found.telling.map((place) => h('button', {type: 'button', 'data-place': place},
       `${place + 1} ${piece(place)}: ${found.reach[0][place]} against ${found.reach[1][place]}`));
-    links.replaceChildren('Where they differ most: ', ...named);
+    links.replaceChildren(named.length ? 'Where they differ most: ' : 'They differ nowhere.', ...named);
     differ.replaceChildren(table(found));
     const {reach} = found.figures, box = plots.get('reach');
     size(box, reach.min_width, reach.layout.height);

@@ -47,7 +47,9 @@ export function stillness() {
 /** Definitions: one floating box that shows data-help of whatever is hovered or focused. */
 export function helpBox(root, tip) {
   let described = null;
+  const gone = new MutationObserver(() => { if (!described?.getClientRects().length) hide(); });
   const hide = () => {
+    gone.disconnect();
     tip.hidden = true;
     described?.removeAttribute('aria-describedby');
     described = null;
@@ -59,6 +61,7 @@ export function helpBox(root, tip) {
     tip.textContent = owner.dataset.help;
     tip.hidden = false;
     described = owner;
+    gone.observe(root, {childList: true, subtree: true, attributeFilter: ['hidden', 'class', 'open']});
     owner.setAttribute('aria-describedby', tip.id);
     const box = owner.getBoundingClientRect();
     const left = Math.min(Math.max(8, box.left), document.documentElement.clientWidth - tip.offsetWidth - 8);

@@ -56,7 +56,7 @@ function row(lane, round, node, words) {
 }
 
 /** Every string that starts with "@" replaced by the theme's colour of that name. */
-export function paint(value, theme) {
+function paint(value, theme) {
   if (typeof value === 'string') return value.startsWith('@') ? theme[value.slice(1)] ?? value : value;
   if (Array.isArray(value)) {
     return typeof value[0] === 'number' && typeof value[1] !== 'string' ? value : value.map((item) => paint(item, theme));
@@ -118,7 +118,7 @@ const boxes = new ResizeObserver((entries) => {
 });
 
 /** Plotly.react for a figure that follows the width of its box. */
-export function react(Plotly, element, figure, config) {
+function react(Plotly, element, figure, config) {
   if (!element._fullLayout) boxes.observe(element);
   return fixed(Plotly, element, figure, config);
 }

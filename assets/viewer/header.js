@@ -8,14 +8,29 @@ const SOURCES = {live: 'Run live on this server', recorded: 'Recorded beforehand
 const OF_A_RACE = ['export', 'source', 'settings', 'lossless', 'pick'];
 
 const VISIT = `jakiro-races ${location.pathname}`, MOST = 20; // where a visit's races are kept for when the page is loaded again, and how many
+const TITLE = 80, PROMPT = 36; // characters in the list of races
+const EARLY = 'a race that was still running'; // until it is shown
 
 function remembered() {
   try { return JSON.parse(sessionStorage.getItem(VISIT)) ?? []; } catch { return []; }
 }
 
+/** A text on one line, with an ellipsis where it is longer than `most`. */
+function short(text, most) {
+  const line = [...text.slice(0, 4 * most).replace(/\s+/g, ' ').trim()];
+  return line.length > most || text.length > 4 * most ? `${line.slice(0, most - 1).join('')}…` : line.join('');
+}
+
+/** What the list calls a race: its kind, and what tells it from others. One that begins now says when. */
+function titled({kind, running, prompt, note, lanes}) {
+  if (note) return `${kind}: ${note}`;
+  const time = running ? ` ${new Date().toTimeString().slice(0, 8)}` : '';
+  return `${kind}${time}: ${short(prompt, PROMPT)} · ${lanes.map(({title}) => title).join(', ')}`;
+}
+
 /** The header's parts. `races` are the recorded ones, `exports` the names of a race's files, `files` where some lie. */
 export function headerView(part, {races, exports, files}) {
-  const mine = new Map(remembered()); // races of this visit that are not among the recorded ones: id -> kind and prompt
+  const mine = new Map(remembered()); // the last races of this visit that are not among the recorded ones: id -> title
   return {race, lane, stays, keep, later, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
 
   /** A race is shown. */
@@ -33,15 +48,19 @@ export function headerView(part, {races, exports, files}) {
   }
 
   function keep(id, title) {
-    mine.set(id, title);
+    const others = [...mine].filter(([one]) => one !== id).slice(1 - MOST), said = short(title, TITLE);
+    const [, last] = others.findLast(([, other]) => other === said || other.startsWith(`${said} (`)) ?? [];
+    mine.clear();
+    for (const [one, other] of others) mine.set(one, other);
+    mine.set(id, last ? `${said} (${Number(last.slice(said.length).match(/\d+/) ?? 1) + 1})` : said);
     remember();
   }
 
   /** A race that is still running can be opened when it is over. */
-  function later(id) { if (!mine.has(id)) keep(id, 'a race that was still running'); }
+  function later(id) { if (!mine.has(id)) keep(id, EARLY); }
 
   function remember() {
-    try { sessionStorage.setItem(VISIT, JSON.stringify([...mine].slice(-MOST))); } catch { /* refused in private windows: until the page is left */ }
+    try { sessionStorage.setItem(VISIT, JSON.stringify([...mine])); } catch { /* refused in private windows: until the page is left */ }
   }
 
   /** The race shown stays, since the one asked for could not be had; `gone` is the id of one that never can. */
@@ -80,9 +99,10 @@ export function headerView(part, {races, exports, files}) {
   }
 
   function choices(shown) {
-    if (!races.some(({id}) => id === shown.id)) keep(shown.id, `${shown.kind}: ${shown.prompt}`);
+    if (!races.some(({id}) => id === shown.id) && (mine.get(shown.id) ?? EARLY) === EARLY) keep(shown.id, titled(shown));
     const all = [...[...mine].reverse().map(([id, title]) => ({id, title})), ...races];
-    const said = ({id, title}) => (id === shown.id && mine.has(id) ? shown.prompt : title); // its kind stands beside it
+    const kind = new RegExp(`^${shown.kind}:? `); // it stands beside the one shown
+    const said = ({id, title}) => (id === shown.id ? title.replace(kind, '') : title);
     part('races').replaceChildren(...all.map((one) => h('option', {value: one.id}, said(one))));
     part('races').value = shown.id;
     part('races').disabled = shown.running;

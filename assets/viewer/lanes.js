@@ -27,7 +27,6 @@ export function lanesView(box, choose, cross) {
     cards = race.lanes.map(card);
     race.before?.forEach((text, index) => { if (text) cards[index].text.append(h('span', {class: 'forced'}, text)); });
     box.replaceChildren(...cards.map((one) => one.root));
-    box.style.setProperty('--lanes', race.lanes.length);
     grow();
     race.before?.forEach((text, index) => { if (text) cards[index].spans[0]?.classList.add('forced'); });
   }
@@ -90,7 +89,7 @@ export function lanesView(box, choose, cross) {
       button: h('button', {type: 'button', 'aria-pressed': 'false'}, lane.title),
       spans: [], marked: [], shown: 0,
     };
-    parts.root = h('article', {class: 'lane card', 'data-method': lane.method},
+    parts.root = h('article', {class: 'lane card', 'data-method': lane.method, 'data-kind': lane.kind ?? lane.method},
       h('div', {class: 'row'}, h('h2', {}, parts.button), parts.tau),
       h('div', {class: 'row numbers'}, h('span', {}, parts.tps, h('small', {}, ' tok/s')), parts.speedup, parts.time),
       h('div', {class: 'bar', 'data-help': WORDS.bar}, parts.bar), parts.text);

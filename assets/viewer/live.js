@@ -2,8 +2,8 @@
 
 import {addTokens, fromStart, summarised} from './race.js';
 
-/** `read(text)` takes everything so far. Calls back: started(race), grown(), done(id), failed(message), compared(event), examined(event). */
-export function liveReader({started, grown, done, failed, compared, examined}) {
+/** `read(text)` takes everything so far, of it what is `ours(event)`. Calls back: started(race), grown(), done(id), failed(message), compared(event), examined(event). */
+export function liveReader({ours, started, grown, done, failed, compared, examined}) {
   let seen = '', race = null;
 
   return {read, forget: () => { race = null; }, id: () => race?.id ?? null};
@@ -21,6 +21,7 @@ export function liveReader({started, grown, done, failed, compared, examined}) {
 
   /** True if tokens came. */
   function take(event) {
+    if (!ours(event)) return false; // the answer to a question that is not waited for any more
     if (event.event === 'start') started(race = fromStart(event));
     else if (event.event === 'tokens' && race) { addTokens(race, event); return true; }
     else if (event.event === 'done') { race = null; done(event.race); }

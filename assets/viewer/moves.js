@@ -3,7 +3,7 @@
 import {sameTime} from './lanes.js';
 import {stopNode} from './node.js';
 import {nextNotable} from './race.js';
-import {neighbour} from './round.js';
+import {neighbour} from './walk.js';
 
 /** Make the move of a name, if it is one. `go(change)` changes the state, `say(text)` tells why it does not. */
 export function move(name, argument, {race, lane, state}, go, say) {
@@ -23,7 +23,7 @@ export function move(name, argument, {race, lane, state}, go, say) {
       if (race.lanes[argument]) go({method: race.lanes[argument].method, round: sameTime(race, from, state.round, state.clock)[argument], node: null});
     },
     node: () => {
-      const node = neighbour(lane.nodes[state.round], state.node ?? stopNode(race, lane, state.round), argument);
+      const node = neighbour(lane.nodes[state.round], state.node ?? stopNode(race, lane, state.round), argument, state.tab === 'outline');
       if (node !== null) go({node});
     },
   };

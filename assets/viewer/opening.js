@@ -1,27 +1,31 @@
-// Traces from a file: chosen, or dropped anywhere on the page. The server checks them and keeps them for a while.
+// Traces from files: chosen, or dropped anywhere on the page. The server checks them and keeps them for a while.
 
-/** `free()`: whether a race may be opened now. `opened(id, name)` gets the race that a file has become, `say(text)` what is wrong with it. */
+const NAMED = 3; // files that are named; of more, how many there are
+
+/** `free()`: whether a race may be opened now. `opened(id, name)` gets the race that files have become, `say(text)` what
+ * is wrong with them. Several files become one race: every command that records writes one file a method. */
 export function openFiles(input, free, opened, say) {
   if (input.closest('.offline')) return; // there is no server that could read it
-  input.addEventListener('change', () => { send(input.files[0]); input.value = ''; });
+  input.addEventListener('change', () => { send([...input.files]); input.value = ''; });
   window.addEventListener('dragover', (event) => { if (hasFile(event)) event.preventDefault(); });
   window.addEventListener('drop', (event) => {
     if (!hasFile(event)) return;
     event.preventDefault();
-    send(event.dataTransfer.files[0]);
+    send([...event.dataTransfer.files]);
   });
 
-  async function send(file) {
-    if (!file || !free()) return;
-    say(`Reading ${file.name} …`);
+  async function send(files) {
+    if (!files.length || !free()) return;
+    const name = files.length > NAMED ? `${files.length} files` : files.map((file) => file.name).join(', ');
+    say(`Reading ${name} …`);
     try {
-      const answer = await fetch('races', {method: 'POST', body: file});
+      const answer = await fetch('races', {method: 'POST', body: new Blob(files.flatMap((file) => [file, '\n']))});
       const {id, error} = answer.ok ? await answer.json() : {error: `the server answered ${answer.status}`};
       if (!id) throw new Error(error);
       say('');
-      opened(id, file.name);
+      opened(id, name);
     } catch (error) {
-      say(`${file.name} could not be opened: ${error.message}`);
+      say(`${name} could not be opened: ${error.message}`);
     }
   }
 }

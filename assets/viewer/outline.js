@@ -2,13 +2,13 @@
 
 import {h} from './dom.js';
 import {cell, token} from './format.js';
+import {childrenAsDrawn} from './walk.js';
 
 /** A round's tree as a list in `box`, node `chosen` marked; a click on a node calls choose({node}). */
 export function outline(box, race, lane, round, chosen, choose) {
   const nodes = lane.nodes[round];
   const focused = box.contains(document.activeElement);
-  const children = nodes.parent.map(() => []);
-  nodes.parent.forEach((parent, node) => { if (parent >= 0) children[parent].push(node); });
+  const children = childrenAsDrawn(nodes);
   const stop = nodes.state.lastIndexOf(race.words.state.indexOf('accepted'));
   box.replaceChildren(h('ul', {class: 'outline', 'aria-label': `Draft tree of round ${round + 1}`}, entry(0)));
   if (focused) box.querySelector('[aria-current=true]')?.focus();

@@ -188,13 +188,3 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
 }
 
 const note = (text) => h('p', {class: 'none'}, text);
-
-/** The node that a key leads to from another: parent, first child, siblings by level; null where there is none. */
-export function neighbour(nodes, node, key) {
-  const from = node ?? 0;
-  const children = nodes.parent.map((_, index) => index).filter((index) => nodes.parent[index] === from);
-  const level = nodes.depth.map((_, index) => index).filter((index) => nodes.depth[index] === nodes.depth[from]);
-  const place = level.indexOf(from);
-  const found = {ArrowLeft: nodes.parent[from], ArrowRight: children[0], ArrowUp: level[place - 1], ArrowDown: level[place + 1]}[key];
-  return found === undefined || found < 0 ? null : found;
-}

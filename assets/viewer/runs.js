@@ -12,12 +12,12 @@ const PATIENCE = 700; // ms after which the page says that it waits, or that no 
  */
 export function liveRuns({root, send, fetched, say, shown, grown, restore, compared, examined, ready, written}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
-  const reader = liveReader({started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); }});
-  let doing = '', asked = 0, unanswered = 0, held = 0, halted = false, leaving = false; // doing: 'race' or 'question'; asked: how often anything was; held: which of them is the run that Gradio has; leaving: Stop is hidden, and had the keyboard's focus
+  const reader = liveReader({ours: (event) => (event.nonce ?? 0) === nonce, started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); }});
+  let doing = '', asked = 0, unanswered = 0, halted = false, leaving = false; // doing: 'race' or 'question'; asked: how often anything was; leaving: Stop is hidden, and had the keyboard's focus
+  let held = 0, waiting = null, nonce = 0; // which of what was asked Gradio has; hands over the next; comes with the answer to a question
   let model = null, heads = [];
   run.addEventListener('asked', () => (run.disabled ? say(run.dataset.help) : start())); // Enter in the prompt
-  run.addEventListener('over', over);
-  run.addEventListener('answered', () => missed(unanswered));
+  for (const event of ['over', 'answered']) run.addEventListener(event, over);
   askForModels();
   return {read: reader.read, stop: halt, start, running: () => doing !== '', again, compare, examine, unable, heads: () => heads};
 
@@ -26,21 +26,24 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     if (written()) return void setTimeout(start); // Gradio has read by then what was written
     const own = busy('race');
     setTimeout(() => own === unanswered && say('Waiting for the model, which is busy …'), PATIENCE);
-    if (!held) hand(own); // else when Gradio is through with the run that was stopped: until then it would drop this one
+    hand(own, 'run');
   }
 
-  function hand(own) {
-    held = own;
-    halted = false;
-    send('run');
+  /** Send what is asked; where Gradio is not yet through with what was stopped, then: until then it would drop this. */
+  function hand(own, ...given) {
+    waiting = () => {
+      [held, waiting, halted] = [own, null, false];
+      send(...given);
+    };
+    if (!held) waiting();
   }
 
-  /** Gradio is through with a run. After a stop it says so twice. */
+  /** Gradio is through with what it has. After a stop it says so twice. */
   function over() {
-    const own = held, next = unanswered;
+    const own = held;
     held = 0;
     if (!own) return;
-    if (doing === 'race' && next && next !== own) setTimeout(() => next === unanswered && hand(next));
+    if (waiting) setTimeout(() => held || waiting?.());
     else missed(own);
   }
 
@@ -62,24 +65,21 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   }
 
   /** Decode rounds again: the answer comes as a live race's end does. */
-  function again(request) {
-    busy('question');
-    say('Decoding again, when the model is free …');
-    send('branch', {...request, nonce: Date.now()});
-  }
+  function again(request) { ask('branch', request, 'Decoding again, when the model is free …'); }
 
   /** Compare two lanes; the answer says where to fetch what came of it. */
-  function compare(request) {
-    busy('question');
-    say('Drafting along the text, twice, when the model is free …');
-    send('compare', {...request, nonce: Date.now()});
-  }
+  function compare(request) { ask('compare', request, 'Drafting along the text, twice, when the model is free …'); }
 
   /** Have the doctor look at a method's head. */
   function examine(method) {
-    busy('question');
-    say('Examining the head on the target’s answers to the examples, when the model is free …');
-    send('doctor', {method, nonce: Date.now()});
+    ask('doctor', {method}, 'Examining the head on the target’s answers to the examples, when the model is free …');
+  }
+
+  function ask(name, request, text) {
+    const own = busy('question');
+    nonce = Date.now();
+    say(text);
+    hand(own, name, {...request, nonce});
   }
 
   async function fetchCompared({race, lane, other}) {
@@ -95,6 +95,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
       say('');
       compared({race, lane, other, ...found});
     } catch (error) {
+      if (own !== asked) return;
       rest();
       say(error.message);
     }
@@ -110,11 +111,11 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   function halt() {
     if (!doing) return;
     if (doing === 'question') { // the answer, if it is still worked on, is not waited for
-      send('stop');
+      if (held === asked) send('stop'); // else it was never sent
       rest();
       return say('Stopped: not waiting for the answer.');
     }
-    halted = true;
+    [halted, waiting] = [true, null];
     say('Stopping …');
     if (!held || held === asked) send('stop'); // else it was never sent
     const id = reader.id();
@@ -147,6 +148,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     const focused = leaving || [run, stop].some((button) => button.matches(':focus-visible')); // by the keyboard's focus
     leaving = false;
     doing = what;
+    [waiting, nonce] = [null, 0];
     reveal(run, !doing);
     reveal(stop, Boolean(doing));
     if (focused) (doing ? stop : run).focus();

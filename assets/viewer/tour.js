@@ -8,11 +8,11 @@ const STOPS = [ // `live`: what is not said where there is no server
     + 'that one pass of the target brings, tell them apart. Underlined tokens were drafted, dotted ones are the target’s own.'},
   {part: 'timeline', text: 'Every bar is a round: a draft, then one pass of the target. Its height is what the round brought; below the axis '
     + 'is another method over the same text. Drag along it, or press the arrow keys.'},
-  {part: 'views', act: ['first'], text: 'The draft tree of one round. The green path is what the target agreed with, the star is its own next '
+  {part: 'views', text: 'The draft tree of one round. The green path is what the target agreed with, the star is its own next '
     + 'token; shape and colour say which expert proposed a candidate.'},
   {part: 'why', text: 'One sentence says why the round ended here: not proposed, cut by the node budget, or simply the end of the draft.'},
-  {part: 'moment', act: ['after'], text: 'N and P jump between notable rounds: a rescue by one expert, a sure candidate that was rejected, all '
-    + 'levels accepted, the right token cut. This is the next one.'},
+  {part: 'moment', moves: true, text: 'N and P jump between notable rounds: a rescue by one expert, a sure candidate that was rejected, all '
+    + 'levels accepted, the right token cut.'},
   {part: 'node', text: 'Whatever the trace knows of one node: draft and target probability, ranks, router weights. Click a node, or walk the '
     + 'tree with the arrow keys.'},
   {part: 'tabs', text: 'The same round otherwise: as an outline, by router, by diversity; and the whole run.',
@@ -20,38 +20,66 @@ const STOPS = [ // `live`: what is not said where there is no server
   {query: '[data-do=run]', text: '', live: 'Write a prompt and run it live. Share copies the address of exactly what you see, Export takes it along.'},
 ];
 
-/** `act(name)` moves the page as its buttons do. Gives start(), and offers the tour to who has not been here. */
-export function tour(part, root, act) {
+/** `now()` gives {race, state} where a race can be toured, else null; `go(change)` changes the state, `say(text)` tells why
+ * there is no tour. Gives start(), and offers the tour to who has not been here. */
+export function tour(part, root, now, go, say) {
   const box = part('tour'), offer = part('offer');
   const offline = root.classList.contains('offline');
   const stops = STOPS.map(({live = '', ...one}) => ({...one, text: one.text + (offline ? '' : live)})).filter(({text}) => text);
-  let stop = -1, marked = null;
+  let stop = -1, marked = null, before = null, notable = null; // before: what had the focus
   reveal(offer, !posed() && !seen());
+  document.addEventListener('keydown', (event) => {
+    if (event.key !== 'Escape' || stop < 0 || event.defaultPrevented || root.querySelector('dialog[open], .menu[open]')) return;
+    event.preventDefault(); // this one is not to end the presentation, too
+    end();
+  });
+  new MutationObserver(() => { if (!now()) end(); }).observe(part('stage'), {attributeFilter: ['class', 'hidden']}); // a race begins
   return start;
 
-  function start() { go(0); }
+  /** What it tells of is to be there: a lane with notable rounds, if one has any, its first round, and of it the tree. */
+  function start() {
+    const shown = now();
+    if (!shown) return say('The tour is of a race that is over: there is none now.');
+    const {race: {lanes}, state} = shown, own = lanes.find(({method}) => method === state.method);
+    const lane = [own, ...[...lanes].reverse()].find((one) => one.moments.some((kinds) => kinds.length)) ?? own;
+    notable = lane.moments.findIndex((kinds, round) => round > 0 && kinds.length);
+    go({method: lane.method, round: 0, node: null, tab: 'tree', present: '', moment: ''});
+    before = document.activeElement;
+    visit(0, 0);
+  }
 
-  function go(next) {
+  function end() {
+    if (stop < 0) return;
+    const byKey = box.querySelector(':focus-visible');
+    visit(-1, 0);
+    if (before !== document.body && before.getClientRects().length) before.focus({preventScroll: true});
+    else if (byKey) root.querySelector('[data-do=help]').focus({preventScroll: true}); // which offers the tour, too
+  }
+
+  /** Go to a stop, one on (`by` 1) or back (-1); a number that is no stop hides the tour. */
+  function visit(next, by) {
     marked?.classList.remove('toured');
     stop = next;
     remember();
     reveal(offer, false);
-    if (!reveal(box, stop >= 0 && stop < stops.length)) return;
-    const {part: name, query, act: action, text} = stops[stop];
-    if (action) act(...action);
+    if (!reveal(box, stop >= 0)) return;
+    const {part: name, query, moves, text} = stops[stop];
+    const leads = moves && notable > 0;
+    if (leads && by > 0) go({round: notable, node: null});
     marked = query ? root.querySelector(query) : part(name);
     marked.classList.add('toured');
     marked.scrollIntoView({block: 'center', behavior: stillness() ? 'auto' : 'smooth'});
-    const button = (label, to) => {
-      const made = h('button', {type: 'button', disabled: to < 0 && label === 'Back'}, label);
-      made.addEventListener('click', () => go(to));
+    const button = (label, act) => {
+      const made = h('button', {type: 'button'}, label);
+      made.addEventListener('click', act);
       return made;
     };
-    const last = stop === stops.length - 1;
-    const next_ = button(last ? 'Done' : 'Next', last ? -1 : stop + 1);
-    box.replaceChildren(h('p', {}, text), h('p', {class: 'row'}, h('span', {}, `${stop + 1} of ${stops.length}`),
-      button('Back', stop - 1), next_, last ? null : button('Close', -1)));
-    next_.focus({preventScroll: true});
+    const last = stop === stops.length - 1, back = button('Back', () => visit(stop - 1, -1));
+    const on = last ? button('Done', end) : button('Next', () => visit(stop + 1, 1));
+    back.disabled = stop === 0;
+    box.replaceChildren(h('p', {}, text + (leads ? ' This is one.' : '')), h('p', {class: 'row'}, h('span', {}, `${stop + 1} of ${stops.length}`),
+      back, on, last ? null : button('Close', end)));
+    on.focus({preventScroll: true});
   }
 }
 

@@ -56,10 +56,11 @@ def paths(tree: DraftTree) -> list[tuple[int, ...]]:
 
 
 def telling(pairs: list[Pair], count: int = 5) -> list[int]:
-    """The pairs where the two differ most: in how far they get, then in how much of the target they cover."""
+    """Of the pairs that differ those that do most: in how far they get, then in how much of the target they cover."""
 
     def gap(at: int) -> tuple[int, float]:
         first, second = pairs[at].reach
         return abs(first - second), sum(abs(a - b) for a, b in pairs[at].coverage())
 
-    return sorted(range(len(pairs)), key=gap, reverse=True)[:count]
+    gaps = [gap(at) for at in range(len(pairs))]
+    return sorted((at for at, found in enumerate(gaps) if any(found)), key=gaps.__getitem__, reverse=True)[:count]

@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import gradio as gr
@@ -44,21 +45,25 @@ def wire(
 
 
 def answered(work: Callable[[Mapping[str, Any]], dict[str, Any]], asked: Any) -> str:
-    """What `work` found of what is asked as a line, or the line that says why it found nothing. Anybody can ask."""
+    """What `work` found of what is asked as a line, or the line that says why it found nothing. Anybody can ask.
+
+    A line comes with the `nonce` of what was asked, by which the page knows its answer.
+    """
+    if not isinstance(asked, Mapping):
+        return refused("what is asked must be names with values")
+    told = {"nonce": asked["nonce"]} if isinstance(asked.get("nonce"), int) else {}
     try:
-        if not isinstance(asked, Mapping):
-            raise RequestError("what is asked must be names with values")
-        return line(work(asked) | {"time": time.time()})  # never the line before
+        return line(work(asked) | {"time": time.time()} | told)  # never the line before
     except RequestError as error:
-        return refused(str(error))
+        return refused(str(error), told)
     except Exception as error:  # the page would wait for ever
         LOG.exception("a question failed")
-        return refused(f"this failed: {error}")
+        return refused(f"this failed: {error}", told)
 
 
-def refused(message: str) -> str:
+def refused(message: str, told: Mapping[str, Any] = MappingProxyType({})) -> str:
     """The line that says why nothing came of what was asked."""
-    return line({"event": "error", "message": message, "time": time.time()})  # never the line before
+    return line({"event": "error", "message": message, "time": time.time(), **told})  # never the line before
 
 
 def when_over(asked: Dependency, event: str) -> None:

@@ -6,8 +6,7 @@
      "themes":  {"light": {role: colour}, "dark": {role: colour}},  # figures name colours by role, see below
      "config":  {...},                                              # third argument of Plotly.newPlot and Plotly.react
      "words":   {"state": [..], "source": [..], "head": [..]},      # what the numbers in those node columns mean
-     "lossless": null | {"identical": null | bool, "text": str,     # the badge: every trace against traces[0]
-                  "against_first": [null | {"at", "ours", "theirs", "margin", "text"}]},  # null = same ids
+     "lossless": null | {"identical": null | bool, "text": str},    # the badge: every trace against traces[0];
                   # null where they were not asked the same, so that their texts may differ (metrics.comparable)
      "traces": [
        {"method": str, "key": str, "title": str,                   # key: what the address calls it

@@ -36,6 +36,8 @@ from jakiro.ui.modules import Modules
 from jakiro.ui.replay import cut_figure
 
 PLOTLY = f"plotly/{plotly.__version__}"
+BODIES = 4  # files of traces that are held at once: each may have MAX_BYTES, and as text take four times that
+ARRIVING = 120.0  # seconds in which a file must have arrived: until then it keeps another from being read
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}  # the version is in the address
 
 
@@ -73,6 +75,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
             text = "null"
         return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})
 
+    bodies = asyncio.Semaphore(BODIES)
     reading = asyncio.Lock()  # one file at a time: reading a large one takes seconds
 
     def kept(text: str) -> str:
@@ -82,9 +85,13 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
 
     async def opened(request: Request) -> Response:
         try:
-            text = await _text(request)
-            async with reading:
-                return JSONResponse({"id": await run_in_threadpool(kept, text)})
+            _sized(request.headers.get("content-length", "0"))
+            async with bodies:
+                text = await asyncio.wait_for(_text(request), ARRIVING)
+                async with reading:
+                    return JSONResponse({"id": await run_in_threadpool(kept, text)})
+        except asyncio.TimeoutError:
+            return JSONResponse({"error": f"the file has not arrived within {ARRIVING:.0f} seconds: try again"})
         except (TraceError, UnicodeDecodeError) as error:
             return JSONResponse({"error": str(error)})  # a status of 400 would be an error of the page in its console
 
@@ -127,11 +134,14 @@ async def _text(request: Request) -> str:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MAX_BYTES:
-            raise TraceError(
-                f"the file has more than {MAX_BYTES:,} bytes, which is what can be read: record fewer runs"
-            )
+        _sized(len(body))
     return body.decode()
+
+
+def _sized(bytes: int | str) -> None:
+    """Raises TraceError where there is more than may be read, or is said to be."""
+    if str(bytes).isdecimal() and int(str(bytes)[:20]) > MAX_BYTES:
+        raise TraceError(f"the file has more than {MAX_BYTES:,} bytes, which is what can be read: record fewer runs")
 
 
 def _prepare(library: Library) -> None:

@@ -69,9 +69,9 @@ def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:
     """
     if len(traces) < 2:
         text = "one run, nothing to compare" if traces else "no runs"
-        return {"identical": None, "text": text, "against_first": [None] * len(traces)}
+        return {"identical": None, "text": text}
     against = [_divergence(traces[0], trace, titles[0], title) for trace, title in zip(traces, titles, strict=True)]
-    parted = [found["text"] for found in against if found is not None]
+    parted = [found for found in against if found is not None]
     at = max(range(len(traces)), key=lambda index: len(traces[index].tokens))
     longest = traces[at]
     if against[at] is None:
@@ -80,7 +80,7 @@ def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:
             for trace, title, known in zip(traces, titles, against, strict=True)
             if known is None
         ]
-        parted += [found["text"] for found in beyond if found is not None]
+        parted += [found for found in beyond if found is not None]
     short = any(trace.stop == "stopped" or _ran_out(trace, longest) for trace in traces)
     held = any(trace.method == "vanilla" for trace in traces)
     word, so_far = "lossless" if held else "identical", " as far as they went" * short
@@ -88,7 +88,7 @@ def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:
     text = f"{word}{so_far}: {same}{' identical' * held}"
     if parted:
         text = f"not {word}: {'; '.join(parted)}; {same} identical{so_far}"
-    return {"identical": not parted, "text": text, "against_first": against}
+    return {"identical": not parted, "text": text}
 
 
 def _ran_out(trace: Trace, other: Trace) -> bool:
@@ -96,7 +96,8 @@ def _ran_out(trace: Trace, other: Trace) -> bool:
     return trace.stop != "eos" and len(trace.tokens) < len(other.tokens)
 
 
-def _divergence(first: Trace, other: Trace, first_title: str, title: str) -> dict[str, Any] | None:
+def _divergence(first: Trace, other: Trace, first_title: str, title: str) -> str | None:
+    """Where they part, in words; None where they do not."""
     found = metrics.divergence(other, first)
     if found is None:
         return None
@@ -104,8 +105,7 @@ def _divergence(first: Trace, other: Trace, first_title: str, title: str) -> dic
     margin = "margin not recorded" if found.margin is None else f"the target's margin is {abs(found.margin):.4f} nats"
     if found.margin is not None and other.temperature:
         margin += " before the noise that picks are sampled with"
-    text = f"{title} parts from {first_title} at token {found.at + 1}: {ours} against {theirs}, {margin}"
-    return {"at": found.at, "ours": found.ours, "theirs": found.theirs, "margin": found.margin, "text": text}
+    return f"{title} parts from {first_title} at token {found.at + 1}: {ours} against {theirs}, {margin}"
 
 
 def _token(trace: Trace, token: int | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import synthetic
 from playwright.sync_api import expect
-from served import DROP, HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, WIDE_AND_NARROW, open_page, part, wait_for_tree
+from served import DROP, HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, WIDE_AND_NARROW, open_page, part, served, wait_for_tree
 
 from jakiro.trace import to_json
 from jakiro.traces import traces_json
@@ -16,6 +16,11 @@ from jakiro.ui import offline
 
 pytestmark = IN_CHROMIUM
 RUN = synthetic.tree_trace(6, nodes=16, seed=5)
+DROP_BOTH = """(texts) => {
+  const data = new DataTransfer();
+  texts.forEach((text, at) => data.items.add(new File([text], `${at}.json`)));
+  document.body.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}));
+}"""
 END_OF_SCRIPT = "</script><script>window.hacked=1</script><!--"
 
 
@@ -155,6 +160,55 @@ def test_traces_can_be_dropped_and_what_is_damaged_is_refused(show):
     tab.evaluate(DROP, cycle)
     expect(part(tab, "notice")).to_contain_text("a parent must come before its child")
     assert tab.locator(".lane").count() == 2
+
+
+def test_files_that_are_opened_together_are_one_race(show):
+    tab, vanilla = show("?race=question&round=3"), synthetic.vanilla_trace(RUN.tokens)
+    wait_for_tree(tab)
+    tab.evaluate(DROP_BOTH, [to_json(vanilla), traces_json([RUN])])
+    lanes = tab.locator(".lane")
+    expect(part(tab, "kind")).to_have_text("opened")
+    expect(lanes).to_have_count(2)
+    expect(part(tab, "lossless")).to_contain_text("lossless: 2/2")
+    texts = {"a.json": to_json(vanilla), "b.ndjson": to_json(RUN), "c.json": to_json(replace(RUN, seed=1))}
+    files = [{"name": name, "mimeType": "", "buffer": text.encode()} for name, text in texts.items()]
+    part(tab, "file").set_input_files(files)
+    expect(lanes).to_have_count(3)
+    tab.evaluate(DROP_BOTH, [to_json(vanilla), "{"])
+    expect(part(tab, "notice")).to_contain_text("0.json, 1.json could not be opened")
+    expect(lanes).to_have_count(3)
+
+
+def test_a_file_can_be_opened_where_there_is_nothing_to_show(chromium, tmp_path):
+    with served(tmp_path) as address:
+        tab, trouble = open_page(chromium, address)
+        expect(part(tab, "export")).to_be_hidden()
+        with tab.expect_file_chooser() as chooser:
+            part(tab, "empty").get_by_role("button", name="Open a trace file").click()
+        chooser.value.set_files({"name": "a.json", "mimeType": "", "buffer": to_json(RUN).encode()})
+        expect(part(tab, "kind")).to_have_text("opened")
+        expect(part(tab, "empty")).to_be_hidden()
+        tab.context.close()
+    assert trouble == []
+
+
+def test_many_lanes_take_several_rows_and_each_looks_like_its_method(show):
+    tab, vanilla = (
+        show("?race=question&round=3", viewport={"width": 900, "height": 900}),
+        synthetic.vanilla_trace(RUN.tokens),
+    )
+    runs = [replace(one, seed=seed) for seed in range(4) for one in (vanilla, RUN)]
+    tab.evaluate(DROP, traces_json(runs))
+    expect(tab.locator(".lane")).to_have_count(8)
+    boxes = [lane.bounding_box() for lane in tab.locator(".lane").all()]
+    assert min(box["width"] for box in boxes) >= 200 and len({box["y"] for box in boxes}) == 2
+    drawn = "(one) => getComputedStyle(one).textDecorationLine"
+    own = [lane.locator(".t2").first.evaluate(drawn) for lane in tab.locator(".lane").all()]
+    assert own == ["none", "underline"] * 4
+    tab.evaluate(DROP, traces_json([vanilla, RUN]))
+    expect(tab.locator(".lane")).to_have_count(2)
+    first, second = (lane.bounding_box() for lane in tab.locator(".lane").all())
+    assert first["y"] == second["y"] and first["width"] + second["width"] > 800  # few fill the row
 
 
 def test_no_speed_is_held_against_a_vanilla_of_another_prompt(show):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from dataclasses import replace
 
 import synthetic
 from playwright.sync_api import expect
@@ -32,6 +33,13 @@ def run(tab, prompt):
     tab.wait_for_selector("#viewer [data-models=ready]")
     tab.locator("#prompt textarea").fill(prompt)
     tab.locator("[data-do=run]").click()
+
+
+def choose_live(tab, prompt):
+    """A live race of this visit, from the list, where it stands with its time and its methods."""
+    titles = part(tab, "races").locator("option").all_text_contents()
+    [found] = [one for one in titles if re.fullmatch(rf"live \d\d:\d\d:\d\d: {prompt} · Vanilla, EAGLE-2, Jakiro", one)]
+    part(tab, "races").select_option(label=found)
 
 
 def run_until_it_is_in_the_address(tab):
@@ -65,8 +73,24 @@ def test_the_races_of_a_visit_are_in_the_list_when_the_page_is_loaded_again(show
     tab.wait_for_function("location.search.includes('race=question')")
     tab.reload()
     tab.wait_for_selector("[data-ready=yes]")
-    part(tab, "races").select_option(label="live: the an the")
+    choose_live(tab, "the an the")
     expect(part(tab, "kind")).to_have_text("live")
+
+
+def test_the_list_of_a_visit_stays_short_whatever_is_asked(show):
+    tab = show("?race=question")
+    long = synthetic.tree_trace(3, nodes=4)
+    long = replace(long, pieces=long.pieces | dict.fromkeys(long.prompt, "word " * 150))
+    for seed in range(24):
+        before = part(tab, "races").input_value()
+        tab.evaluate(DROP, to_json(replace(long, seed=seed)))
+        expect(part(tab, "races")).not_to_have_value(before)
+    kept = "JSON.parse(Object.entries(sessionStorage).find(([name]) => name.startsWith('jakiro-races'))[1])"
+    titles = [title for _, title in tab.evaluate(kept)]
+    assert len(set(titles)) == 20 and max(map(len, titles)) < 90
+    assert all(title.startswith("opened: word word") for title in titles)
+    assert max(map(len, part(tab, "races").locator("option").all_text_contents())) < 90
+    assert part(tab, "races").locator("option").count() == 22  # the two recorded ones among them
 
 
 def test_a_live_race_ends_at_the_round_that_a_recorded_one_opens_with(show):
@@ -107,7 +131,7 @@ def test_a_stopped_race_is_shown_as_far_as_it_went(show, monkeypatch):
     part(tab, "races").select_option("question")
     expect(part(tab, "prompt")).to_have_text("Why?")
     expect(part(tab, "notice")).to_be_hidden()  # it was about the other race
-    part(tab, "races").select_option(label="live: an the an")  # and is there for the whole visit
+    choose_live(tab, "an the an")  # and is there for the whole visit
     expect(part(tab, "kind")).to_have_text("live")
 
 
@@ -171,6 +195,21 @@ def test_a_race_that_fails_gives_back_the_view_and_the_address(show, monkeypatch
     expect(part(tab, "notice")).to_contain_text("no memory left")
     tab.wait_for_selector("[data-round='3'][data-method=jakiro]")
     tab.wait_for_function("location.search.includes('race=question')")
+
+
+def test_a_race_that_begins_ends_the_tour_and_has_none(show, monkeypatch):
+    monkeypatch.setattr(Race, "rounds", slowly)
+    tab = show("?race=question")
+    part(tab, "offer").click()
+    expect(part(tab, "tour")).to_be_visible()
+    run_until_it_is_in_the_address(tab)
+    expect(part(tab, "tour")).to_be_hidden()
+    tab.keyboard.press("?")
+    part(tab, "help").get_by_text("Tour of one minute").click()
+    expect(part(tab, "notice")).to_contain_text("The tour is of a race that is over")
+    expect(part(tab, "tour")).to_be_hidden()
+    tab.locator("[data-do=stop]").click()
+    tab.wait_for_selector("#viewer [data-running=no]")
 
 
 def test_a_file_that_is_dropped_on_a_race_is_not_sent(show, monkeypatch):

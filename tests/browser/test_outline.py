@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import synthetic
 from playwright.sync_api import expect
-from served import IN_CHROMIUM, WIDE_AND_NARROW, part, wait_for_tree
+from served import DROP, IN_CHROMIUM, WIDE_AND_NARROW, part, wait_for_tree
 
-from jakiro.graph import states
+from jakiro.graph import BONUS, round_graph, states
+from jakiro.trace import StepTrace, to_json
+from jakiro.tree import DraftTree
 
 pytestmark = IN_CHROMIUM
-STEP = synthetic.tree_trace(12, nodes=24).steps[4]  # as the page has it
+RUN = synthetic.tree_trace(12, nodes=24)  # as the page has it
+STEP = RUN.steps[4]
 
 
 def test_the_outline_has_every_node_below_its_parent_with_its_state_in_words(show):
@@ -46,3 +51,51 @@ def test_the_whole_run_has_its_sentence(show):
     expect(part(tab, "why")).to_contain_text("tokens a pass of the target")
     tab.locator("[data-tab=tree]").click()
     expect(part(tab, "why")).not_to_contain_text("tokens a pass of the target")
+
+
+def walk(tab, keys):
+    """The nodes that keys lead to, one after another, and whether each but the last has led to another."""
+    shown = "document.querySelector('[data-part=node]').dataset.node"
+    frame = f"new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done({shown}))))"
+    found = []
+    for key in keys:
+        tab.keyboard.press(key)
+        found.append(int(tab.evaluate(frame)))
+    return found
+
+
+def test_keys_in_the_tree_follow_what_is_drawn(show):
+    graph = round_graph(RUN, 4)
+    level = [node for node in graph if node != BONUS and graph.nodes[node]["depth"] == 3]
+    level.sort(key=lambda node: graph.nodes[node]["y"])
+    assert len(level) > 3 and level != sorted(level)  # else the order of the nodes would do
+    tab = show(f"?race=question&method=jakiro&round=4&node={level[0]}&tab=tree")
+    wait_for_tree(tab)
+    tab.locator("[data-view=tree]").focus()
+    assert walk(tab, ["ArrowDown"] * len(level)) == [*level[1:], level[-1]]
+    assert walk(tab, ["ArrowUp"] * len(level)) == [*level[-2::-1], level[0]]
+
+
+def test_the_first_child_of_a_key_is_the_one_that_is_drawn_on_top(show):
+    tree = DraftTree([1, 2, 3, 4], [-1, 0, 0, 2], [0.0, -2.0, -0.5, -0.9])  # the second child is the draft's favourite
+    run = replace(RUN, steps=[StepTrace(tree, [], 9, [0.0, -1.0, -1.0, -1.0], 0.1, 0.1, 0.0)])
+    tab = show("?race=question&tab=tree")
+    tab.evaluate(DROP, to_json(run))
+    expect(part(tab, "kind")).to_have_text("opened")
+    wait_for_tree(tab)
+    tab.locator("[data-view=tree]").focus()
+    assert walk(tab, ["ArrowRight", "ArrowDown", "ArrowLeft"]) == [2, 1, 0]
+    tab.locator("[data-tab=outline]").click()
+    lines = tab.locator(".outline button")
+    expect(lines).to_have_count(4)
+    assert [one.get_attribute("data-node") for one in lines.all()] == ["0", "2", "3", "1"]
+
+
+def test_keys_in_the_outline_lead_from_line_to_line(show):
+    tab = show("?race=question&method=jakiro&round=4&node=0&tab=outline")
+    lines = tab.locator(".outline button")
+    expect(lines.first).to_be_visible()
+    order = [int(one.get_attribute("data-node")) for one in lines.all()]
+    lines.first.focus()
+    assert walk(tab, ["ArrowDown"] * (len(order) - 1)) == order[1:]
+    assert walk(tab, ["ArrowUp"] * (len(order) - 1)) == order[-2::-1]

@@ -116,6 +116,27 @@ def test_closed_settings_are_not_on_the_way_of_tab(show):
 
 
 @WIDE_AND_NARROW
+def test_the_settings_are_opened_and_closed_by_keyboard(show):
+    tab = show("?race=question")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    button = tab.locator("[data-do=settings]")
+    expect(button).to_have_attribute("aria-expanded", "false")
+    button.focus()
+    for key in ("Enter", "Space"):
+        tab.keyboard.press(key)
+        expect(button).to_have_attribute("aria-expanded", "true")
+        expect(tab.locator("#settings input:focus")).to_have_count(1)
+        expect(tab.locator("#settings input").first).to_be_focused()
+        tab.keyboard.press("Escape")
+        expect(button).to_have_attribute("aria-expanded", "false")
+        expect(button).to_be_focused()
+    button.blur()
+    button.click()
+    expect(button).to_have_attribute("aria-expanded", "true")
+    expect(tab.locator("#settings :focus")).to_have_count(0)  # by mouse: keys go on leading from round to round
+
+
+@WIDE_AND_NARROW
 def test_keys_and_slider_and_tokens_move_the_one_playhead(show):
     tab = show("?race=question&round=5")
     tab.wait_for_selector("[data-round='5'][data-method]")
@@ -199,6 +220,23 @@ def test_the_help_says_what_experiments_found_and_leads_to_them(show):
     assert not part(tab, "report-summary").is_visible()
 
 
+def test_what_experiments_found_is_led_to_from_a_talk_and_not_while_a_race_runs(show):
+    tab = show("?race=question&present=1")
+    tab.wait_for_selector("#viewer.presenting")
+    stage, button = part(tab, "stage"), part(tab, "findings").locator("button").first
+    stage.evaluate("(one) => one.classList.add('running')")
+    tab.keyboard.press("?")
+    button.click()
+    expect(part(tab, "findings").locator(".none").first).to_contain_text("below a race that is over")
+    expect(part(tab, "help")).to_be_visible()
+    stage.evaluate("(one) => one.classList.remove('running')")
+    button.click()
+    expect(part(tab, "help")).to_be_hidden()
+    tab.wait_for_selector("[data-part=benchmarks][data-drawn=decoupling-cpu]:visible")
+    expect(tab.locator("#viewer.presenting")).to_have_count(0)
+    assert part(tab, "benchmarks").bounding_box()["y"] < 100
+
+
 def test_the_table_is_for_keys_too(show):
     tab = show("?race=question&method=jakiro&round=3&tab=table")
     tab.locator("[data-view=table] [role=region]").focus()
@@ -241,6 +279,16 @@ def test_dark_and_light_follow_the_system_and_the_button(show):
     assert tab.evaluate(COLOURS) == dark
 
 
+def test_the_address_goes_with_the_theme_that_is_shown(show):
+    tab = show("?race=question&theme=dark")
+    tab.wait_for_selector("body.dark")
+    tab.locator("[data-do=theme]").click()
+    tab.wait_for_selector("body:not(.dark)")
+    tab.locator("[data-do=share]").click()
+    expect(part(tab, "notice")).to_contain_text("theme=light")
+    tab.wait_for_function("location.search.includes('theme=light') && location.search.includes('method=')")
+
+
 def test_a_narrow_screen_begins_with_the_outline(show):
     tab = show("?race=question", **SCREENS["narrow"])
     tab.wait_for_selector("[data-view=outline] [aria-current=true]")
@@ -254,6 +302,16 @@ def test_a_definition_describes_what_it_is_of(show):
     expect(described).to_have_text(number.get_attribute("data-help"))
     number.blur()
     assert number.get_attribute("aria-describedby") is None
+
+
+def test_a_definition_goes_with_what_it_is_of(show):
+    tab = show("?race=question")
+    number, tip = tab.locator(".lane .numbers [data-help]").first, part(tab, "tip")
+    for gone in ("(one) => one.closest('.lane').remove()", "(one) => { one.hidden = true; }"):
+        number.focus()
+        expect(tip).to_be_visible()
+        number.evaluate(gone)
+        expect(tip).to_be_hidden()
 
 
 def test_a_run_of_one_token_says_so_and_leaves_the_views_whole(chromium, tmp_path):

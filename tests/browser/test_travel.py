@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from served import DROP, FEW_FRAMES, IN_CHROMIUM, WIDE_AND_NARROW, part, wait_for_tree
 
 from jakiro.analysis.endings import MOMENTS, moments
+from jakiro.trace import to_json
 from jakiro.traces import traces_json
 from jakiro.ui.why import why
 
@@ -248,6 +249,53 @@ def test_a_newcomer_is_offered_a_tour_that_leads_through_the_page(show):
     expect(part(tab, "tour")).to_contain_text(f"1 of {stops}")
     part(tab, "tour").get_by_role("button", name="Close").click()
     expect(part(tab, "tour")).to_be_hidden()
+
+
+@WIDE_AND_NARROW
+def test_the_tour_shows_what_it_tells_of(show):
+    tab = show("?race=question&method=vanilla&round=3&tab=table")
+    tab.wait_for_selector("[data-round='3'][data-method=vanilla]")
+    part(tab, "offer").click()
+    expect(tab.locator("[data-tab=tree]")).to_have_attribute("aria-selected", "true")
+    at(tab, 0)  # vanilla has no notable rounds
+    tour = part(tab, "tour")
+    for _ in range(4):
+        tour.get_by_role("button", name="Next").click()
+    round = next(index for index, kinds in enumerate(KINDS) if kinds and index)
+    at(tab, round)
+    expect(tour).to_contain_text("This is one.")
+    expect(part(tab, "moments").locator("span")).not_to_have_count(0)
+    for name in ("Next", "Back", "Back"):
+        tour.get_by_role("button", name=name).click()
+    expect(tour).to_contain_text("4 of")
+    tab.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    at(tab, round)
+
+
+def test_where_no_round_is_notable_the_tour_does_not_say_so(show):
+    tab = show("?race=question")
+    tab.evaluate(DROP, to_json(synthetic.vanilla_trace(RUN.tokens[:9])))
+    expect(part(tab, "kind")).to_have_text("opened")
+    part(tab, "offer").click()
+    for _ in range(4):
+        part(tab, "tour").get_by_role("button", name="Next").click()
+    expect(part(tab, "tour")).to_contain_text("5 of")
+    expect(part(tab, "tour")).not_to_contain_text("This is")
+    expect(part(tab, "notice")).to_be_hidden()
+
+
+def test_escape_ends_the_tour_and_gives_the_focus_back(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    at(tab, 3)
+    tab.locator("[data-do=help]").focus()
+    tab.keyboard.press("Enter")
+    part(tab, "help").get_by_text("Tour of one minute").focus()
+    tab.keyboard.press("Enter")
+    expect(part(tab, "tour").get_by_role("button", name="Next")).to_be_focused()
+    tab.keyboard.press("Escape")
+    expect(part(tab, "tour")).to_be_hidden()
+    expect(tab.locator("[data-do=help]")).to_be_focused()
+    assert tab.locator("#viewer .toured").count() == 0
 
 
 def test_another_lane_is_shown_at_the_same_time_of_the_clock(show):

@@ -8,7 +8,7 @@ import threading
 from playwright.sync_api import expect
 from served import IN_CHROMIUM, WIDE_AND_NARROW, part, race_live, wait_for_tree
 
-from jakiro.ui import comparing
+from jakiro.ui import comparing, live
 
 pytestmark = IN_CHROMIUM
 NEW_TOKENS = 32  # of its live races, which most tests here begin with
@@ -62,6 +62,24 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     expect(form.locator("[type=submit]")).to_be_enabled()
     expect(form.get_by_label("depth")).to_have_value("99")  # what was typed stays
     expect(part(tab, "kind")).to_have_text("live")
+
+
+def test_what_ifs_of_one_run_are_told_apart_in_the_list(show):
+    tab = show("?motion=0")
+    race_live(tab, "the an the")
+    form = tab.locator("form.whatif")
+    for depth in (4, 2, 2):
+        tab.locator("[data-tab=whatif]").click()
+        form.get_by_label("rounds").fill("2")
+        form.get_by_label("depth").fill(str(depth))
+        form.locator("[type=submit]").click()
+        expect(part(tab, "kind")).to_have_text("what if")
+        part(tab, "back").click()
+        expect(part(tab, "kind")).to_have_text("live")
+    titles = part(tab, "races").locator("option").all_text_contents()
+    named = [one for one in titles if one.startswith("what if: Jakiro from round")]
+    assert len(set(named)) == len(named) == 3 and max(map(len, named)) < 90
+    assert sum("depth 2 instead of 3" in one for one in named) == 2
 
 
 @WIDE_AND_NARROW
@@ -119,6 +137,61 @@ def test_what_is_asked_of_a_busy_model_need_not_be_waited_for(show, monkeypatch)
     free.set()
     race_live(tab, "an the")
     expect(part(tab, "prompt")).to_have_text("an the")
+
+
+def test_the_end_of_what_was_stopped_is_not_taken_for_the_end_of_the_next(show, monkeypatch):
+    tab = show("?motion=0")
+    race_live(tab, "the an the")
+    begun, free = [], [threading.Event(), threading.Event()]
+    compare = comparing.compare
+
+    def held(*given):
+        begun.append(given)
+        assert free[len(begun) - 1].wait(120)
+        return compare(*given)
+
+    monkeypatch.setattr(live, "compare", held)
+    tab.locator("[data-tab=compare]").click()
+    view = tab.locator("[data-view=compare]")
+    view.locator(".primary").click()
+    expect(part(tab, "notice")).to_contain_text("when the model is free")
+    while not begun:
+        tab.wait_for_timeout(50)
+    tab.locator("[data-do=stop]").click()
+    expect(part(tab, "notice")).to_contain_text("not waiting for the answer")
+    view.get_by_label("The other lane").select_option(label="Vanilla")
+    view.locator(".primary").click()
+    expect(part(tab, "notice")).to_contain_text("when the model is free")
+    free[0].set()
+    while len(begun) < 2:
+        tab.wait_for_timeout(50)
+    tab.wait_for_timeout(1500)  # by which the page says that no answer comes
+    expect(part(tab, "notice")).to_contain_text("when the model is free")
+    expect(tab.locator("[data-do=stop]")).to_be_visible()
+    free[1].set()
+    expect(view.locator(".links")).to_be_visible()
+    expect(part(tab, "why")).to_contain_text("Jakiro would have got further")
+    expect(view.get_by_label("The other lane")).to_have_value("0")
+
+
+def test_a_comparison_that_fails_late_leaves_what_is_asked_since(show):
+    tab = show("?motion=0")
+    race_live(tab, "the an the")
+    held = []
+    tab.route("**/compare/*/*.json", lambda route: held.append(route))
+    tab.locator("[data-tab=compare]").click()
+    tab.locator("[data-view=compare] .primary").click()
+    while not held:
+        tab.wait_for_timeout(50)
+    tab.locator("[data-do=stop]").click()
+    tab.locator("[data-view=compare] .primary").click()
+    while len(held) < 2:
+        tab.wait_for_timeout(50)
+    held[0].fulfill(body="{")  # which is no comparison
+    tab.wait_for_timeout(300)
+    expect(part(tab, "notice")).to_contain_text("when the model is free")
+    held[1].continue_()
+    expect(tab.locator("[data-view=compare] .links")).to_be_visible()
 
 
 def test_a_late_comparison_does_not_go_to_another_race(show):

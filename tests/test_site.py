@@ -1,0 +1,102 @@
+"""Files of traces that are sent to the page: how much of them the server holds at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+import synthetic
+from starlette.routing import Router
+
+from jakiro.assets import ASSETS, BENCHMARKS
+from jakiro.trace import to_json
+from jakiro.ui import site
+from jakiro.ui.library import Library
+from jakiro.ui.models import Models
+from jakiro.ui.modules import Modules
+
+BODY = to_json(synthetic.tree_trace(3, nodes=4)).encode()
+
+
+@pytest.fixture
+def router(tmp_path):
+    return Router(site.routes(Modules(ASSETS / "viewer"), Library(tmp_path), Models(lambda: None), BENCHMARKS))
+
+
+async def post(router, receive, length=1000):
+    """The answer to a file of which `receive` gives the parts, and which says that it has `length` bytes."""
+    sent = []
+    headers = [(b"content-length", str(length).encode())] if length else []
+    scope = {"type": "http", "method": "POST", "path": "/races", "headers": headers, "query_string": b""}
+
+    async def send(message):
+        sent.append(message)
+
+    await router(scope, receive, send)
+    return json.loads(b"".join(one.get("body", b"") for one in sent))
+
+
+def test_what_says_that_it_is_too_large_is_not_read(router):
+    async def receive():
+        raise AssertionError("a part was asked for")
+
+    answer = asyncio.run(post(router, receive, site.MAX_BYTES + 1))
+    assert "more than" in answer["error"]
+
+
+@pytest.mark.parametrize("length", [0, 10])
+def test_what_is_larger_than_it_says_is_not_read_to_its_end(router, monkeypatch, length):
+    monkeypatch.setattr(site, "MAX_BYTES", 1000)
+    parts = []
+
+    async def receive():
+        parts.append(400)
+        return {"type": "http.request", "body": b" " * 400, "more_body": True}
+
+    assert "more than" in asyncio.run(post(router, receive, length))["error"]
+    assert sum(parts) == 1200
+
+
+def test_a_few_files_are_held_at_once_and_all_are_read(router):
+    async def all_of_them(count=3 * site.BODIES):
+        begun, full, go_on = set(), asyncio.Event(), asyncio.Event()
+
+        def one(name):
+            async def receive():
+                begun.add(name)
+                if len(begun) == site.BODIES:
+                    full.set()
+                await go_on.wait()
+                return {"type": "http.request", "body": BODY, "more_body": False}
+
+            return asyncio.create_task(post(router, receive))
+
+        answers = [one(name) for name in range(count)]
+        await full.wait()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(begun) == site.BODIES
+        go_on.set()
+        return await asyncio.gather(*answers)
+
+    answers = asyncio.run(all_of_them())
+    assert len({answer["id"] for answer in answers}) == 3 * site.BODIES
+
+
+def test_a_file_that_does_not_arrive_lets_the_next_be_read(router, monkeypatch):
+    monkeypatch.setattr(site, "ARRIVING", 0.05)
+
+    async def never():
+        await asyncio.Event().wait()
+
+    async def soon():
+        return {"type": "http.request", "body": BODY, "more_body": False}
+
+    async def both():
+        slow = [asyncio.create_task(post(router, never)) for _ in range(site.BODIES)]
+        await asyncio.sleep(0)
+        return await post(router, soon), await asyncio.gather(*slow)
+
+    answer, slow = asyncio.run(both())
+    assert "id" in answer and all("not arrived" in one["error"] for one in slow)

@@ -178,8 +178,9 @@ def test_a_comparison_that_fails_late_leaves_what_is_asked_since(show):
     tab = show("?motion=0")
     race_live(tab, "the an the")
     held = []
-    tab.route("**/compare/*/*.json", lambda route: held.append(route))
     tab.locator("[data-tab=compare]").click()
+    expect(tab.locator("[data-view=compare] .primary")).to_be_enabled()  # the address has been asked before
+    tab.route("**/compare/*/*.json", lambda route: held.append(route))
     tab.locator("[data-view=compare] .primary").click()
     while not held:
         tab.wait_for_timeout(50)

@@ -9,7 +9,7 @@ import torch
 
 from jakiro.analysis.pairs import follow
 from jakiro.drafter import Context, Drafter, within
-from jakiro.engine import checked, law
+from jakiro.engine import checked
 from jakiro.target import Target
 from jakiro.trace import StepTrace, Trace
 from jakiro.verify import Sampling, pick
@@ -47,6 +47,6 @@ def along(target: Target, drafter: Drafter, trace: Trace, most: int = MOST_PLACE
         path = follow(tree, ids[at + 1 : -1])  # the last token can only be a bonus
         for node, token in zip([0, *path], ids[at + 1 :], strict=False):
             picks[node] = token  # the text's, though another sampler chose it
-        tree, logprobs = checked(tree, picks, law(target, logits), drafter, tree is whole)
+        tree, logprobs = checked(target, tree, picks, logits, drafter, tree is whole)
         steps.append(StepTrace(tree, path, ids[at + 1 + len(path)], logprobs, 0.0, 0.0, 0.0))
     return steps

@@ -5,6 +5,7 @@ Every method runs through this loop, vanilla too. It knows nothing of how trees 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime, timezone
@@ -64,7 +65,8 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
     logits, features = target.prefill(torch.tensor(prompt, device=target.device), cache)
     last = int(pick(logits[None], [len(prompt)], sampling)) if first is None else first
     seconds = clock() - start
-    law(target, logits)  # that there is one
+    if not math.isfinite(logits.float().logsumexp(-1)):
+        raise target.no_number()
     yield Prefill(last, seconds)
     tokens = [*prompt, last]
     end = len(prompt) + limit
@@ -90,7 +92,7 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         tokens += [tree.tokens[node] for node in accepted] + [last]
         seconds = clock() - start
         draft_s, verify_s = drafted - start, verified - ready
-        tree, logprobs = checked(tree, picks, law(target, logits), drafter if inspect else None, tree is whole)
+        tree, logprobs = checked(target, tree, picks, logits, drafter if inspect else None, tree is whole)
         yield StepTrace(tree, accepted, last, logprobs, draft_s, verify_s, seconds - draft_s - verify_s)
 
 
@@ -184,22 +186,19 @@ def stopwatch(device: torch.device) -> Callable[[], float]:
     return clock
 
 
-def law(target: Target, logits: Tensor) -> Tensor:
-    """Log p of every token, [..., vocab], from the target's logits. Raises ValueError where they are no numbers."""
-    logprobs = logits.float().log_softmax(-1)
-    if logprobs[..., 0].isnan().any():  # then the whole row is
-        raise target.no_number()
-    return logprobs.clamp_min(LOWEST)
-
-
 def checked(
-    tree: DraftTree, picks: list[int], logprobs: Tensor, drafter: Drafter | None, whole: bool
+    target: Target, tree: DraftTree, picks: list[int], logits: Tensor, drafter: Drafter | None, whole: bool
 ) -> tuple[DraftTree, list[float]]:
     """The tree with the engine's and the drafter's columns (none: as it is), and log p of each node's token after its
-    parent, [n], 0.0 at the root. `logprobs` [n, vocab] are the target's; `whole` trees have all that was drafted."""
-    if drafter is not None:
-        tree = _inspected(tree, picks, logprobs, drafter, whole)
-    return tree, _given_parent(tree, logprobs)
+    parent, [n], 0.0 at the root. `logits` [n, vocab] are the target's; `whole` trees have all that was drafted.
+
+    Raises ValueError where the logits are no numbers.
+    """
+    logprobs = logits.float().log_softmax(-1).clamp_min(LOWEST)
+    best, given = _given_parent(tree, logprobs)
+    if any(map(math.isnan, best)):
+        raise target.no_number()
+    return tree if drafter is None else _inspected(tree, picks, logprobs, drafter, whole), given
 
 
 def _inspected(tree: DraftTree, picks: list[int], logprobs: Tensor, drafter: Drafter, whole: bool) -> DraftTree:
@@ -217,7 +216,8 @@ def _inspected(tree: DraftTree, picks: list[int], logprobs: Tensor, drafter: Dra
     return DraftTree(tree.tokens, tree.parents, tree.scores, columns, cut)
 
 
-def _given_parent(tree: DraftTree, logprobs: Tensor) -> list[float]:
-    """log p of each node's token after its parent, 0.0 at the root."""
+def _given_parent(tree: DraftTree, logprobs: Tensor) -> tuple[list[float], list[float]]:
+    """log p of the likeliest token after each node, and of each node's token after its parent, 0.0 at the root."""
     tokens, parents = (upload(part[1:], logprobs.device) for part in (tree.tokens, tree.parents))
-    return [0.0, *logprobs[parents, tokens].tolist()]
+    both = torch.cat([logprobs.amax(-1), logprobs[parents, tokens]]).tolist()  # one copy, for which a device is waited
+    return both[: len(tree)], [0.0, *both[len(tree) :]]

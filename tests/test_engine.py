@@ -116,14 +116,18 @@ def test_sampled_tokens_are_keyed_by_their_absolute_position(target):
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(1.0, 0.5)])
 @pytest.mark.parametrize("at", [0, 4])
-def test_a_target_whose_numbers_end_on_the_way_says_so(target, monkeypatch, sampling, at):
+@pytest.mark.parametrize("lost", [slice(None), slice(7, 8)], ids=["all", "one"])
+def test_a_target_whose_numbers_end_on_the_way_says_so(target, monkeypatch, sampling, at, lost):
     """As in half precision, where a long text may overflow what the first one did not."""
     whole, rounds = target._pass, []
 
     def overflowing(*arguments, **named):
         logits, features = whole(*arguments, **named)
         rounds.append(None)
-        return logits * (math.nan if len(rounds) > at else 1), features
+        if len(rounds) > at:
+            logits = logits.clone()
+            logits[..., lost] = math.inf
+        return logits, features
 
     monkeypatch.setattr(target, "_pass", overflowing)
     with pytest.raises(ValueError, match=r"answers with what is no number in torch\.float32: use bfloat16"):

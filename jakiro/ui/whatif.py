@@ -46,7 +46,8 @@ def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple
     facts["before"] = ["", "".join(before)]  # of either lane: what is forced and stands before its first token
     shown = library.about(race)
     prompt = shown["lanes"][lane]["prompt"] if "lanes" in shown else shown["prompt"]
-    facts |= {name: shown[name] for name in ("written",) if name in shown}
+    if "written" in shown:
+        facts["written"] = shown["written"]
     return [as_was, would], facts | {"prompt": prompt, "title": prompt}
 
 

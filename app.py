@@ -34,6 +34,8 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--attention", metavar="NAME", help="sdpa or eager (default: what the model has, sdpa first)")
     parser.add_argument("--chat-template", type=Path, metavar="FILE", help="Jinja file in place of the tokenizer's own")
     parser.add_argument("--no-graphs", dest="graphs", action="store_false", help="on CUDA, without CUDA graphs")
+    fewer = "on CUDA, fewer kernels by torch.compile, which takes some seconds for each shape"
+    parser.add_argument("--compile", action="store_true", help=fewer)
     parser.add_argument(
         "--threads",
         type=int,
@@ -90,7 +92,9 @@ def serve(options: argparse.Namespace) -> None:
         raise FileNotFoundError(f"there is no folder {options.traces}: give --traces one that recorded races are in")
     use_threads(options.threads, spare=0 if SPACE in os.environ else 1)
     heads = dict(head.split("=", 1) for head in options.head)
-    given = {name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "chat_template")}
+    given = {
+        name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "compile", "chat_template")
+    }
 
     def load() -> Target:
         check_names(heads)

@@ -82,7 +82,7 @@ def made_on(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def random_target(shape: Shape, name: str, device: torch.device, dtype: torch.dtype, graphs: bool = True) -> Target:
+def random_target(shape: Shape, name: str, device: torch.device, dtype: torch.dtype, **how: bool) -> Target:
     """A Llama of that shape that never ends its text."""
     fields = asdict(shape)
     sizes = {field: fields[field] for field in fields if field not in ("rope_theta", "bias", "published")}
@@ -90,7 +90,7 @@ def random_target(shape: Shape, name: str, device: torch.device, dtype: torch.dt
     ends = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     with made_on(device, dtype):
         model = LlamaForCausalLM(LlamaConfig(**sizes, **ends, rope_parameters=rope))
-    return Target.wrap(model, name=f"{name} (random weights)", graphs=graphs)
+    return Target.wrap(model, name=f"{name} (random weights)", **how)
 
 
 def random_methods(shape: Shape, target: Target) -> Methods:
@@ -171,11 +171,12 @@ def floors(target: Target, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
     """Build, measure, compare."""
-    check_request(options.device, options.dtype)
+    check_request(options.device, options.dtype, compile=options.compile)
     device, shape = torch.device(options.device), SHAPES[options.shape]
     torch.manual_seed(0)
     reset_peak(device)
-    target = random_target(shape, options.shape, device, DTYPES[options.dtype], options.graphs)
+    how = {"graphs": options.graphs, "compile": options.compile}
+    target = random_target(shape, options.shape, device, DTYPES[options.dtype], **how)
     methods = random_methods(shape, target)
     lengths = options.lengths or LENGTHS[options.shape]
     rows = measure(target, methods, sorted(set(lengths)), options.rounds, options.repeats)
@@ -186,6 +187,7 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
         "sizes": {name: value for name, value in asdict(shape).items() if name != "published"},
         "dtype": options.dtype,
         "graphs": target.graphs,
+        "compiled": target.compiled,
         "settings": {name: asdict(settings) for name, (_, settings) in methods.items()},
         "parameters": sum(one.numel() for one in target.model.parameters()),
         "published": shape.published and shape.published.as_dict(),
@@ -210,6 +212,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = common.parser("shapes", __doc__)
     common.add_device(parser)
     parser.add_argument("--no-graphs", dest="graphs", action="store_false", help="without CUDA graphs")
+    parser.add_argument("--compile", action="store_true", help="with fewer kernels by torch.compile")
     parser.add_argument("--shape", choices=list(SHAPES), default="tiny", help="(default: %(default)s)")
     parser.add_argument("--lengths", type=positive, nargs="+", help="tokens of context; default: four up to 1,920")
     parser.add_argument("--rounds", type=positive, default=50, help="of a run (default: %(default)s)")

@@ -123,6 +123,7 @@ def run(
         "settings": {name: asdict(settings) for name, (_, settings) in methods.items()},
         "machine": machine(target.device),
         "graphs": target.graphs,
+        "compiled": target.compiled,
         "versions": versions(),
         "rows": sorted(rows, key=lambda row: (row["temperature"], row["task"])),
     }
@@ -168,6 +169,7 @@ def open_journal(
         "dtype": str(target.dtype),
         "machine": machine(target.device),
         "graphs": target.graphs,
+        "compiled": target.compiled,
         "prompts": [asdict(prompt) for prompt in prompts],
         "methods": {name: asdict(settings) for name, (_, settings) in methods.items()},
         "max_new_tokens": max_new_tokens,

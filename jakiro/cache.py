@@ -141,6 +141,14 @@ class FixedRows(Cache):
         values.index_copy_(2, self._at, value_states)
         return keys[:, :, : self._count], values[:, :, : self._count]
 
+    def stores(self, layer: int) -> bool:
+        """Whether that layer has rows of its own."""
+        return self._layers[layer] is not None
+
+    def of_layer(self, layer: int) -> OneLayer:
+        """The same for that layer alone."""
+        return OneLayer([self._layers[layer]], self._count, self._at, self.reads)
+
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Rows before the pass's own, were they the last ones."""
         return self._count - len(self._at)
@@ -148,3 +156,14 @@ class FixedRows(Cache):
     def get_mask_sizes(self, query_length: int | Tensor, layer_idx: int) -> tuple[int, int]:
         """Rows that a pass sees, and the position of the first."""
         return self._count, 0
+
+
+class OneLayer(FixedRows):
+    """Rows of a single layer, which asks for them by a number that is not looked at: a compiled one would be made for
+    that number alone."""
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args, **kwargs
+    ) -> tuple[Tensor, Tensor]:
+        """As before."""
+        return super().update(key_states, value_states, 0)

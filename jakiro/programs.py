@@ -23,6 +23,7 @@ from torch import Tensor
 
 T = TypeVar("T")
 
+SHAPES = 2048  # compiled programs of one function in a process
 WARM_UPS = 2  # calls before a recording: libraries set themselves up in their first
 
 
@@ -63,6 +64,25 @@ def record(work: Callable[[], T], device: torch.device) -> Callable[[], T]:
         return _RECORDERS[device.type](work, device)
     finally:
         _pause.seconds += time.perf_counter() - start
+
+
+def compile_work(work: Callable[..., T]) -> Callable[..., T]:
+    """`work` by torch.compile, one program for each shape that it is called with."""
+    return many_programs(torch.compile(work, dynamic=False))
+
+
+def many_programs(fast: Callable[..., T]) -> Callable[..., T]:
+    """`fast`, which calls compiled functions, for any number of shapes.
+
+    Dynamo makes 8 programs of a function and then goes on without compiling; how many there are is bounded by who asks,
+    so its limit is lifted while `fast` is called, and only then.
+    """
+
+    def call(*given: object, **named: object) -> T:
+        with torch._dynamo.config.patch(recompile_limit=SHAPES, accumulated_recompile_limit=SHAPES):
+            return fast(*given, **named)
+
+    return call
 
 
 def upload(values: Sequence[int], device: torch.device) -> Tensor:

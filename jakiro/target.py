@@ -22,6 +22,7 @@ from transformers.cache_utils import Cache
 from jakiro.cache import KVCache, argument_of
 from jakiro.models import hub
 from jakiro.models.checks import check_trees, measure, why_no_graphs
+from jakiro.models.compiled import compile_layers
 from jakiro.models.fixed import ROWS, fixed_pass, padded
 from jakiro.models.generation import end_ids
 from jakiro.models.loading import DTYPES, check_request, choose_kernels, decoder_of, load_model, load_tokenizer
@@ -43,10 +44,12 @@ class Target:
         name: str = "",
         path: Path | None = None,
         graphs: bool = True,
+        compile: bool = False,
     ) -> None:
         """Wrap a loaded model. Raises ValueError if trees cannot be scored with it, saying why.
 
         With `graphs`, passes are recorded and replayed where device and model allow it; `graphs` then says whether.
+        With `compile`, what is recorded is made by torch.compile; ValueError where nothing can be recorded.
         """
         self.model = model.eval().requires_grad_(False)
         self.tokenizer = tokenizer
@@ -66,8 +69,13 @@ class Target:
         self.form: Form = alone
         self.graphs = False
         self.vocab_size, self.hidden_size, self.logit_scale = check_trees(self)
+        if compile:
+            compile_layers(self.decoder)
         self.no_graphs = why_no_graphs(self, graphs)  # why passes are not recorded; empty if they are
         self.graphs = not self.no_graphs
+        self.compiled = compile
+        if compile and self.no_graphs:
+            raise ValueError(f"only recorded passes are compiled, and {self.no_graphs}: leave out --compile")
 
     @classmethod
     def wrap(
@@ -77,9 +85,10 @@ class Target:
         heads: dict[str, Path] | None = None,
         name: str = "",
         graphs: bool = True,
+        compile: bool = False,
     ) -> Target:
         """A target from a model in memory, whose weights stay as they are: training may be using them."""
-        return cls(model, tokenizer, heads, name, graphs=graphs)
+        return cls(model, tokenizer, heads, name, graphs=graphs, compile=compile)
 
     @classmethod
     def load(
@@ -91,6 +100,7 @@ class Target:
         heads: dict[str, str | Path] | None = None,
         graphs: bool = True,
         chat_template: str | Path | None = None,
+        compile: bool = False,
     ) -> Target:
         """Read a Hugging Face folder, or the hub's model of an id. Heads may be either, too.
 
@@ -98,7 +108,7 @@ class Target:
         Jinja file that takes the place of the tokenizer's own template. Without `attention` it is the model's choice:
         sdpa where it has that. Raises OSError or ValueError with the remedy.
         """
-        check_request(device, dtype, attention)
+        check_request(device, dtype, attention, compile)
         folder = hub.local(path)
         hub.check(folder)
         found = {child.name: child for child in sorted(folder.iterdir()) if (child / "config.json").is_file()}
@@ -110,7 +120,7 @@ class Target:
             )
         model = load_model(folder, dtype=DTYPES[dtype], attn_implementation=attention)
         lay_out(model.to(device))
-        return cls(model, tokenizer, found, hub.title(path), folder, graphs)
+        return cls(model, tokenizer, found, hub.title(path), folder, graphs, compile)
 
     def new_cache(self, capacity: int, reads: Sequence[int] = ()) -> KVCache:
         """An empty cache with room for `capacity` rows; where passes are recorded, for a multiple of what one sees.

@@ -56,6 +56,16 @@ def test_drafts_are_those_without_graphs(targets, method):
     assert max(len(step.tree) for step in replayed) == 60
 
 
+def test_compiled_layers_and_drafts_give_the_same(targets, tokenizer, heads):
+    fast = Target.wrap(tiny_model().to("cuda"), tokenizer, heads, "tiny", compile=True)
+    fast.ends = frozenset()
+    assert fast.compiled and fast.graphs
+    for method in METHODS:
+        plain, made = (trace(one, method, SAMPLED) for one in (targets[False], fast))
+        assert made.tokens == plain.tokens
+        assert [step.tree.tokens for step in made.steps] == [step.tree.tokens for step in plain.steps]
+
+
 def test_trees_of_any_size(targets):
     text = trace(targets[False], "vanilla", count=40).tokens
     for nodes in (1, 2, 9, 90):

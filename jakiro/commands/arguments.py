@@ -45,6 +45,8 @@ def parser() -> argparse.ArgumentParser:
     model.add_argument("--attention", metavar="NAME", help="sdpa or eager (default: what the model has, sdpa first)")
     model.add_argument("--chat-template", type=Path, metavar="FILE", help="Jinja file in place of the tokenizer's own")
     model.add_argument("--no-graphs", dest="graphs", action="store_false", help="on CUDA, without CUDA graphs")
+    fewer = "on CUDA, fewer kernels by torch.compile, which takes some seconds for each shape"
+    model.add_argument("--compile", action="store_true", help=fewer)
 
     chosen = argparse.ArgumentParser(add_help=False)
     help_ = "a setting, as depth=6, for every method that has it; repeatable; README lists them"
@@ -136,7 +138,9 @@ def parser() -> argparse.ArgumentParser:
     about.add_argument("--default", type=Path, required=True, help="bench.json with the device's default tree")
     about.add_argument("--wide", type=Path, required=True, help="bench.json with 60 nodes")
     about.add_argument("--data", type=Path, required=True, help="folder with train/ and eval/")
-    about.set_defaults(device="cpu", dtype="float32", head=[], graphs=True, attention=None, chat_template=None)
+    about.set_defaults(
+        device="cpu", dtype="float32", head=[], graphs=True, compile=False, attention=None, chat_template=None
+    )
     return whole
 
 

@@ -134,7 +134,9 @@ def _target(options: argparse.Namespace):
     check_names(heads)
     if ASSISTANT in heads and not getattr(options, "peers", False):
         raise ValueError(f"--head {ASSISTANT} is for bench --peers alone: add --peers, or leave it out")
-    given = {name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "chat_template")}
+    given = {
+        name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "compile", "chat_template")
+    }
     target = Target.load(options.target, heads=heads, **given)
     settle()
     return target

@@ -68,7 +68,8 @@ class HeadDrafter(Drafter):
         self.head, self.target, self.settings = head, target, settings
         self.width = min(settings.top_k, head.vocab or target.vocab_size)
         sizes = (head, head.embed or target.embed, self.width, settings.depth - 1)
-        self._state = FixedState(*sizes, fresh=settings.depth + 1) if target.graphs else HeadState(*sizes)
+        fixed = {"fresh": settings.depth + 1, "compile": target.compiled}
+        self._state = FixedState(*sizes, **fixed) if target.graphs else HeadState(*sizes)
         self._round: Round | None = None
         self._idle = settings.total_tokens == 1  # nothing is drafted
 

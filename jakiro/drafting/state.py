@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from jakiro.programs import record, upload
+from jakiro.programs import compile_work, record, upload
 
 from .fused import FusedHead
 from .head import rope_tables
@@ -120,11 +120,13 @@ class FixedState(HeadState):
         levels: int,
         capacity: int = 1024,
         fresh: int = 1,
+        compile: bool = False,
     ) -> None:
-        """`fresh`: new tokens of a recorded round at most; where there are more, all but one are read before it."""
+        """`fresh`: new tokens of a recorded round at most; where there are more, all but one are read before it. With
+        `compile`, a round's work is made by torch.compile."""
         self._programs: dict[str, Callable[[], Any]] = {}
         super().__init__(head, embed, width, levels, capacity)
-        self._fresh = fresh
+        self._fresh, self._compile = fresh, compile
         self._numbers = torch.zeros(fresh + 2, dtype=torch.int64, device=self._like["device"])
         self._tokens, self._start, self._count = self._numbers.split([fresh, 1, 1])
         self._features = torch.zeros(fresh, head.feature_size, **self._like)
@@ -141,7 +143,8 @@ class FixedState(HeadState):
         self._features[: len(tokens)] = features
         self.length += len(tokens)
         if work.__name__ not in self._programs:
-            self._programs[work.__name__] = record(lambda: work(self._tokens, self._features), features.device)
+            made = compile_work(work) if self._compile else work
+            self._programs[work.__name__] = record(lambda: made(self._tokens, self._features), features.device)
         return self._programs[work.__name__]()
 
     def extend(self, tokens: Tensor, features: Tensor) -> Tensor:

@@ -13,9 +13,15 @@ from huggingface_hub.errors import StrictDataclassError
 from jinja2 import TemplateError
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from jakiro.models.checks import ATTENTIONS
+from jakiro.programs import replayable
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
@@ -95,7 +101,7 @@ def choose_kernels(device: torch.device) -> None:
         torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-def check_request(device: str, dtype: str, attention: str | None = None) -> None:
+def check_request(device: str, dtype: str, attention: str | None = None, compile: bool = False) -> None:
     """Raise ValueError with what would go wrong, before anything is fetched or loaded."""
     if dtype not in DTYPES:
         raise ValueError(f"dtype is {dtype!r}; use one of {', '.join(DTYPES)}")
@@ -107,3 +113,5 @@ def check_request(device: str, dtype: str, attention: str | None = None) -> None
     count = 1 if kind == "cpu" else getattr(torch, kind).device_count()
     if int(number or 0) >= count:
         raise ValueError(f"device is {device!r}, but torch sees {count or 'no'} {kind.upper()} device here; use cpu")
+    if compile and not replayable(torch.device(device)):
+        raise ValueError(f"only recorded passes are compiled, and {kind} has none: leave out --compile")

@@ -15,9 +15,9 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from jakiro.drafting.eagle3_head import Eagle3Head, layers
 from jakiro.drafting.head import Head
+from jakiro.programs import compile_work
 from jakiro.target import Target
 from jakiro.training import workers
-from jakiro.training.compiling import compile_loss
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.losses import Wanted, loss_of, own_loss
 from jakiro.training.optim import Optimizer, factor
@@ -59,7 +59,7 @@ class HeadJob:
             self.modules[name] = workers.prepare(accelerator, kind(head, recipe), shard)
         self.optimizers = {name: Optimizer(workers.unwrapped(module)) for name, module in self.modules.items()}
         self.averages = {name: self._average(module) for name, module in self.modules.items() if recipe.average}
-        self.loss = compile_loss(self._loss) if compiled else self._loss
+        self.loss = compile_work(self._loss) if compiled else self._loss
 
     def states(self) -> dict[str, object]:
         found: dict[str, object] = {f"{name} average": average for name, average in self.averages.items()}

@@ -9,8 +9,8 @@ import torch
 from accelerate import Accelerator
 from transformers import LlamaForCausalLM
 
+from jakiro.programs import compile_work, many_programs
 from jakiro.training import repeats, workers
-from jakiro.training.compiling import compile_layers, compile_loss, many_programs
 from jakiro.training.optim import Optimizer, factor
 from jakiro.training.packing import Rows, batches
 from jakiro.training.precision import in_bfloat16, quicken
@@ -63,8 +63,9 @@ class StageJob:
             )
         self.loss, self.held_to = self._loss, self._held_to
         if compiled:
-            compile_layers(model.model.layers)
-            self.loss, self.held_to = many_programs(self._loss), compile_loss(self._held_to)
+            for layer in model.model.layers:  # one program serves all: a deep model takes no longer than a shallow one
+                layer.compile(dynamic=False)  # called within `many_programs`, or with stance force_eager
+            self.loss, self.held_to = many_programs(self._loss), compile_work(self._held_to)
 
     def states(self) -> dict[str, object]:
         return dict(zip(("model", "optimizer"), workers.states(self.trained, self.optimizer), strict=True))

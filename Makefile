@@ -2,7 +2,7 @@ PYTHON ?= python
 DATA ?= data
 EVAL = $(foreach set,mt_bench humaneval gsm8k alpaca qa sum,$(DATA)/eval/$(set).jsonl)
 
-.PHONY: run check test bench auto tree-sizes plots shapes long-text load scrub screenshots mutants gpu-texts gpu-texts-mix gpu-texts-own gpu-target gpu-heads
+.PHONY: run check test bench auto tree-sizes plots shapes long-text load scrub screenshots mutants gpu-texts gpu-texts-mix gpu-texts-own gpu-target gpu-heads gpu-bench
 
 run:
 	$(PYTHON) app.py
@@ -33,8 +33,9 @@ plots:  ## every figure of the benchmark view as SVG; headless Chromium
 	$(PYTHON) scripts/plots.py
 
 shapes:  ## step costs at Llama-2-7B's and Llama-3-8B's shapes with random weights; needs a GPU of 24 GB
-	$(PYTHON) -m benchmarks.shapes --shape llama-2-7b --device cuda --dtype bfloat16 --out benchmarks/shapes-7b.json
-	$(PYTHON) -m benchmarks.shapes --shape llama-3-8b --device cuda --dtype bfloat16 --out benchmarks/shapes-8b.json
+	$(SHAPE) llama-2-7b --out benchmarks/shapes-7b.json
+	$(SHAPE) llama-2-7b --compile --out benchmarks/shapes-7b-compiled.json
+	$(SHAPE) llama-3-8b --compile --out benchmarks/shapes-8b-compiled.json
 
 long-text:  ## cost of a round against the length of the text, memory over 10,000 rounds
 	$(PYTHON) -m benchmarks.long_text --out benchmarks/long-text.json
@@ -50,6 +51,15 @@ screenshots:
 
 mutants:  ## plants one-line mistakes and shows that the suite catches each
 	$(PYTHON) -m scripts.mutants
+
+SHAPE = $(PYTHON) -m benchmarks.shapes --device cuda --dtype bfloat16 --lengths 128 1024 --rounds 40 --repeats 2 --shape
+
+gpu-bench:  ## the embedded models on a GPU: in fp32, in bfloat16, compiled; attention there; the tests that need it
+	$(GPU_BENCH) --limits --out benchmarks/h200.json
+	$(GPU_BENCH) --dtype bfloat16 --out benchmarks/h200-bf16.json
+	$(GPU_BENCH) --dtype bfloat16 --compile --out benchmarks/h200-bf16-compiled.json
+	$(PYTHON) -m benchmarks.attention --device cuda --out benchmarks/attention-h200.json
+	$(PYTHON) -m pytest -m gpu
 
 # The embedded models by the recipes for one GPU. Each command goes on where it was if it is interrupted.
 DEVICE ?= cuda

@@ -13,6 +13,7 @@ from test_products import PACKS
 from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
 
 from benchmarks import (
+    attention,
     auto,
     browsing,
     common,
@@ -88,6 +89,17 @@ def test_products(run, folder, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has one from 2.9 on")
+def test_attention(run, monkeypatch):
+    monkeypatch.setattr(attention, "TURNS", 1)
+    report = run(attention, "--queries", "3", "--rows", "8", "16")
+    assert [row["rows"] for row in report["rows"]] == [8, 16] * len(attention.SHAPES)
+    assert all(positive(row["own_s"], row["torch_s"]) for row in report["rows"])
+    for heads, shared, width in attention.SHAPES.values():
+        given = [torch.randn(size) for size in ((heads, 2, width), (shared, 7, width), (shared, 7, width), (2, 7))]
+        found = [way(*given) for way in attention.WAYS.values()]
+        torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
+
+
 def test_muon(run, folder, monkeypatch):
     monkeypatch.setattr(muon, "TURNS", 1)
     report = run(muon, "--target", folder)

@@ -16,6 +16,7 @@ from tiny import CHAT, CONTEXT, path_tokens, random_tree, tiny_model, tiny_token
 from transformers import AutoModelForCausalLM
 
 from jakiro.models import checks, loading
+from jakiro.models.attention import sdpa
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.tree import DraftTree
@@ -121,13 +122,14 @@ def test_the_scale_of_logits_is_found_in_half_precision(family, scale):
     assert target.logit_scale == pytest.approx(scale, rel=1e-3)
 
 
-@pytest.mark.parametrize(("device", "grouped", "calls"), [("cpu", "1", []), ("cuda", "0", [False])])
+@pytest.mark.parametrize(("device", "grouped", "calls"), [("cpu", "1", []), ("cuda", "0", [False, ("sdpa", sdpa)])])
 def test_kernels_of_attention_are_those_of_the_device(monkeypatch, device, grouped, calls):
     """Each target's own, whichever was loaded before."""
     asked = []
     monkeypatch.delenv(loading.CHOSEN, raising=False)
     monkeypatch.setenv(loading.GROUPED, "")
     monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", asked.append)
+    monkeypatch.setattr(loading.AttentionInterface, "register", lambda *given: asked.append(given))
     loading.choose_kernels(torch.device(device))
     assert os.environ[loading.GROUPED] == grouped and asked == calls
     monkeypatch.setenv(loading.GROUPED, "wished for")

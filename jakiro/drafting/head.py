@@ -19,6 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from jakiro.models.attention import attend
+
 from .config import HeadConfig
 
 REPEATING = ("cuda",)  # devices whose fast kernels take either a mask or shared keys
@@ -100,7 +102,10 @@ class Attention(nn.Module):
 def attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
     """[b, heads, n, d] of queries over keys and values [b, key heads, s, d], each shared by a group of the heads."""
     groups = query.shape[1] // keys.shape[1]
-    if groups > 1 and mask is not None and query.device.type in REPEATING:
+    repeating = mask is not None and query.device.type in REPEATING
+    if repeating and len(query) == 1 and mask.is_floating_point():
+        return attend(query[0], keys[0], values[0], mask)[None]
+    if repeating and groups > 1:
         keys, values, groups = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1), 1
     return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal, enable_gqa=groups > 1)
 

@@ -72,8 +72,7 @@ class HeadState:
         query, keys, values = self.head.project(entry, *self._turn(index))
         self._write(start, keys, values)
         seen = slice(start, self.tree + self._seen)
-        mask = self._mask[:, seen].clone()  # CUDA's kernels load 16 bytes at a time, from where a slice may not begin
-        return self.head.attend(entry, query, self._keys[:, seen], self._values[:, seen], mask)
+        return self.head.attend(entry, query, self._keys[:, seen], self._values[:, seen], self._mask[:, seen])
 
     @property
     def _seen(self) -> int:
@@ -118,7 +117,7 @@ class FixedState(HeadState):
         embed: Callable[[Tensor], Tensor],
         width: int,
         levels: int,
-        capacity: int = 1024,
+        capacity: int = 256,
         fresh: int = 1,
         compile: bool = False,
     ) -> None:

@@ -14,12 +14,14 @@ from jinja2 import TemplateError
 from safetensors import SafetensorError
 from torch import nn
 from transformers import (
+    AttentionInterface,
     AutoModelForCausalLM,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
+from jakiro.models.attention import sdpa
 from jakiro.models.checks import ATTENTIONS
 from jakiro.programs import replayable
 
@@ -93,12 +95,13 @@ def decoder_of(model: PreTrainedModel) -> nn.Module:
 def choose_kernels(device: torch.device) -> None:
     """Which kernels this process takes attention with from here on.
 
-    On CUDA not cuDNN's: it plans for every shape anew, and a text has another length in every round.
+    On CUDA ours, and not cuDNN's: it plans for every shape anew, and a text has another length in every round.
     """
     if CHOSEN in os.environ or not os.environ.get(GROUPED):
         os.environ |= {GROUPED: str(int(device.type == "cpu")), CHOSEN: "1"}
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
+        AttentionInterface.register("sdpa", sdpa)
 
 
 def check_request(device: str, dtype: str, attention: str | None = None, compile: bool = False) -> None:

@@ -20,7 +20,7 @@ from jakiro.drafting.weights import save_head
 from jakiro.target import Target
 from jakiro.text import encode
 
-PROMPTS = [f"the {a}{b}" for a in "abcdefgh" for b in "uvwxyz"]
+PROMPTS = [f"the {a}{b}" for a in "abcdefgh" for b in "uvw"]
 NEW = 24
 SHAPE = Eagle3Config(hidden_size=32, intermediate_size=64, num_attention_heads=4, vocab_size=300, draft_vocab_size=200)
 

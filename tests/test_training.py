@@ -1,10 +1,9 @@
 """The trainer's loop, and its commands end to end at a tiny size."""
 
 import json
-import os
+import shlex
 import shutil
 import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +16,7 @@ from recipes import MIX, command, given_both, growing, losses
 
 from jakiro.__main__ import main
 from jakiro.commands.arguments import RECIPES
+from jakiro.measuring import limits
 from jakiro.target import Target
 from jakiro.training import card, history, loop
 from jakiro.training.head_recipe import HeadRecipe
@@ -171,7 +171,7 @@ def test_what_cannot_be_trained_is_said(trained, data, tmp_path, capsys, what, m
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="there is no make")
-def test_the_commands_for_a_gpu_make_the_models_and_measure_them(trained, data, tmp_path):
+def test_the_commands_for_a_gpu_make_the_models_and_measure_them(trained, data, tmp_path, monkeypatch):
     """`make gpu-texts`, `gpu-target` and `gpu-heads`, on the CPU at a tiny size."""
     shutil.copytree(data, tmp_path / "data")
     (tmp_path / "data/train").mkdir()
@@ -188,19 +188,25 @@ def test_the_commands_for_a_gpu_make_the_models_and_measure_them(trained, data, 
     questions = tmp_path / "chat.jsonl"
     questions.write_text('{"turns": ["the cat sat"]}\n')
     given = {
-        "PYTHON": sys.executable,
+        "PYTHON": "python",
         "DEVICE": "cpu",
-        "DATA": tmp_path / "data",
-        "EVAL": questions,
-        "RECIPES": tmp_path,
-        "TEACHER": trained / "out",
-        "GPU_RUN": tmp_path / "run",
-        "GPU_OUT": tmp_path / "model",
+        "DATA": str(tmp_path / "data"),
+        "EVAL": str(questions),
+        "RECIPES": str(tmp_path),
+        "TEACHER": str(trained / "out"),
+        "GPU_RUN": str(tmp_path / "run"),
+        "GPU_OUT": str(tmp_path / "model"),
     }
-    line = ["make", "gpu-texts", "gpu-target", "gpu-heads", *(f"{name}={value}" for name, value in given.items())]
-    environment = os.environ | {"TORCHDYNAMO_DISABLE": "1"}
-    done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
+    line = ["make", "--dry-run", "gpu-texts", "gpu-target", "gpu-heads", *map("=".join, given.items())]
+    asked = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    monkeypatch.setattr(torch._dynamo.config, "disable", True)
+    for name, count in {"TURNS": 1, "PASSES": 2, "NEW_TOKENS": 16, "SQUARE_ON_CPU": 64}.items():
+        monkeypatch.setattr(limits, name, count)
+    for command_line in asked:  # in this process: each would import everything anew
+        python, *how = shlex.split(command_line)
+        assert [python, *how[:2]] == ["python", "-m", "jakiro"]
+        assert main(how[2:]) == 0
+    assert len(asked) == 5
     target = Target.load(tmp_path / "model")
     assert target.model.dtype == torch.float32 and target.model.config.vocab_size == 290
     rows = json.loads((tmp_path / "model/bench.json").read_text())["rows"]

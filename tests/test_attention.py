@@ -64,8 +64,8 @@ def test_models_give_their_text_with_it(family, monkeypatch):
     monkeypatch.setattr(attention, "attend", lambda *given: seen.append(given) or attend(*given))
     texts = set()
     for way in (sdpa_attention_forward, sdpa):
-        monkeypatch.setitem(AttentionInterface._global_mapping, "sdpa", way)
         target = Target.wrap(tiny_model(family))
+        monkeypatch.setitem(AttentionInterface._global_mapping, "sdpa", way)
         target.ends = frozenset()
         for drafter in (VanillaDrafter(), Noise(3, 7)):
             texts.add(tuple(record(target, drafter, [5, 9, 7, 11], 20, SAMPLED).tokens))

@@ -13,7 +13,8 @@ from packaging.version import Version
 from safetensors.torch import load_file, save_file
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tiny import CHAT, CONTEXT, path_tokens, random_tree, tiny_model, tiny_tokenizer
-from transformers import AutoModelForCausalLM
+from transformers import AttentionInterface, AutoModelForCausalLM
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from jakiro.models import checks, loading
 from jakiro.models.attention import sdpa
@@ -122,15 +123,16 @@ def test_the_scale_of_logits_is_found_in_half_precision(family, scale):
     assert target.logit_scale == pytest.approx(scale, rel=1e-3)
 
 
-@pytest.mark.parametrize(("device", "grouped", "calls"), [("cpu", "1", []), ("cuda", "0", [False, ("sdpa", sdpa)])])
+@pytest.mark.parametrize(("device", "grouped", "calls"), [("cpu", "1", []), ("cuda", "0", [False])])
 def test_kernels_of_attention_are_those_of_the_device(monkeypatch, device, grouped, calls):
     """Each target's own, whichever was loaded before."""
     asked = []
     monkeypatch.delenv(loading.CHOSEN, raising=False)
     monkeypatch.setenv(loading.GROUPED, "")
     monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", asked.append)
-    monkeypatch.setattr(loading.AttentionInterface, "register", lambda *given: asked.append(given))
+    monkeypatch.setitem(AttentionInterface._global_mapping, "sdpa", None)
     loading.choose_kernels(torch.device(device))
+    assert AttentionInterface()["sdpa"] is {"cpu": sdpa_attention_forward, "cuda": sdpa}[device]
     assert os.environ[loading.GROUPED] == grouped and asked == calls
     monkeypatch.setenv(loading.GROUPED, "wished for")
     loading.choose_kernels(torch.device(device))

@@ -1,8 +1,8 @@
 """Attention of a draft tree's tokens over a long text, on CUDA.
 
 torch's fused kernels give each head of so few queries to one block, which walks through all keys alone, in float32 and
-under a mask: 31 us over 256 rows on an H200 and 235 over 2,048, where a product, a softmax and a product, shared out
-over the whole device, take 16 and 53 (`python -m benchmarks.attention`, attention-h200.json).
+under a mask: 34 us over 256 rows on an H200 and 237 over 2,048, where a product, a softmax and a product, shared out
+over the whole device, take 16 and 54 (`python -m benchmarks.attention`, attention-h200.json).
 """
 
 from __future__ import annotations

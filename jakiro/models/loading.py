@@ -20,6 +20,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from jakiro.models.attention import sdpa
 from jakiro.models.checks import ATTENTIONS
@@ -99,9 +100,9 @@ def choose_kernels(device: torch.device) -> None:
     """
     if CHOSEN in os.environ or not os.environ.get(GROUPED):
         os.environ |= {GROUPED: str(int(device.type == "cpu")), CHOSEN: "1"}
+    AttentionInterface.register("sdpa", sdpa if device.type == "cuda" else sdpa_attention_forward)
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
-        AttentionInterface.register("sdpa", sdpa)
 
 
 def check_request(device: str, dtype: str, attention: str | None = None, compile: bool = False) -> None:

@@ -33,7 +33,7 @@ def graphs(monkeypatch) -> CompileCounter:
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("method", ["vanilla", "eagle2", "jakiro"])
+@pytest.mark.parametrize("method", ["eagle2", "jakiro"])
 def test_traces_are_those_without(target, tokenizer, heads, graphs, method):
     fast = Target.wrap(tiny_model(), tokenizer, heads, "tiny", compile=True)
     fast.ends = frozenset()
@@ -58,7 +58,7 @@ def test_one_program_serves_all_layers_and_runs(graphs):
         assert graphs.frame_count == len({4} | {padded(len(step.tree)) for step in steps}) > 2
 
 
-@pytest.mark.parametrize("family", ["gpt2", "mistral", "eager gemma2", "eager gpt_oss"])
+@pytest.mark.parametrize("family", ["gpt2", "eager gpt_oss"])
 def test_families_give_their_text(graphs, family):
     attention, _, name = family.rpartition(" ")
     model = tiny_model(name, attention or "sdpa")

@@ -46,7 +46,7 @@ def answers(target, chat):
     return write(target, [encode(target.tokenizer, prompt, chat=chat) for prompt in PROMPTS], NEW)
 
 
-def taught(target, texts, kind=EagleHead, shape=SHAPE, inner=False, shift=0, feature=1.0, steps=220):
+def taught(target, texts, kind=EagleHead, shape=SHAPE, inner=False, shift=0, feature=1.0, steps=160):
     """A head that knows these texts, fed as asked for."""
     torch.manual_seed(0)
     head = kind(shape)

@@ -19,6 +19,7 @@ from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.sizes import TreeSettings, pool
 from jakiro.engine import Context, decode
 from jakiro.measuring import rehearsal, tuning
+from jakiro.measuring.prompts import examples
 from jakiro.measuring.rehearsal import Rehearsal, Text, rehearse, sizes_needed
 from jakiro.measuring.tuning import Point, Tuner, candidates, compare, cost, expected, ranked, rising
 from jakiro.methods import METHODS, with_trees
@@ -43,6 +44,12 @@ def ticking(monkeypatch):
     """A clock that goes a tick further each time it is looked at, so that nothing depends on the machine."""
     ticks = iter(range(10**9))
     monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) * TICK)
+
+
+@pytest.fixture(autouse=True)
+def few_texts(monkeypatch):
+    """Which the target writes itself."""
+    monkeypatch.setattr(rehearsal, "examples", lambda: examples()[:3])
 
 
 @pytest.fixture

@@ -185,6 +185,27 @@ MUTANTS = [
         "test_programs.py",
     ),
     Mutant(
+        "every compiled layer reads and writes the first one's rows",
+        "jakiro/cache.py",
+        "return OneLayer([self._layers[layer]],",
+        "return OneLayer([self._layers[0]],",
+        "test_compiled.py",
+    ),
+    Mutant(
+        "each shape that a layer is compiled for is one of eight",
+        "jakiro/programs.py",
+        "with torch._dynamo.config.patch(recompile_limit=SHAPES, accumulated_recompile_limit=SHAPES):",
+        "if True:",
+        "test_compiled.py test_training_compiled.py",
+    ),
+    Mutant(
+        "attention of few queries on CUDA leaves the mask out",
+        "jakiro/models/attention.py",
+        "scores = scores.view(len(keys), -1, count, keys.shape[1]) * scale + mask",
+        "scores = scores.view(len(keys), -1, count, keys.shape[1]) * scale",
+        "test_attention.py",
+    ),
+    Mutant(
         "programs outlive the storage that they were recorded on",
         "jakiro/cache.py",
         "            self.programs.clear()",

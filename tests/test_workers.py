@@ -27,11 +27,11 @@ def folders(tmp_path_factory):
     write_texts(base / "data")
     target = base / "one" / "model"
     run(base / "data", base / "one", target)
-    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     script = str(ROOT / "tests" / "two.py")
     done = subprocess.run(
-        [*line, script, base / "data", base / "both", target],
+        [*line, "--nproc-per-node", "2", script, base / "data", base / "both", target],
         env=environment,
         capture_output=True,
         text=True,

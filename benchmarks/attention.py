@@ -32,8 +32,8 @@ TURNS = 10
 
 def torchs(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
     """What transformers does where keys are shared and there is a mask."""
-    keys, values = (one.repeat_interleave(len(query) // len(one), 0)[None] for one in (keys, values))
-    return F.scaled_dot_product_attention(query[None], keys, values, attn_mask=mask[None, None])[0]
+    keys, values = (one.repeat_interleave(query.shape[1] // one.shape[1], 1) for one in (keys, values))
+    return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
 
 
 @torch.inference_mode()
@@ -46,7 +46,7 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
     found = []
     for name, count, rows in tqdm(cases, desc="attention", unit="case", dynamic_ncols=True):
         heads, shared, width = SHAPES[name]
-        sizes = [(heads, count, width), (shared, rows, width), (shared, rows, width), (count, rows)]
+        sizes = [(1, heads, count, width), (1, shared, rows, width), (1, shared, rows, width), (count, rows)]
         given = [torch.randn(size, dtype=dtype, device=device) for size in sizes]
         row = {"shape": name, "queries": count, "rows": rows}
         found.append(row | {f"{way}_s": seconds(device, work, given) for way, work in WAYS.items()})

@@ -17,44 +17,44 @@ from jakiro.models.attention import attend, sdpa
 from jakiro.target import Target
 
 
-def case(heads=6, shared=2, count=5, rows=9, dtype=torch.float32):
+def case(heads=6, shared=2, count=5, rows=9, dtype=torch.float32, batch=1):
     draw = torch.Generator().manual_seed(0)
-    sizes = [(heads, count, 8), (shared, rows, 8), (shared, rows, 8), (count, rows)]
+    sizes = [(batch, heads, count, 8), (batch, shared, rows, 8), (batch, shared, rows, 8), (batch, 1, count, rows)]
     *given, mask = (torch.randn(size, generator=draw).to(dtype) for size in sizes)
     return *given, torch.zeros_like(mask).masked_fill(mask < -0.5, torch.finfo(dtype).min)
 
 
-@pytest.mark.parametrize(("heads", "shared", "count"), [(6, 2, 5), (4, 4, 1), (3, 1, 7)])
+@pytest.mark.parametrize(
+    ("heads", "shared", "count", "batch"), [(6, 2, 5, 1), (4, 4, 1, 3), (3, 1, 7, 1), (4, 2, 1, 3)]
+)
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-5), (torch.float64, 1e-12), (torch.bfloat16, 2e-2)])
-def test_heads_that_share_keys_attend_as_torchs_do(heads, shared, count, dtype, near):
-    query, keys, values, mask = case(heads, shared, count, dtype=dtype)
-    for scale in (None, 0.7):
-        found = attend(query, keys, values, mask, scale)
-        wide = [one.double()[None] for one in (query, keys, values)]
-        right = F.scaled_dot_product_attention(*wide, attn_mask=mask.double(), scale=scale, enable_gqa=True)[0]
+def test_heads_that_share_keys_attend_as_torchs_do(heads, shared, count, batch, dtype, near):
+    query, keys, values, mask = case(heads, shared, count, dtype=dtype, batch=batch)
+    for scale, form in ((None, mask), (0.7, mask), (0.7, mask == 0)):
+        found = attend(query, keys, values, form[:, :, None], scale)
+        wide = [one.double() for one in (query, keys, values)]
+        right = F.scaled_dot_product_attention(*wide, attn_mask=mask.double(), scale=scale, enable_gqa=True)
         assert found.dtype == dtype
         torch.testing.assert_close(found.double(), right, atol=near, rtol=near)
 
 
-def test_what_is_not_few_queries_of_one_text_under_a_mask_is_torchs(monkeypatch):
-    query, keys, values, mask = (one[None] for one in case(heads=2))
+def test_what_is_not_few_queries_under_a_mask_is_torchs(monkeypatch):
     layer, other = torch.nn.Module(), []
     monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *given, **named: other.append(named) or "torch's")
-    mixed, _ = sdpa(layer, query, keys, values, mask[None], scaling=0.5)
-    assert mixed.shape == (1, 5, 2, 8) and mixed.is_contiguous() and not other
-    torch.testing.assert_close(mixed, sdpa_attention_forward(layer, query, keys, values, mask[None], scaling=0.5)[0])
-    pairs = [torch.cat([one, one]) for one in (query, keys, values)]
-    for given in (
-        (query, keys, values, None),
-        (query, keys, values, mask[None] == 0),
-        (query, keys, values, mask[None].expand(1, 2, 5, 9)),
-        (*pairs, mask[None]),
-    ):
-        assert sdpa(layer, *given) == "torch's"
-    assert sdpa(layer, query, keys, values, mask[None], dropout=0.1) == "torch's"
-    assert sdpa(layer, query, keys, values, mask[None], position_bias=mask) == "torch's"
+    for batch, count in ((1, 5), (3, 1)):
+        *given, mask = case(2, count=count, batch=batch)
+        for form in (mask, mask == 0):
+            mixed, _ = sdpa(layer, *given, form, scaling=0.5)
+            assert mixed.shape == (batch, count, 2, 8) and mixed.is_contiguous() and not other
+            torch.testing.assert_close(mixed, sdpa_attention_forward(layer, *given, form, scaling=0.5)[0])
+    *given, mask = case(2)
+    several = case(2, batch=3)
+    for asked in ((*given, None), (*given, mask.expand(1, 2, 5, 9)), several):
+        assert sdpa(layer, *asked) == "torch's"
+    assert sdpa(layer, *given, mask, dropout=0.1) == "torch's"
+    assert sdpa(layer, *given, mask, position_bias=mask) == "torch's"
     monkeypatch.setattr(attention, "MOST", 4)
-    assert sdpa(layer, query, keys, values, mask[None]) == "torch's" and len(other) == 7
+    assert sdpa(layer, *given, mask) == "torch's" and len(other) == 6
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "gpt2"])

@@ -95,7 +95,8 @@ def test_attention(run, monkeypatch):
     assert [row["rows"] for row in report["rows"]] == [8, 16] * len(attention.SHAPES)
     assert all(positive(row["own_s"], row["torch_s"]) for row in report["rows"])
     for heads, shared, width in attention.SHAPES.values():
-        given = [torch.randn(size) for size in ((heads, 2, width), (shared, 7, width), (shared, 7, width), (2, 7))]
+        sizes = ((1, heads, 2, width), (1, shared, 7, width), (1, shared, 7, width), (2, 7))
+        given = [torch.randn(size) for size in sizes]
         found = [way(*given) for way in attention.WAYS.values()]
         torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
 

@@ -3,9 +3,8 @@
 import pytest
 import torch
 from tiny import VOCAB, tiny_model
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from jakiro.models.generation import generate, one_token, plain
+from jakiro.models.generation import generate, plain
 
 PROMPTS = [[5, 9, 7], [8, 6, 4, 4, 4, 3, 2], [1, 2]]
 ENDS = [3, 17, 45, 77]
@@ -54,13 +53,3 @@ def test_tokens_are_drawn_by_the_models_law_or_from_its_likeliest():
         found = written[:, -1].bincount(minlength=VOCAB) / count
         assert (found - wanted).abs().max() < 4 * (0.25 / count) ** 0.5
         assert found[wanted == 0].sum() == 0
-
-
-@pytest.mark.parametrize("masked", [True, False])
-def test_attention_of_one_token_is_sdpas(masked):
-    torch.manual_seed(0)
-    attention = tiny_model().model.layers[0].self_attn
-    query, key, value = torch.randn(3, 4, 1, 8), torch.randn(3, 2, 9, 8), torch.randn(3, 2, 9, 8)
-    mask = torch.rand(3, 1, 1, 9) > 0.3 if masked else None
-    wanted, _ = sdpa_attention_forward(attention, query, key, value, mask)
-    torch.testing.assert_close(one_token(attention, query, key, value, mask)[0], wanted)

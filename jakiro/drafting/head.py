@@ -103,8 +103,8 @@ def attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, 
     """[b, heads, n, d] of queries over keys and values [b, key heads, s, d], each shared by a group of the heads."""
     groups = query.shape[1] // keys.shape[1]
     repeating = mask is not None and query.device.type in REPEATING
-    if repeating and len(query) == 1 and mask.is_floating_point():
-        return attend(query[0], keys[0], values[0], mask)[None]
+    if repeating and mask.is_floating_point():
+        return attend(query, keys, values, mask)
     if repeating and groups > 1:
         keys, values, groups = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1), 1
     return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal, enable_gqa=groups > 1)

@@ -17,27 +17,32 @@ MOST = 256  # queries that count as few: scores of a long prompt are not written
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float | None = None) -> Tensor:
-    """[heads, n, d] of queries over keys and values [key heads, s, d], each shared by a group of the heads, under an
-    additive mask that broadcasts to [n, s]. Scores and softmax are in float32 at least."""
-    heads, count, width = query.shape
-    scale = width**-0.5 if scale is None else scale
-    grouped = query.reshape(len(keys), -1, width)  # [key heads, group * n, d]
+    """[b, heads, n, d] of queries over keys and values [b, key heads, s, d], each shared by a group of the heads.
+
+    `mask` is added to scores, or true where there is something to see, and broadcasts to [b, key heads, group, n, s].
+    Scores and softmax are in float32 at least.
+    """
+    batch, heads, count, width = query.shape
+    shared, rows = keys.shape[1:3]
+    grouped, keys = query.reshape(batch * shared, -1, width), keys.flatten(0, 1)  # [b * key heads, group * n, d]
     if query.dtype in (torch.float16, torch.bfloat16) and query.is_cuda:
         scores = torch.bmm(grouped, keys.transpose(1, 2), out_dtype=torch.float32)
     else:
         scores = torch.bmm(grouped, keys.transpose(1, 2))
-    scores = scores.view(len(keys), -1, count, keys.shape[1]) * scale + mask
+    scores = scores.view(batch, shared, -1, count, rows) * (width**-0.5 if scale is None else scale)
+    scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
     weights = scores.softmax(-1, dtype=torch.promote_types(query.dtype, torch.float32)).to(values.dtype)
-    return torch.bmm(weights.flatten(1, 2), values).view(heads, count, -1)
+    return torch.bmm(weights.view(*grouped.shape[:2], rows), values.flatten(0, 1)).view(batch, heads, count, -1)
 
 
 def sdpa(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **named: Any
 ) -> tuple[Tensor, None]:
-    """What transformers calls `sdpa`, [1, n, heads, d]: by `attend` for few queries of one text under a mask."""
+    """What transformers calls `sdpa`, [b, n, heads, d]: by `attend` for few queries under a mask, one text's or one of
+    each of many texts, which are answered together."""
     mask, odd = attention_mask, {"position_bias", "softcap"} & {name for name in named if named[name] is not None}
-    few = len(query) == 1 and query.shape[2] <= MOST and not named.get("dropout")
-    if odd or not few or mask is None or not mask.is_floating_point() or mask.shape[1] != 1:
+    few = query.shape[2] == 1 or (len(query) == 1 and query.shape[2] <= MOST)
+    if odd or not few or named.get("dropout") or mask is None or mask.shape[1] != 1:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **named)
-    mixed = attend(query[0], key[0], value[0], mask[0, 0], named.get("scaling"))
-    return mixed.transpose(0, 1)[None].contiguous(), None
+    mixed = attend(query, key, value, mask[:, :, None], named.get("scaling"))
+    return mixed.transpose(1, 2).contiguous(), None

@@ -6,23 +6,13 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import pad
-from transformers import (
-    AttentionInterface,
-    AttentionMaskInterface,
-    DynamicCache,
-    GenerationConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from transformers import DynamicCache, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.cache import argument_of
 
 LOOK = 8  # tokens after which it is looked which answers have ended; each look waits for the device
-ONE_TOKEN = "sdpa_one_token"  # its name among transformers' attentions
 
 
 def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = None) -> frozenset[int]:
@@ -71,21 +61,20 @@ def generate(
     rows = torch.arange(len(prompts), device=device)  # those that are still being written
     going = torch.ones_like(rows, dtype=torch.bool)
     seen, cache = 0, DynamicCache(config=model.config)
-    with _grouped(model):
-        for at in range(width, width + new_tokens):
-            before = real[rows, :at]
-            positions = (before.cumsum(dim=1) - 1).clamp_min(0)[:, seen:]
-            given = {"attention_mask": before.long(), "position_ids": positions, argument_of(model): cache}
-            out = model(input_ids=written[rows, seen:at], use_cache=True, logits_to_keep=1, **given)
-            chosen = _drawn(out.logits[:, -1].float(), temperature, top_k)
-            written[rows, at], real[rows, at] = torch.where(going, chosen, 0), going
-            going, seen = going & ~torch.isin(chosen, last), at
-            if (at - width) % LOOK == LOOK - 1 and not going.all():
-                rows, left = rows[going], going.nonzero()[:, 0]
-                if not len(rows):
-                    break
-                cache.batch_select_indices(left)
-                going = going[left]
+    for at in range(width, width + new_tokens):
+        before = real[rows, :at]
+        positions = (before.cumsum(dim=1) - 1).clamp_min(0)[:, seen:]
+        given = {"attention_mask": before.long(), "position_ids": positions, argument_of(model): cache}
+        out = model(input_ids=written[rows, seen:at], use_cache=True, logits_to_keep=1, **given)
+        chosen = _drawn(out.logits[:, -1].float(), temperature, top_k)
+        written[rows, at], real[rows, at] = torch.where(going, chosen, 0), going
+        going, seen = going & ~torch.isin(chosen, last), at
+        if (at - width) % LOOK == LOOK - 1 and not going.all():
+            rows, left = rows[going], going.nonzero()[:, 0]
+            if not len(rows):
+                break
+            cache.batch_select_indices(left)
+            going = going[left]
     end = max(width, int(real.any(dim=0).nonzero()[-1]) + 1)
     return written[:, :end], real[:, :end]
 
@@ -98,39 +87,3 @@ def _drawn(logits: Tensor, temperature: float, top_k: int) -> Tensor:
         return torch.multinomial((logits / temperature).softmax(dim=-1), 1)[:, 0]
     best, tokens = logits.topk(min(top_k, logits.shape[-1]), dim=-1)
     return tokens.gather(-1, torch.multinomial((best / temperature).softmax(dim=-1), 1))[:, 0]
-
-
-@contextmanager
-def _grouped(model: PreTrainedModel) -> Iterator[None]:
-    """On CUDA, the model with an attention that reads shared keys as they lie where it is asked for one token a row.
-
-    Under a mask torch's kernels want them repeated for every query head: three times the cache in each step, where
-    three heads share keys.
-    """
-    own = model.config._attn_implementation
-    if own != "sdpa" or model.device.type != "cuda":
-        yield
-        return
-    AttentionInterface.register(ONE_TOKEN, one_token)
-    AttentionMaskInterface.register(ONE_TOKEN, sdpa_mask)
-    model.set_attn_implementation(ONE_TOKEN)
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(own)
-
-
-def one_token(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **given: object
-) -> tuple[Tensor, None]:
-    """Attention of query [b, heads, n, size] over key and value [b, shared heads, s, size] as transformers' sdpa gives
-    it, [b, n, heads, size]; where n is 1, without repeating keys. `mask` is true where there is something to see."""
-    if query.shape[2] > 1:
-        return sdpa_attention_forward(module, query, key, value, mask, **given)
-    rows, heads, _, size = query.shape
-    scale = given.get("scaling") or size**-0.5
-    scores = (query.reshape(rows, key.shape[1], -1, size) @ key.mT).float() * scale
-    if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
-    found = scores.softmax(dim=-1).to(value.dtype) @ value
-    return found.reshape(rows, 1, heads, size), None

@@ -199,13 +199,13 @@ def test_the_commands_for_a_gpu_make_the_models_and_measure_them(trained, data, 
     }
     line = ["make", "--dry-run", "gpu-texts", "gpu-target", "gpu-heads", *map("=".join, given.items())]
     asked = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    monkeypatch.setattr(torch._dynamo.config, "disable", True)
     for name, count in {"TURNS": 1, "PASSES": 2, "NEW_TOKENS": 16, "SQUARE_ON_CPU": 64}.items():
         monkeypatch.setattr(limits, name, count)
-    for command_line in asked:  # in this process: each would import everything anew
-        python, *how = shlex.split(command_line)
-        assert [python, *how[:2]] == ["python", "-m", "jakiro"]
-        assert main(how[2:]) == 0
+    with torch._dynamo.config.patch(disable=True):
+        for command_line in asked:  # in this process: each would import everything anew
+            python, *how = shlex.split(command_line)
+            assert [python, *how[:2]] == ["python", "-m", "jakiro"]
+            assert main(how[2:]) == 0
     assert len(asked) == 5
     target = Target.load(tmp_path / "model")
     assert target.model.dtype == torch.float32 and target.model.config.vocab_size == 290

@@ -197,7 +197,8 @@ def test_the_commands_for_a_gpu_make_the_models_and_measure_them(trained, data, 
         "GPU_RUN": str(tmp_path / "run"),
         "GPU_OUT": str(tmp_path / "model"),
     }
-    line = ["make", "--dry-run", "gpu-texts", "gpu-target", "gpu-heads", *map("=".join, given.items())]
+    make = ["make", "--dry-run", "--no-print-directory", "gpu-texts", "gpu-target", "gpu-heads"]
+    line = [*make, *map("=".join, given.items())]
     asked = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     for name, count in {"TURNS": 1, "PASSES": 2, "NEW_TOKENS": 16, "SQUARE_ON_CPU": 64}.items():
         monkeypatch.setattr(limits, name, count)

@@ -27,7 +27,7 @@ from jakiro.target import Target
 SCHEMA = "jakiro-operations/1"
 PREFIX = 200  # tokens before the tree
 PASSES = 40
-PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "mkldnn::_linear_pointwise")
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "mkldnn::_linear_pointwise", "quantized::linear_dynamic_fp16")
 ATTENTION = ("aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_efficient_attention",
              "aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_cudnn_attention")  # fmt: skip
 COMPOSED = "aten::_scaled_dot_product_attention_math"  # how torch 2.8 takes grouped keys on a CPU
@@ -48,7 +48,7 @@ def passes(target: Target, nodes: int) -> dict[str, Any]:
     with profile(activities=[ProfilerActivity.CPU]) as found:
         for _ in range(PASSES):
             once()
-    events = [one for one in found.events() if one.name.startswith(("aten::", "mkldnn::"))]
+    events = [one for one in found.events() if one.name.startswith(("aten::", "mkldnn::", "quantized::"))]
     spent = dict.fromkeys(("products", "attention", "others"), 0.0)
     for one in events:
         spent[_kind(one)] += one.self_cpu_time_total / 1e6 / PASSES

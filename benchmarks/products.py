@@ -1,16 +1,17 @@
 """What weights that are laid out beforehand save on a CPU: `python -m benchmarks.products`.
 
-`products`: for each shape of the target's weights, one product of so many rows as torch makes it by itself, with the
-weight kept column by column, and with the weight packed for oneDNN. `passes`: the target's pass over a tree of n nodes,
-its picks included, in the same three ways, oneDNN's with large weights alone and columns for the others.
-jakiro/models/products.py chooses between the last two by the processor: `used` says which it takes here. Medians; the
-ways take turns.
+`products`: for each shape of the target's weights and of its heads', one product of so many rows as torch makes it by
+itself, with the weight kept column by column, packed for oneDNN, and packed for FBGEMM in float16. `passes`: the
+target's pass over a tree of n nodes, its picks included, in the same four ways, the packed ones with large weights
+alone and columns for the others. jakiro/models/products.py chooses between the last two by the processor: `used` says
+which it takes here. Medians; the ways take turns.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,49 +25,50 @@ from jakiro.assets import TARGET
 from jakiro.commands.arguments import positive
 from jakiro.measuring.limits import timed
 from jakiro.measuring.rehearsal import verify_cost
-from jakiro.models.products import Product, lay_out, prefers_columns
+from jakiro.methods import METHODS, on_heads
+from jakiro.models.products import Product, by_fbgemm, by_onednn, lay_out, usual_way
 from jakiro.target import Target
 
-SCHEMA = "jakiro-products/2"
+SCHEMA = "jakiro-products/3"
 TURNS, CALLS = 9, 40
-WAYS = {"plain_s": None, "columns_s": True, "packed_s": False}  # how `lay_out` is told to lay out; not at all
+PLAIN = "plain"  # beside the ways of jakiro/models/products.py: not laid out at all
+WAYS = (PLAIN, "columns", "onednn", "halves")
 
 
 @torch.inference_mode()
 def product_row(weight: torch.Tensor, rows: int) -> dict[str, Any]:
-    """One product of `rows` rows, in three ways."""
+    """One product of `rows` rows, in four ways."""
     x = torch.randn(rows, weight.shape[1])
-    columns, packed = Product(weight, columns=True), torch.ops.mkldnn._reorder_linear_weight(weight)
-    onednn = torch.ops.mkldnn._linear_pointwise
-    works = (lambda: F.linear(x, weight), lambda: columns(x), lambda: onednn(x, packed, None, "none", [], ""))
-    found: dict[str, list[float]] = {name: [] for name in WAYS}
+    makers = (partial(F.linear, weight=weight), Product(weight, way="columns"), by_onednn(weight), by_fbgemm(weight))
+    works = {way: partial(multiply, x) for way, multiply in zip(WAYS, makers, strict=True)}
+    found: dict[str, list[float]] = {way: [] for way in WAYS}
     for _ in range(TURNS):
-        for times, work in zip(found.values(), works, strict=True):
-            times += timed(weight.device, work, CALLS)
+        for way, work in works.items():
+            found[way] += timed(weight.device, work, CALLS)
     return {"out": len(weight), "in": weight.shape[1], "rows": rows} | _medians(found)
 
 
 def passes(target: Target, nodes: Sequence[int]) -> list[dict[str, Any]]:
-    """Target passes, the three ways in turns; each lays its weights out once, as a target does."""
-    laid_out = {name: _laid_out(target.model, columns) for name, columns in WAYS.items()}
-    found: dict[int, dict[str, list[float]]] = {n: {name: [] for name in WAYS} for n in nodes}
+    """Target passes, the four ways in turns; each lays its weights out once, as a target does."""
+    laid_out = {way: _laid_out(target.model, way) for way in WAYS}
+    found: dict[int, dict[str, list[float]]] = {n: {way: [] for way in WAYS} for n in nodes}
     for _ in range(TURNS):
-        for name, products in laid_out.items():
+        for way, products in laid_out.items():
             _choose(target.model, products)
             for n, seconds in verify_cost(target, nodes).items():
-                found[n][name].append(seconds)
+                found[n][way].append(seconds)
     return [{"nodes": n} | _medians(times) for n, times in found.items()]
 
 
 def _medians(found: dict[str, list[float]]) -> dict[str, float]:
-    return {name: median(times) for name, times in found.items()}
+    return {f"{way}_s": median(times) for way, times in found.items()}
 
 
-def _laid_out(model: nn.Module, columns: bool | None) -> dict[nn.Module, Product]:
+def _laid_out(model: nn.Module, way: str) -> dict[nn.Module, Product]:
     """The model's layers that are laid out so, and what multiplies in their place."""
     _choose(model, {})
-    if columns is not None:
-        lay_out(model, columns)
+    if way != PLAIN:
+        lay_out(model, way)
     return {module: product for module in model.modules() if (product := _product_of(module))}
 
 
@@ -85,15 +87,25 @@ def _product_of(module: nn.Module) -> Product | None:
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
     target = Target.load(options.target)
-    weights = {tuple(one.weight.shape): one.weight for one in target.model.modules() if type(one) is nn.Linear}
-    laid_out = [one for one in weights.values() if Product(one, columns=True).weight is not one]
+    weights = {tuple(one.shape): one.contiguous() for one in [*_weights(target.model), *_weights_of_heads(target)]}
+    laid_out = [one for one in weights.values() if Product(one, way="columns").weight is not one]
     if not laid_out:
         raise ValueError("no weight of this target is laid out here (fp32 on x86 alone); there is nothing to compare")
     rows = [product_row(weight, count) for weight in laid_out for count in options.rows]
-    used = "columns_s" if prefers_columns() else "packed_s"
-    found = {"used": used, "products": rows, "passes": passes(target, options.nodes)}
+    found = {"used": usual_way(), "products": rows, "passes": passes(target, options.nodes)}
     head = common.head(SCHEMA, target.device) | {"target": target.name, "dtype": "float32"}
     return head | found, [[_product(row) for row in rows], [_pass(row) for row in found["passes"]]]
+
+
+def _weights(model: nn.Module) -> list[torch.Tensor]:
+    return [one.weight for one in model.modules() if type(one) is nn.Linear]
+
+
+def _weights_of_heads(target: Target) -> list[torch.Tensor]:
+    """As decoding has them, several in one."""
+    methods = [METHODS[name] for name in on_heads() if name in target.heads]
+    heads = [method.load(target)(method.defaults(target)).head for method in methods]
+    return [part.weight for head in heads for part in vars(head).values() if isinstance(part, Product)]
 
 
 def _product(row: dict[str, Any]) -> dict[str, str]:
@@ -106,7 +118,7 @@ def _pass(row: dict[str, Any]) -> dict[str, str]:
 
 
 def _ways(row: dict[str, Any], unit: str, scale: float) -> dict[str, str]:
-    return {f"{name.removesuffix('_s')} {unit}": common.cell(row[name], scale=scale) for name in WAYS}
+    return {f"{way} {unit}": common.cell(row[f"{way}_s"], scale=scale) for way in WAYS}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

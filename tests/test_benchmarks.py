@@ -84,7 +84,7 @@ def test_products(run, folder, monkeypatch):
         1,
         9,
     ]
-    assert all(row[way] > 0 for row in report["products"] + report["passes"] for way in products.WAYS)
+    assert all(row[f"{way}_s"] > 0 for row in report["products"] + report["passes"] for way in products.WAYS)
     assert report["used"] in products.WAYS
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from jakiro.drafter import Context, Drafter
+from jakiro.models.products import spared_bytes
 from jakiro.settings import autos
 from jakiro.target import Target
 from jakiro.tree import MAX_CUT, CutNodes, DraftTree
@@ -76,7 +77,8 @@ class HeadDrafter(Drafter):
     @property
     def pass_bytes(self) -> int:
         """Of the head's parameters and the output embedding."""
-        return self.head.nbytes + self.target.model.get_output_embeddings().weight.nbytes
+        output = self.target.model.get_output_embeddings()
+        return self.head.nbytes + output.weight.nbytes - spared_bytes(output)
 
     @torch.inference_mode()
     def draft(self, context: Context) -> DraftTree:

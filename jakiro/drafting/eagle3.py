@@ -6,10 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from jakiro.models.products import Product
-
 from .eagle3_head import Eagle3Head
-from .fused import FusedHead, dense
+from .fused import FusedHead, dense, draft_product
 from .head import attention
 
 
@@ -23,7 +21,7 @@ class FusedEagle3(FusedHead):
         self.vocab, self.tokens = head.config.draft_vocab_size, head.tokens  # the target's id of each own one
         self.embed = getattr(head, "embed_tokens", None)
         self.gate_up, self.down = dense(layer.mlp)
-        self.read_out = Product(head.lm_head.weight)
+        self.read_out = draft_product(head.lm_head.weight)
         self.embedding_norm, self.hidden_norm, self.last_norm = layer.input_layernorm, layer.hidden_norm, head.norm
 
     def enter(self, embeddings: Tensor, features: Tensor) -> Tensor:

@@ -7,6 +7,8 @@ no batch dimension.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -15,6 +17,7 @@ from jakiro.models.products import Product
 
 from .head import EagleHead, JakiroHead, SwiGLU, attention, rotate
 
+draft_product = partial(Product, exact=False)  # how a draft is rounded decides about no token
 _ROUTER_ROWS = 8  # or a multiple, the last ones zero: 16-byte aligned outputs in half precision
 
 
@@ -29,18 +32,18 @@ class FusedHead:
         self.vocab: int | None = None  # tokens of its own; None: the target's
         self.embed: nn.Embedding | None = None  # of its own; None: the target's
         bias = torch.cat([one.bias for one in projections]) if head.config.qkv_bias else None
-        self.fc = Product(head.fc.weight, head.fc.bias)
-        self.qkv = Product(torch.cat([one.weight for one in projections]), bias)
-        self.out = Product(own.o_proj.weight)
+        self.fc = draft_product(head.fc.weight, head.fc.bias)
+        self.qkv = draft_product(torch.cat([one.weight for one in projections]), bias)
+        self.out = draft_product(own.o_proj.weight)
         self.norm = layer.post_attention_layernorm
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all parameters that a pass multiplies with."""
+        """Bytes of all parameters that a pass reads."""
         products = [part for part in vars(self).values() if isinstance(part, Product)]
-        weights = [one for part in products for one in (part.weight, part.bias) if one is not None]
-        norms = [part.weight for part in vars(self).values() if isinstance(part, nn.RMSNorm)]
-        return sum(weight.nbytes for weight in [*weights, *norms])
+        others = [part.bias for part in products if part.bias is not None]
+        others += [part.weight for part in vars(self).values() if isinstance(part, nn.RMSNorm)]
+        return sum(part.nbytes for part in [*products, *others])
 
     def enter(self, embeddings: Tensor, features: Tensor) -> Tensor:
         """u0 [n, h] from embeddings of the tokens and features of the tokens before them, each [n, h]."""
@@ -74,7 +77,7 @@ class FusedEagle(FusedHead):
 
 def dense(mlp: SwiGLU) -> tuple[Product, Product]:
     """Gate and up in one product, and down."""
-    return Product(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])), Product(mlp.down_proj.weight)
+    return draft_product(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])), draft_product(mlp.down_proj.weight)
 
 
 class FusedJakiro(FusedHead):
@@ -86,8 +89,10 @@ class FusedJakiro(FusedHead):
         router = F.pad(part.gate.weight, (0, 0, 0, -len(part.gate.weight) % _ROUTER_ROWS))
         gates, ups = ([getattr(expert, name).weight for expert in part.experts] for name in ("gate_proj", "up_proj"))
         self.count, self.inner = len(gates), len(gates[0])
-        self.wide = Product(torch.cat([*gates, *ups, router]))  # [2 * N * inner + 8, h]
-        self.down = Product(torch.cat([expert.down_proj.weight for expert in part.experts], dim=1))  # [h, N * inner]
+        self.wide = draft_product(torch.cat([*gates, *ups, router]))  # [2 * N * inner + 8, h]
+        self.down = draft_product(
+            torch.cat([expert.down_proj.weight for expert in part.experts], dim=1)
+        )  # [h, N * inner]
 
     def activate(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """The experts' inner activations [n, N, inner] and the router logits [n, 2 N] in fp32, from u [n, h]."""

@@ -25,6 +25,7 @@ from torch import nn
 from tqdm import tqdm
 
 from jakiro.engine import Context, Drafter, as_trace, decode, stopwatch
+from jakiro.models.products import spared_bytes
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
@@ -44,7 +45,8 @@ SQUARE, SQUARE_ON_CPU = 8192, 1536  # rows of the matrices whose product is time
 def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) -> dict[str, Any]:
     """The device's rates, and for each method (name -> (make, settings)) its pass and round against both yardsticks."""
     prompt = encode(target.tokenizer, text)
-    weights = _weight_bytes(target)
+    read = _read(target)
+    weights = None if read is None else read[0]
     bandwidth = None if weights is None else read_bandwidth(target, weights)
     rate = matmul_rate(target)
     runs: dict[str, list[Trace]] = {name: [] for name in methods}
@@ -110,8 +112,9 @@ def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> di
     _, length = _typical(runs[0])
     step_s, round_s = median(step.verify_s for step in full), median(step.seconds for step in full)
     floor = whole = None
-    if (weights := _weight_bytes(target)) is not None:
-        flops = 2 * nodes * weights / target.model.get_output_embeddings().weight.element_size()
+    if (read := _read(target)) is not None:
+        weights, parameters = read
+        flops = 2 * nodes * parameters
         floor = max((weights + length * target.new_cache(1).row_bytes) / bandwidth, flops / rate)
         whole = floor + passes * drafter.pass_bytes / bandwidth
     return {
@@ -199,8 +202,8 @@ def timed(device: torch.device, work: Callable[[], Any], count: int, warm_up: in
     return found[warm_up:]
 
 
-def _weight_bytes(target: Target) -> int | None:
-    """Bytes of the parameters that every pass reads: the decoder's and the output embedding's.
+def _read(target: Target) -> tuple[int, int] | None:
+    """Bytes and number of the parameters that every pass reads: the decoder's and the output embedding's.
 
     Of other embeddings it takes a few rows, and parts for pictures or sound it leaves alone. None for a mixture of
     experts, whose tokens choose what is read.
@@ -209,5 +212,7 @@ def _weight_bytes(target: Target) -> int | None:
     if any(getattr(config, name, None) not in (None, 0, 1) for name in EXPERTS):
         return None
     tables = {one.weight for one in target.decoder.modules() if isinstance(one, nn.Embedding)}
-    output = {*target.model.get_output_embeddings().parameters()}
-    return sum(one.nbytes for one in ({*target.decoder.parameters()} - tables) | output)
+    output = target.model.get_output_embeddings()
+    found = ({*target.decoder.parameters()} - tables) | {*output.parameters()}
+    spared = spared_bytes(target.decoder) + spared_bytes(output)
+    return sum(one.nbytes for one in found) - spared, sum(one.numel() for one in found)

@@ -35,7 +35,7 @@ class Eagle3Drafter(HeadDrafter):
     @property
     def pass_bytes(self) -> int:
         """Of the head's parameters, its output among them, but for fc, which the first pass alone reads."""
-        return self.head.nbytes - self.head.fc.weight.nbytes
+        return self.head.nbytes - self.head.fc.nbytes
 
     def propose(self, residual: Tensor, level: int) -> Step:
         features = self.head.predict(residual)

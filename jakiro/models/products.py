@@ -1,16 +1,19 @@
 """Matrix products of a few rows on a CPU, with weights laid out for them beforehand.
 
 A pass over a draft tree multiplies few rows with every weight. torch's own fp32 product (MKL) takes several times as
-long for a few rows as for one where the weight is kept row by row, as `nn.Linear` does. On its maker's processors
-it does not where the weight is kept column by column. Elsewhere oneDNN multiplies with large weights, packed once; its
-own start costs more than that saves with small ones. `benchmarks/products.py` measures all three. A pass gains so on an
-EPYC (products-cpu.json) and on an older Xeon. On a Xeon with AMX single products do, and the pass does not: 20.96 ms
-over 10 nodes with weights row by row and 21.18 column by column, over one 13.36 and 14.18 (products-xeon.json).
+long for a few rows as for one where the weight is kept row by row, as `nn.Linear` does. What is quicker depends on the
+processor and on the weight's size (`benchmarks/products.py` measures each way, products-*.json):
+
+- columns: the weight column by column, for MKL.
+- onednn: large weights packed for oneDNN, whose own start costs more than that saves with small ones.
+- halves: large weights in float16, packed for FBGEMM, which multiplies in float32 and so has half as much to read. A
+  target's only where float16 holds them: what a checkpoint has in 16 bits, as most do.
 """
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -21,49 +24,85 @@ from jakiro.machine import device_name
 
 SMALLEST = 4096  # parameters of a weight that is laid out: smaller ones never get there
 MOST = 4 << 30  # bytes of a model's weights that are kept a second time; larger models keep none
-LARGE = 1 << 17  # parameters of a weight from which on it may be packed for oneDNN (benchmarks/products-cpu.json)
+LARGE = {"onednn": 1 << 17, "halves": 1 << 19}  # parameters from which on a weight is packed; below: columns
+FEW = 64  # rows for which halves are quicker
 
 
 class Product:
-    """x [..., in] -> x W^T + b [..., out]; `columns` keeps large weights from oneDNN, if a layout gains here at all."""
+    """x [..., in] -> x W^T + b [..., out]. `way`: how a weight in fp32 is laid out, if that gains here at all.
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None, columns: bool | None = None) -> None:
-        columns = prefers_columns() if columns is None else columns
-        self.weight, self.bias, self.packed = weight, bias, None
-        if _gains(weight) and not columns and weight.numel() >= LARGE:
-            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
-        elif _gains(weight):
+    Without `exact` a weight may be rounded to float16, which a draft can be made with and a text cannot.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, way: str | None = None, exact: bool = True) -> None:
+        self.weight, self.bias, way = weight, bias, way or usual_way()
+        self._packed: Callable[[Tensor], Tensor] | None = None
+        self.nbytes = weight.nbytes  # that a product of few rows reads of the weight
+        if not _gains(weight):
+            return
+        if way == "onednn" and weight.numel() >= LARGE[way]:
+            self._packed = by_onednn(weight, bias)
+        elif way == "halves" and weight.numel() >= LARGE[way] and (not exact or fits_halves(weight)):
+            self._packed, self.nbytes = by_fbgemm(weight, bias), weight.nbytes // 2
+        else:
             self.weight = weight.detach().T.contiguous().T
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self._by_onednn(x) if self._packs(x) else F.linear(x, self.weight, self.bias)
+        return self._packed(x) if self._packs(x) else F.linear(x, self.weight, self.bias)
 
     def added(self, residual: Tensor, x: Tensor) -> Tensor:
         """residual [n, out] + x [n, in] W^T; without a bias."""
         if self._packs(x):
-            return residual + self._by_onednn(x)
+            return residual + self._packed(x)
         return torch.addmm(residual, x, self.weight.T)
 
-    def _by_onednn(self, x: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
-
     def _packs(self, x: Tensor) -> bool:
-        """oneDNN's product has no gradient."""
-        return self.packed is not None and not x.requires_grad
+        """Products with packed weights have no gradient."""
+        return self._packed is not None and not x.requires_grad
+
+
+def by_onednn(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
+    """A product of rows in float32 with a weight in oneDNN's layout."""
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
+    return lambda x: torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+
+
+def by_fbgemm(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
+    """A product of rows in float32 with a weight in float16; of many rows with the weight as it is."""
+    weight = weight.detach().contiguous()
+    packed = torch.ops.quantized.linear_prepack_fp16(weight, bias)
+
+    def multiply(x: Tensor) -> Tensor:
+        few = x.numel() <= FEW * x.shape[-1]
+        return torch.ops.quantized.linear_dynamic_fp16(x, packed) if few else F.linear(x, weight, bias)
+
+    return multiply
+
+
+def fits_halves(weight: Tensor) -> bool:
+    """Whether float16 holds weights as well as float32 multiplies: off by what it rounds, in the mean square."""
+    off = weight.half().float() - weight
+    return bool(off.norm() <= torch.finfo(torch.float32).eps * weight.norm())
 
 
 @cache
-def prefers_columns() -> bool:
-    """Whether MKL is quicker than oneDNN here whatever the size: on its maker's processors (products-xeon.json)."""
-    return "Intel" in device_name(torch.device("cpu"))
+def usual_way() -> str:
+    """What is quickest here: on Intel's processors MKL and FBGEMM (products-xeon.json), on others MKL and oneDNN."""
+    return "halves" if "Intel" in device_name(torch.device("cpu")) else "onednn"
 
 
-def lay_out(model: nn.Module, columns: bool | None = None) -> None:
+def lay_out(model: nn.Module, way: str | None = None) -> None:
     """Let a model's linear layers multiply as `Product` does. Its code and its parameters stay as they are."""
     layers = [module for module in model.modules() if type(module) is nn.Linear and _gains(module.weight)]
     if sum(layer.weight.nbytes for layer in layers) <= MOST:
         for layer in layers:
-            layer.forward = Product(layer.weight, layer.bias, columns)
+            layer.forward = Product(layer.weight, layer.bias, way)
+
+
+def spared_bytes(model: nn.Module) -> int:
+    """Bytes of a model's weights that a pass of few rows need not read, since they are laid out in fewer."""
+    laid_out = [(module.weight, vars(module).get("forward")) for module in model.modules() if type(module) is nn.Linear]
+    return sum(weight.nbytes - product.nbytes for weight, product in laid_out if isinstance(product, Product))
 
 
 def _gains(weight: Tensor) -> bool:

@@ -48,8 +48,8 @@ def test_a_compiled_step_reads_a_model_that_trials_decode_with(monkeypatch, tmp_
     """Decoding for itself a target lays its weights out, which no compiled loss can read."""
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    monkeypatch.setattr("jakiro.models.products.prefers_columns", lambda: False)
-    monkeypatch.setattr("jakiro.models.products.LARGE", 1)
+    monkeypatch.setattr("jakiro.models.products.usual_way", lambda: "onednn")
+    monkeypatch.setattr("jakiro.models.products.LARGE", {"onednn": 1})
     job = job_of(HeadRecipe.of(given(trial={"every": 1})))
     target = Target.wrap(job.model, graphs=False)
     job.trials = Trials(target, [[5, 9, 7]], Trial(1, new_tokens=8), tmp_path / "trials.csv")

@@ -41,6 +41,8 @@ def test_a_product_is_the_linear_layer(shape, bias, out, way):
 def test_the_processor_decides_how_weights_are_laid_out(processor, way, monkeypatch):
     monkeypatch.setattr(products, "device_name", lambda device: processor)
     assert usual_way.__wrapped__() == way
+    monkeypatch.setattr(products, "FBGEMM", ())
+    assert usual_way.__wrapped__() == ("onednn" if way == "onednn" else "columns"), "a build without FBGEMM"
 
 
 @packs

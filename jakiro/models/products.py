@@ -26,6 +26,7 @@ SMALLEST = 4096  # parameters of a weight that is laid out: smaller ones never g
 MOST = 4 << 30  # bytes of a model's weights that are kept a second time; larger models keep none
 LARGE = {"onednn": 1 << 17, "halves": 1 << 19}  # parameters from which on a weight is packed; below: columns
 FEW = 64  # rows for which halves are quicker
+FBGEMM = ("x86", "fbgemm")  # torch's engines that have it
 
 
 class Product:
@@ -88,7 +89,9 @@ def fits_halves(weight: Tensor) -> bool:
 @cache
 def usual_way() -> str:
     """What is quickest here: on Intel's processors MKL and FBGEMM (products-xeon.json), on others MKL and oneDNN."""
-    return "halves" if "Intel" in device_name(torch.device("cpu")) else "onednn"
+    if "Intel" not in device_name(torch.device("cpu")):
+        return "onednn"
+    return "halves" if torch.backends.quantized.engine in FBGEMM else "columns"
 
 
 def lay_out(model: nn.Module, way: str | None = None) -> None:

@@ -3,8 +3,8 @@
 `products`: for each shape of the target's weights and of its heads', one product of so many rows as torch makes it by
 itself, with the weight kept column by column, packed for oneDNN, and packed for FBGEMM in float16. `passes`: the
 target's pass over a tree of n nodes, its picks included, in the same four ways, the packed ones with large weights
-alone and columns for the others. jakiro/models/products.py chooses between the last two by the processor: `used` says
-which it takes here. Medians; the ways take turns.
+alone and columns for the others. `drafts`: those of its heads for one text, in the three that are laid out. `used` says
+which of them jakiro/models/products.py takes on this processor. Medians; the ways take turns.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -23,16 +24,23 @@ from torch.nn import functional as F
 from benchmarks import common
 from jakiro.assets import TARGET
 from jakiro.commands.arguments import positive
+from jakiro.engine import record
 from jakiro.measuring.limits import timed
+from jakiro.measuring.prompts import examples
 from jakiro.measuring.rehearsal import verify_cost
 from jakiro.methods import METHODS, on_heads
+from jakiro.models import products as layouts
 from jakiro.models.products import Product, by_fbgemm, by_onednn, lay_out, usual_way
 from jakiro.target import Target
+from jakiro.text import encode
+from jakiro.verify import Sampling
 
 SCHEMA = "jakiro-products/3"
 TURNS, CALLS = 9, 40
+NEW_TOKENS = 48  # of a text that is drafted for
 PLAIN = "plain"  # beside the ways of jakiro/models/products.py: not laid out at all
 WAYS = (PLAIN, "columns", "onednn", "halves")
+LaidOut = dict[str, dict[nn.Module, Product]]  # by way: a model's layers, and what multiplies in their place
 
 
 @torch.inference_mode()
@@ -48,9 +56,8 @@ def product_row(weight: torch.Tensor, rows: int) -> dict[str, Any]:
     return {"out": len(weight), "in": weight.shape[1], "rows": rows} | _medians(found)
 
 
-def passes(target: Target, nodes: Sequence[int]) -> list[dict[str, Any]]:
-    """Target passes, the four ways in turns; each lays its weights out once, as a target does."""
-    laid_out = {way: _laid_out(target.model, way) for way in WAYS}
+def passes(target: Target, nodes: Sequence[int], laid_out: LaidOut) -> list[dict[str, Any]]:
+    """Target passes, the four ways in turns."""
     found: dict[int, dict[str, list[float]]] = {n: {way: [] for way in WAYS} for n in nodes}
     for _ in range(TURNS):
         for way, products in laid_out.items():
@@ -58,6 +65,24 @@ def passes(target: Target, nodes: Sequence[int]) -> list[dict[str, Any]]:
             for n, seconds in verify_cost(target, nodes).items():
                 found[n][way].append(seconds)
     return [{"nodes": n} | _medians(times) for n, times in found.items()]
+
+
+def drafts(target: Target, laid_out: LaidOut) -> list[dict[str, Any]]:
+    """Draft seconds of each head's rounds on one text, after those in which it reads the prompt."""
+    prompt, found = encode(target.tokenizer, examples()[0].text), []
+    for name in _heads(target):
+        settings, makers = METHODS[name].defaults(target), {}
+        for way in WAYS[1:]:
+            with patch.object(layouts, "usual_way", return_value=way):
+                makers[way] = METHODS[name].load(target)
+        times: dict[str, list[float]] = {way: [] for way in makers}
+        for _ in range(TURNS):
+            for way, make in makers.items():
+                _choose(target.model, laid_out[way])
+                run = record(target, make(settings), prompt, NEW_TOKENS, Sampling(), name, settings)
+                times[way] += [step.draft_s for step in run.steps[common.SETTLE :]]
+        found.append({"method": name, "nodes": settings.total_tokens} | _medians(times))
+    return found
 
 
 def _medians(found: dict[str, list[float]]) -> dict[str, float]:
@@ -92,9 +117,12 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
     if not laid_out:
         raise ValueError("no weight of this target is laid out here (fp32 on x86 alone); there is nothing to compare")
     rows = [product_row(weight, count) for weight in laid_out for count in options.rows]
-    found = {"used": usual_way(), "products": rows, "passes": passes(target, options.nodes)}
+    laid_out = {way: _laid_out(target.model, way) for way in WAYS}  # once, as a target does
+    found = {"used": usual_way(), "products": rows, "passes": passes(target, options.nodes, laid_out)}
+    found["drafts"] = drafts(target, laid_out)
+    lines = {"products": _product, "passes": _pass, "drafts": _draft}
     head = common.head(SCHEMA, target.device) | {"target": target.name, "dtype": "float32"}
-    return head | found, [[_product(row) for row in rows], [_pass(row) for row in found["passes"]]]
+    return head | found, [[line(row) for row in found[part]] for part, line in lines.items()]
 
 
 def _weights(model: nn.Module) -> list[torch.Tensor]:
@@ -103,9 +131,13 @@ def _weights(model: nn.Module) -> list[torch.Tensor]:
 
 def _weights_of_heads(target: Target) -> list[torch.Tensor]:
     """As decoding has them, several in one."""
-    methods = [METHODS[name] for name in on_heads() if name in target.heads]
+    methods = [METHODS[name] for name in _heads(target)]
     heads = [method.load(target)(method.defaults(target)).head for method in methods]
     return [part.weight for head in heads for part in vars(head).values() if isinstance(part, Product)]
+
+
+def _heads(target: Target) -> list[str]:
+    return [name for name in on_heads() if name in target.heads]
 
 
 def _product(row: dict[str, Any]) -> dict[str, str]:
@@ -117,8 +149,12 @@ def _pass(row: dict[str, Any]) -> dict[str, str]:
     return {"nodes": str(row["nodes"])} | _ways(row, "ms", 1e3)
 
 
+def _draft(row: dict[str, Any]) -> dict[str, str]:
+    return {"draft of": row["method"], "nodes": str(row["nodes"])} | _ways(row, "ms", 1e3)
+
+
 def _ways(row: dict[str, Any], unit: str, scale: float) -> dict[str, str]:
-    return {f"{way} {unit}": common.cell(row[f"{way}_s"], scale=scale) for way in WAYS}
+    return {f"{way} {unit}": common.cell(row[f"{way}_s"], scale=scale) for way in WAYS if f"{way}_s" in row}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

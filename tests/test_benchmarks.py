@@ -79,12 +79,13 @@ def positive(*values):
 def test_products(run, folder, monkeypatch):
     monkeypatch.setattr(products, "TURNS", 1)
     monkeypatch.setattr(products, "CALLS", 2)
+    monkeypatch.setattr(products, "NEW_TOKENS", 12)
     report = run(products, "--target", folder, "--rows", 1, 7, "--nodes", 1, 9)
-    assert {row["rows"] for row in report["products"]} == {1, 7} and [row["nodes"] for row in report["passes"]] == [
-        1,
-        9,
-    ]
+    assert {row["rows"] for row in report["products"]} == {1, 7}
+    assert [row["nodes"] for row in report["passes"]] == [1, 9]
+    assert {"eagle2", "jakiro"} <= {row["method"] for row in report["drafts"]}
     assert all(row[f"{way}_s"] > 0 for row in report["products"] + report["passes"] for way in products.WAYS)
+    assert all(row[f"{way}_s"] > 0 for row in report["drafts"] for way in products.WAYS if way != products.PLAIN)
     assert report["used"] in products.WAYS
 
 

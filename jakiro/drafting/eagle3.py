@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from jakiro.models.products import Product
+
 from .eagle3_head import Eagle3Head
-from .fused import FusedHead, dense, draft_product
+from .fused import FusedHead, dense
 from .head import attention
 
 
@@ -21,7 +23,7 @@ class FusedEagle3(FusedHead):
         self.vocab, self.tokens = head.config.draft_vocab_size, head.tokens  # the target's id of each own one
         self.embed = getattr(head, "embed_tokens", None)
         self.gate_up, self.down = dense(layer.mlp)
-        self.read_out = draft_product(head.lm_head.weight)
+        self.read_out = Product(head.lm_head.weight)
         self.embedding_norm, self.hidden_norm, self.last_norm = layer.input_layernorm, layer.hidden_norm, head.norm
 
     def enter(self, embeddings: Tensor, features: Tensor) -> Tensor:

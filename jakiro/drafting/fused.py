@@ -7,8 +7,6 @@ no batch dimension.
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -17,7 +15,6 @@ from jakiro.models.products import Product
 
 from .head import EagleHead, JakiroHead, SwiGLU, attention, rotate
 
-draft_product = partial(Product, exact=False)  # how a draft is rounded decides about no token
 _ROUTER_ROWS = 8  # or a multiple, the last ones zero: 16-byte aligned outputs in half precision
 
 
@@ -32,9 +29,9 @@ class FusedHead:
         self.vocab: int | None = None  # tokens of its own; None: the target's
         self.embed: nn.Embedding | None = None  # of its own; None: the target's
         bias = torch.cat([one.bias for one in projections]) if head.config.qkv_bias else None
-        self.fc = draft_product(head.fc.weight, head.fc.bias)
-        self.qkv = draft_product(torch.cat([one.weight for one in projections]), bias)
-        self.out = draft_product(own.o_proj.weight)
+        self.fc = Product(head.fc.weight, head.fc.bias)
+        self.qkv = Product(torch.cat([one.weight for one in projections]), bias)
+        self.out = Product(own.o_proj.weight)
         self.norm = layer.post_attention_layernorm
 
     @property
@@ -77,7 +74,7 @@ class FusedEagle(FusedHead):
 
 def dense(mlp: SwiGLU) -> tuple[Product, Product]:
     """Gate and up in one product, and down."""
-    return draft_product(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])), draft_product(mlp.down_proj.weight)
+    return Product(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])), Product(mlp.down_proj.weight)
 
 
 class FusedJakiro(FusedHead):
@@ -89,10 +86,8 @@ class FusedJakiro(FusedHead):
         router = F.pad(part.gate.weight, (0, 0, 0, -len(part.gate.weight) % _ROUTER_ROWS))
         gates, ups = ([getattr(expert, name).weight for expert in part.experts] for name in ("gate_proj", "up_proj"))
         self.count, self.inner = len(gates), len(gates[0])
-        self.wide = draft_product(torch.cat([*gates, *ups, router]))  # [2 * N * inner + 8, h]
-        self.down = draft_product(
-            torch.cat([expert.down_proj.weight for expert in part.experts], dim=1)
-        )  # [h, N * inner]
+        self.wide = Product(torch.cat([*gates, *ups, router]))  # [2 * N * inner + 8, h]
+        self.down = Product(torch.cat([expert.down_proj.weight for expert in part.experts], dim=1))  # [h, N * inner]
 
     def activate(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """The experts' inner activations [n, N, inner] and the router logits [n, 2 N] in fp32, from u [n, h]."""

@@ -6,8 +6,8 @@ processor and on the weight's size (`benchmarks/products.py` measures each way, 
 
 - columns: the weight column by column, for MKL.
 - onednn: large weights packed for oneDNN, whose own start costs more than that saves with small ones.
-- halves: large weights in float16, packed for FBGEMM, which multiplies in float32 and so has half as much to read. A
-  target's only where float16 holds them: what a checkpoint has in 16 bits, as most do.
+- halves: large weights in float16, packed for FBGEMM, which multiplies in float32 and so has half as much to read. Only
+  where float16 holds them: what a checkpoint has in 16 bits, as most do.
 """
 
 from __future__ import annotations
@@ -30,12 +30,9 @@ FBGEMM = ("x86", "fbgemm")  # torch's engines that have it
 
 
 class Product:
-    """x [..., in] -> x W^T + b [..., out]. `way`: how a weight in fp32 is laid out, if that gains here at all.
+    """x [..., in] -> x W^T + b [..., out]. `way`: how a weight in fp32 is laid out, if that gains here at all."""
 
-    Without `exact` a weight may be rounded to float16, which a draft can be made with and a text cannot.
-    """
-
-    def __init__(self, weight: Tensor, bias: Tensor | None = None, way: str | None = None, exact: bool = True) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, way: str | None = None) -> None:
         self.weight, self.bias, way = weight, bias, way or usual_way()
         self._packed: Callable[[Tensor], Tensor] | None = None
         self.nbytes = weight.nbytes  # that a product of few rows reads of the weight
@@ -43,7 +40,7 @@ class Product:
             return
         if way == "onednn" and weight.numel() >= LARGE[way]:
             self._packed = by_onednn(weight, bias)
-        elif way == "halves" and weight.numel() >= LARGE[way] and (not exact or fits_halves(weight)):
+        elif way == "halves" and weight.numel() >= LARGE[way] and fits_halves(weight):
             self._packed, self.nbytes = by_fbgemm(weight, bias), weight.nbytes // 2
         else:
             self.weight = weight.detach().T.contiguous().T

@@ -113,10 +113,10 @@ def _product_of(module: nn.Module) -> Product | None:
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
     target = Target.load(options.target)
     weights = {tuple(one.shape): one.contiguous() for one in [*_weights(target.model), *_weights_of_heads(target)]}
-    laid_out = [one for one in weights.values() if Product(one, way="columns").weight is not one]
-    if not laid_out:
+    gaining = [one for one in weights.values() if Product(one, way="columns").weight is not one]
+    if not gaining:
         raise ValueError("no weight of this target is laid out here (fp32 on x86 alone); there is nothing to compare")
-    rows = [product_row(weight, count) for weight in laid_out for count in options.rows]
+    rows = [product_row(weight, count) for weight in gaining for count in options.rows]
     laid_out = {way: _laid_out(target.model, way) for way in WAYS}  # once, as a target does
     found = {"used": usual_way(), "products": rows, "passes": passes(target, options.nodes, laid_out)}
     found["drafts"] = drafts(target, laid_out)

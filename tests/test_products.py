@@ -14,8 +14,6 @@ from jakiro.target import Target
 
 PACKS = platform.machine().lower() in ("x86_64", "amd64") and torch.backends.mkldnn.is_available()
 packs = pytest.mark.skipif(not PACKS, reason="weights are laid out on x86 alone")
-
-
 WAYS = ("columns", "onednn", "halves")
 
 

@@ -5,6 +5,9 @@ import re
 import textwrap
 
 import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from jakiro.assets import ASSETS, TARGET, TRACES
 from jakiro.bench import load_methods
@@ -31,6 +34,21 @@ def test_embedded_methods_agree_and_draft_usefully(embedded, sampling):
     assert len({tuple(run.tokens) for run in runs.values()}) == 1
     for name in ("eagle2", "jakiro"):
         assert len(runs[name].steps) < 0.8 * len(runs["vanilla"].steps)
+
+
+def test_the_readmes_header_configures_a_space():
+    header = yaml.safe_load(README.read_text(encoding="utf-8").split("---\n")[1])
+    assert (header["sdk"], header["python_version"]) == ("gradio", "3.12")
+    assert (ASSETS.parent / header["app_file"]).is_file()
+    assert Version(header["sdk_version"]) in Requirement(_required("gradio")).specifier
+    assert len(header["short_description"]) <= 60
+    recipe = json.loads((TARGET / "recipe.json").read_text(encoding="utf-8"))
+    assert header["models"] == [recipe["parent"]]
+
+
+def _required(name):
+    lines = (ASSETS.parent / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    return next(line for line in lines if line.startswith(name))
 
 
 def test_the_readmes_example_of_the_library_runs(capsys, monkeypatch):

@@ -95,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument(
         "--data", required=True, help="folder of the recipe's files, or instead of them one JSONL file or hub dataset"
     )
-    learn.add_argument("--recipe", type=Path, help="JSON file; default: the recipe for two CPU cores")
+    learn.add_argument("--recipe", type=Path, help="JSON file; default: target-cpu or heads-cpu, of texts texts-gpu")
     learn.add_argument("--run-folder", type=Path, help="checkpoints and metrics; resumes what is there; none for texts")
     learn.add_argument("--target", type=Path, help="the heads' target, or the teacher: folder or hub id")
     learn.add_argument("--like", type=Path, help="folder of a model whose tokenizer a new target takes, to assist it")

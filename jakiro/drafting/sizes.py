@@ -39,10 +39,11 @@ def pool(top_k: int, depth: int) -> int:
 
 
 def sizes(device: torch.device) -> dict[str, int]:
-    """The default tree. A GPU checks 60 nodes at little more than the price of one (EAGLE-2's own choice).
+    """The default tree. A GPU checks 60 nodes (EAGLE-2's own choice) at 1.0 to 1.7 times the price of one.
 
-    A CPU does not: on the embedded model 10 nodes cost 1.1 times one, 60 nodes 2.5 times. Its sizes are the quickest of
-    a small grid for both heads (scripts/tree_sizes.py, benchmarks/tree-sizes-cpu.json).
+    On a CPU 60 nodes of the embedded model cost 2.5 times one, 10 nodes 1.1 times on an EPYC, where these sizes are the
+    quickest of a small grid for both heads, and 1.4 times on a Xeon, where few of another grid are as quick
+    (scripts/tree_sizes.py, benchmarks/tree-sizes-*.json).
     """
     if device.type == "cpu":
         return {"top_k": 5, "depth": 3, "total_tokens": 10}

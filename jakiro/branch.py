@@ -53,6 +53,11 @@ def branch(
     sampling = Sampling(**was | given)
     start = [start for start, _ in walk_positions(trace)][index]  # tokens before the round, its root the last of them
     text = trace.prompt + trace.tokens[:start]
+    if change.forced and len(text) + len(change.forced) > target.context:
+        raise ValueError(
+            f"{len(change.forced)} forced tokens do not fit after the {len(text)} before them: {target.name} reads "
+            f"{target.context} in all; force fewer, or choose an earlier round"
+        )
     *before, last = [*text, *change.forced]
 
     def run(which: str, prompt: list[int], first: int, settings: Any, sampling: Sampling) -> Trace:

@@ -181,7 +181,7 @@ class Target:
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Input embeddings [..., hidden] of token ids [...], as the embedding table holds them."""
-        return self.model.get_input_embeddings()(tokens)
+        return torch.nn.functional.embedding(tokens, self.model.get_input_embeddings().weight)  # Gemma's own scales
 
     def logits(self, features: Tensor) -> Tensor:
         """Output embedding of features, with the model's own scale: [..., hidden] -> [..., vocab].

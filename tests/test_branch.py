@@ -198,6 +198,7 @@ def test_another_seed_gives_another_text(loaded):
         ({"settings": {"other": 1}}, "unknown setting 'other'"),
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"forced": (10_000,)}, "the token 10000 is outside"),
+        ({"forced": (7,) * 10_000}, "10000 forced tokens do not fit after the"),
     ],
 )
 def test_bad_changes_are_refused(loaded, change, message):

@@ -84,11 +84,11 @@ def test_columns_are_the_naive_ones(target, mode: str, room: int) -> None:
             assert all(columns[name][node] is None for name in columns if name.startswith("pick_"))
 
 
-@pytest.mark.parametrize("mode", ["eagle2", "mixture", "two levels"])
+@pytest.mark.parametrize("mode", ["eagle2", "mixture", "decoupled", "two levels"])
 def test_what_was_proposed_ranks_among_the_first_however_ties_went(target, mode, monkeypatch):
     """In half precision many log-probabilities are equal, and `topk` takes any of them: here the largest ids."""
     coarse, topk = HeadDrafter.logprobs, torch.Tensor.topk
-    monkeypatch.setattr(HeadDrafter, "logprobs", lambda drafter, features: coarse(drafter, features).round())
+    monkeypatch.setattr(HeadDrafter, "logprobs", lambda drafter, features: (coarse(drafter, features) / 2).round())
 
     def last(values, width):
         found, ids = topk(values.flip(-1), width)
@@ -99,7 +99,12 @@ def test_what_was_proposed_ranks_among_the_first_however_ties_went(target, mode,
     with monkeypatch.context() as patch:
         patch.setattr(torch.Tensor, "topk", last)
         rounds(target, kept)
-    assert all(rank < drafter.settings.top_k for rank in kept.columns["rank"][1:])
+    columns = kept.columns
+    if mode == "decoupled":  # an expert has proposed each, and what is ranked after all of them was not
+        assert all(source in (None, 0, 1, 2) for source in columns["source"])
+        assert max(columns["rank"][1:]) < 2 * drafter.settings.top_k
+    else:
+        assert all(rank < drafter.settings.top_k for rank in columns["rank"][1:])
 
 
 def proposed(answer: naive.Answer, logprobs: Tensor, settings) -> set[int] | None:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from tiny import tiny_model
 
 from jakiro.drafting.eagle3 import FusedEagle3
-from jakiro.drafting.eagle3_head import Eagle3Config, load_eagle3
+from jakiro.drafting.eagle3_head import Eagle3Config, layers, load_eagle3
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.engine import LOWEST, Context, record
 from jakiro.methods import METHODS
@@ -139,6 +139,10 @@ D2T = torch.zeros(90, dtype=torch.long)
         ({"draft_vocab_size": "90"}, {}, "draft_vocab_size must be a whole number"),
         ({"head_dim": 7}, {}, "heads of even width"),
         ({"num_hidden_layers": 2}, {}, "num_hidden_layers is 2"),
+        ({"norm_before_residual": True}, {}, "norm_before_residual is True"),
+        ({"norm_output": True}, {}, "norm_output is True"),
+        ({"eagle_aux_hidden_state_layer_ids": [0, 2, 3]}, {}, r"reads layers \[0, 2, 3\] of its target, not \[2, "),
+        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1]}}, {}, r"reads layers \[1\] of its target"),
     ],
 )
 def test_what_does_not_fit_is_named(deep, tmp_path, config, tensors, message):
@@ -146,6 +150,14 @@ def test_what_does_not_fit_is_named(deep, tmp_path, config, tensors, message):
     (tmp_path / "config.json").write_text(json.dumps(naive_eagle3.config(**config)))
     with pytest.raises(ValueError, match=message):
         load_eagle3(tmp_path, deep)
+
+
+@pytest.mark.parametrize("counted_by", [0, 1], ids=["inputs", "outputs"])
+def test_the_usual_layers_may_be_named(deep, tmp_path, counted_by):
+    named = [layer - counted_by for layer in layers(deep)]
+    config = naive_eagle3.config(eagle_aux_hidden_state_layer_ids=named, norm_before_residual=False)
+    naive_eagle3.save(tmp_path, config)
+    assert load_eagle3(tmp_path, deep).config.reads == tuple(named)
 
 
 def test_another_methods_head_is_refused(target, deep):

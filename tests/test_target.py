@@ -107,6 +107,14 @@ def test_embed_and_logits_are_the_models_ends(target):
     assert torch.equal(target.embed(ids), target.model.get_input_embeddings().weight[ids])
 
 
+def test_embed_reads_the_table_where_the_model_scales_it():
+    """Published heads were trained on the table; Gemma multiplies by the root of its width when it is asked."""
+    target, ids = Target.wrap(tiny_model("gemma2", "eager")), torch.tensor([3, 4, 5])
+    scaled, table = target.model.get_input_embeddings()(ids), target.model.get_input_embeddings().weight[ids]
+    assert not torch.allclose(scaled, table)
+    assert torch.equal(target.embed(ids), table)
+
+
 def test_features_have_the_models_own_law(any_target):
     """All but a soft cap, which leaves the order of tokens."""
     _, last, features = prefilled(any_target, [3, 4, 5])

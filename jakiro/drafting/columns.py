@@ -58,14 +58,17 @@ def of_experts(
     know no more.
     """
     rows = Rows(*([None if row is None or silent[row] else row for row in one] for one in (routed.hung, routed.own)))
+    best = experts.topk(width).indices  # [N, r, k]: of tokens that tie, those that a draft takes, too
     apart = {
-        "overlap": spread(_overlap(experts, width).tolist(), rows.hung),
+        "overlap": spread(_overlap(best).tolist(), rows.hung),
         "js": spread(_divergence(experts).tolist(), rows.hung),
     }
     if len(experts) != 2:
         return apart
-    (rank0, logprob0), (rank1, logprob1) = (place(one, rows.hung, tree.tokens) for one in experts)
-    (pick0, _), (pick1, _) = (place(one, rows.own, picks) for one in experts)
+    proposed = torch.zeros_like(experts, dtype=torch.bool).scatter_(-1, best, True)
+    both = list(zip(experts, proposed, strict=True))
+    (rank0, logprob0), (rank1, logprob1) = (place(one, rows.hung, tree.tokens, first) for one, first in both)
+    (pick0, _), (pick1, _) = (place(one, rows.own, picks, first) for one, first in both)
     return {
         "expert0_logprob": logprob0,
         "expert1_logprob": logprob1,
@@ -117,9 +120,9 @@ def _source(ranks: tuple[int | None, int | None], width: int) -> int | None:
     return 2 if first and second else 0 if first else 1 if second else 3
 
 
-def _overlap(experts: Tensor, width: int) -> Tensor:
-    """Share of the `width` likeliest tokens that two experts both have, [r]; of more, the mean over all pairs."""
-    pairs = combinations(experts.topk(width).indices, 2)  # each [r, k]
+def _overlap(best: Tensor) -> Tensor:
+    """Share of the likeliest tokens [N, r, k] that two experts both have, [r]; of more, the mean over all pairs."""
+    pairs = combinations(best, 2)  # each [r, k]
     shares = [(first[:, :, None] == second[:, None, :]).any(-1).float().mean(-1) for first, second in pairs]
     return torch.stack(shares).mean(0)
 

@@ -34,6 +34,7 @@ class Eagle3Config(HeadConfig):
     head_dim: int = 0  # 0: hidden_size / num_attention_heads
     draft_vocab_size: int = 0  # tokens that can be drafted; 0: all of vocab_size
     target_hidden_size: int = 0  # width of the target; 0: hidden_size
+    reads: tuple[int, ...] = ()  # layers of the target, where config.json names them
 
     def __post_init__(self) -> None:
         usual = {"draft_vocab_size": self.vocab_size, "target_hidden_size": self.hidden_size}
@@ -54,8 +55,14 @@ class Eagle3Config(HeadConfig):
 
     @classmethod
     def _from_dict(cls, raw: dict[str, Any], **more: Any) -> Eagle3Config:
-        more = {name: raw[name] or 0 for name in OWN if isinstance(raw, dict) and name in raw}
-        return super(Eagle3Config, cls)._from_dict(raw, **more)
+        if not isinstance(raw, dict):
+            return super(Eagle3Config, cls)._from_dict(raw)
+        for name in OTHERS:
+            if raw.get(name):
+                raise ValueError(f"{name} is {raw[name]!r}, which this layout does not compute: use a head without it")
+        more = {name: raw[name] or 0 for name in OWN if name in raw}
+        named = raw.get(LAYER_IDS) or (raw.get("eagle_config") or {}).get(LAYER_IDS) or ()
+        return super(Eagle3Config, cls)._from_dict(raw, reads=tuple(named), **more)
 
     def _as_dict(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in OWN}
@@ -63,6 +70,8 @@ class Eagle3Config(HeadConfig):
 
 
 OWN = ("head_dim", "draft_vocab_size", "target_hidden_size")  # what other heads' config.json has not
+LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
+OTHERS = ("norm_before_residual", "norm_output")  # of heads that compute otherwise with the same tensors
 
 
 class Eagle3Layer(nn.Module):
@@ -149,6 +158,9 @@ def load_eagle3(folder: str | Path, target: Target) -> Eagle3Head:
         if made_for != has:
             who = target.name or "this one"
             raise ValueError(f"the head in {folder} was made for a target of {name} {made_for}; {who} has {has}")
+    usual = layers(target)
+    if config.reads not in ((), usual, tuple(layer - 1 for layer in usual)):  # counted by their inputs or outputs
+        raise ValueError(f"the head in {folder} reads layers {list(config.reads)} of its target, not {list(usual)}")
     found = {key.replace("layers.0.", "midlayer.", 1): tensor for key, tensor in read_tensors(folder).items()}
     if not any(key.startswith("midlayer.hidden_norm") for key in found):
         raise ValueError(f"{folder} holds no EAGLE-3 head (midlayer.hidden_norm.weight is missing): give one")

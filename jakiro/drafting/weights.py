@@ -147,6 +147,7 @@ def _class_of(tensors: dict[str, Tensor], folder: Path) -> type[Head]:
 
 
 def check_keys(expected: dict[str, Tensor], found: dict[str, Tensor], config: HeadConfig, folder: Path) -> None:
+    """Raise ValueError where the tensors found differ from those expected, naming each key and shape."""
     problems = [f"{key} is missing" for key in expected if key not in found]
     problems += [f"{key} is not expected" for key in found if key not in expected]
     problems += [

@@ -118,7 +118,7 @@ class JakiroDrafter(HeadDrafter):
         eligible = last.proposed(used, logprobs.shape[-1])
         if self._decoupled:
             logprobs = torch.where(contrast[:, None], logprobs, blend(experts, weights))
-            eligible = torch.where(contrast[:, None], eligible, in_union(experts, self.width))
+            eligible |= in_union(experts, self.width) & ~contrast[:, None]
         return {
             **common(tree, picks, rows, logprobs, min(last.kept.scores), eligible),
             **of_experts(tree, picks, rows, experts, weights, self.width, contrast.tolist()),

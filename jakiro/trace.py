@@ -108,6 +108,14 @@ def from_json(text: str) -> Trace:
     return from_dict(data)
 
 
+def as_text(data: bytes) -> str:
+    """What a file of traces says. Raises TraceError where it is not UTF-8."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TraceError(f"the file is not UTF-8 text ({error}); write it again as UTF-8") from error
+
+
 def save(trace: Trace, path: str | Path) -> None:
     """Write a trace whole or not at all. Raises OSError where the path cannot be written."""
     write_text(path, to_json(trace) + "\n")
@@ -116,8 +124,8 @@ def save(trace: Trace, path: str | Path) -> None:
 def load(path: str | Path) -> Trace:
     """Read a trace file. Raises OSError or TraceError, naming the file."""
     try:
-        return from_json(Path(path).read_text(encoding="utf-8"))
-    except (TraceError, UnicodeDecodeError) as error:
+        return from_json(as_text(Path(path).read_bytes()))
+    except TraceError as error:
         raise TraceError(f"{path}: {error}") from error
 
 

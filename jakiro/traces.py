@@ -10,13 +10,14 @@ import re
 from collections.abc import Sequence, Sized
 from pathlib import Path
 
-from jakiro.trace import Trace, TraceError, from_dict, to_json
+from jakiro.trace import Trace, TraceError, as_text, from_dict, to_json
 from jakiro.tree import MAX_CUT, MAX_LEVELS, DraftTree
 
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_NODES = 150_000  # of all trees together, and as many cut ones: they are sent to the browser and kept for a while
 MAX_RUNS = 8
 MAX_ROUNDS = 20_000  # of all runs together: a round is sent with a figure for each of its views
+MAX_VALUES = 6_000_000  # of all nodes' columns together: a method of ours has some two dozen
 MAX_IDS = 1_000_000  # of a prompt, and with a text: no target reads more, no vocabulary has more
 MAX_NAMES = 1_000  # settings, versions, a tree's columns
 MAX_TEXT = 1_000  # characters of a token's text or of a name
@@ -34,8 +35,8 @@ def load_traces(path: Path) -> list[Trace]:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise TraceError(f"{path.stat().st_size:,} bytes, and {MAX_BYTES:,} can be read: record fewer runs")
-        return read_traces(path.read_text(encoding="utf-8"))
-    except (TraceError, UnicodeDecodeError) as error:
+        return read_traces(as_text(path.read_bytes()))
+    except TraceError as error:
         raise TraceError(f"{path}: {error}") from error
 
 
@@ -53,6 +54,7 @@ def read_traces(text: str) -> list[Trace]:
         ("rounds", len(trees), MAX_ROUNDS),
         ("nodes", nodes, MAX_NODES),
         ("cut nodes", cut, MAX_NODES),
+        ("values in nodes' columns", sum(len(tree) * len(tree.columns) for tree in trees), MAX_VALUES),
     ):
         if count > most:
             raise TraceError(f"{count:,} {what}, and {most:,} can be shown: record fewer rounds or smaller trees")

@@ -90,6 +90,10 @@ def test_the_app_opens_the_page_and_loads_the_models(tmp_path):
         process.communicate(timeout=60)
 
 
+FACTS = dict.fromkeys(("title", "prompt", "model", "device", "date"), "")
+ODD = {"schema": recorded.SCHEMA, "races": [FACTS | {"id": "one", "traces": [5]}]}
+
+
 def index(folder, text):
     (folder / "index.json").write_text(text)
 
@@ -103,6 +107,7 @@ def lose_a_trace(folder):
     ("change", "message"),
     [
         (lambda folder: index(folder, "{"), "not an index of recorded races"),
+        (lambda folder: index(folder, json.dumps(ODD)), "the fields of a race are texts, its traces a list of them"),
         (lose_a_trace, "sample-jakiro.json"),
         (lambda folder: folder.rmdir(), "there is no folder"),
     ],

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from jakiro.__main__ import main
+from jakiro.doctor import checks
 from jakiro.doctor.checks import examine
 from jakiro.doctor.evidence import Wiring, last_norm, say, write
 from jakiro.doctor.visit import visit
@@ -138,6 +139,33 @@ def test_a_head_that_is_too_sure_is_found(target, texts, sound):
 def test_an_untrained_head_is_found(target, texts):
     torch.manual_seed(1)
     assert verdicts(target, EagleHead(SHAPE).eval().requires_grad_(False), texts)["agreement"] == "wrong"
+
+
+def test_a_head_is_not_held_against_the_commonest_token_of_one_loop(target, texts, sound):
+    said = say(target, sound, texts[True])[0]
+    perfect = replace(said, right=torch.ones_like(said.right))
+    loop = replace(texts[True][0], ids=[*texts[True][0].ids[: texts[True][0].start], *[7] * 9, 8])
+    assert checks._agreement(perfect, [loop]).verdict == "good"
+    guessed = replace(said, right=torch.arange(len(said.right)) % 10 > 0)
+    assert checks._agreement(guessed, [loop]).verdict == "wrong"
+
+
+def test_a_wiring_that_gives_no_number_is_left_out(target, texts, sound, monkeypatch):
+    plain = checks.say
+
+    def broken(target, head, texts, wiring):
+        found = plain(target, head, texts, wiring)
+        if wiring.shift == -1:
+            found = [replace(found[0], logprobs=found[0].logprobs * torch.nan)]
+        return found
+
+    monkeypatch.setattr(checks, "say", broken)
+    said = plain(target, sound, texts[True])[0]
+    others = {"before": Wiring(shift=-1), "after": Wiring(shift=1)}
+    found = checks._wiring(target, sound, texts[True], said, "token", others)
+    assert found.verdict == "good" and "the next: after" in found.text
+    found = checks._wiring(target, sound, texts[True], said, "token", {"before": others["before"]})
+    assert found.verdict == "unknown" and found.numbers == {}
 
 
 def test_without_answers_to_bare_prompts_the_template_is_not_judged(target, texts, sound):

@@ -127,6 +127,12 @@ def test_routing_counts_a_parent_where_the_walk_stopped_as_a_miss():
     assert rates == {0.7: 0.0}
 
 
+def test_routing_counts_a_drafted_token_that_ended_the_text_as_found():
+    ended = run(replace(FIRST, accepted=[], bonus=11))
+    rates = {round(middle, 1): rate for middle, rate, count in run_routing(ended).acceptance if count}
+    assert rates == {0.7: 1.0}
+
+
 @pytest.mark.parametrize("trace", [vanilla_trace(text(6)), lookup_trace(text(30)), run(SECOND)])
 def test_traces_without_experts_have_no_routing_and_no_rescues(trace):
     assert run_routing(trace) is None

@@ -368,6 +368,32 @@ def test_the_library_knows_recorded_and_live_races(tmp_path, traces):
         shelf.text("live-2")
 
 
+def test_a_race_that_many_ask_for_is_prepared_once(tmp_path, traces, monkeypatch):
+    shelf, made, prepare = Library(tmp_path), [], library_module.prepared
+
+    def slowly(*what):
+        made.append(what)
+        time.sleep(0.2)
+        return prepare(*what)
+
+    monkeypatch.setattr(library_module, "prepared", slowly)
+    shelf.begin("live-1", "asked")
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(shelf.text, "live-1") for _ in range(4)]
+        shelf.keep("live-1", traces)
+        texts = {one.result(timeout=30) for one in asked}
+    assert len(texts) == len(made) == 1
+
+
+def test_a_text_that_cannot_be_prepared_keeps_nobody_waiting(tmp_path, traces, monkeypatch):
+    shelf = Library(tmp_path)
+    shelf.keep("live-1", traces)
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(library_module, "prepared", lambda *what: 1 / 0)
+        shelf.text("live-1")
+    assert shelf.text("live-1")
+
+
 def test_lanes_of_a_file_that_differ_say_so_each(tmp_path, traces):
     shelf, one = Library(tmp_path), traces[0]
     assert "lanes" not in shelf.about(shelf.add(traces))

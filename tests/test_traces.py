@@ -181,6 +181,20 @@ def test_more_rounds_than_can_be_shown_are_refused(monkeypatch):
         read_traces(traces_json([RUN] * 3))
 
 
+def test_more_columns_than_can_be_shown_are_refused(monkeypatch):
+    values = sum(len(step.tree) * len(step.tree.columns) for step in RUN.steps)
+    monkeypatch.setattr(traces, "MAX_VALUES", values)
+    assert read_traces(to_json(RUN))
+    with pytest.raises(TraceError, match=f"{2 * values:,} values in nodes' columns, and {values:,} can be shown"):
+        read_traces(traces_json([RUN, RUN]))
+
+
+def test_a_file_in_another_encoding_is_told_what_to_be(tmp_path):
+    (tmp_path / "wide.json").write_text(to_json(RUN), encoding="utf-16")
+    with pytest.raises(TraceError, match=r"wide\.json: the file is not UTF-8 text .* write it again as UTF-8"):
+        traces.load_traces(tmp_path / "wide.json")
+
+
 def test_cut_nodes_count_as_nodes_and_as_levels(monkeypatch):
     assert read_traces(with_cut([0] * 32)) and read_traces(with_cut([0, 2, 3]))
     monkeypatch.setattr(traces, "MAX_NODES", 31)

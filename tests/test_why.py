@@ -43,6 +43,20 @@ def test_a_rank_at_the_edge_of_top_k_decides_between_cut_and_not_proposed():
     assert "but cut to the budget of 4 nodes" in sentence({"pick_rank": column(7)})
 
 
+def test_what_a_head_cannot_draft_has_no_rank():
+    columns = {"pick_rank": column(45_000), "pick_draft_logprob": column(-1e4)}
+    assert sentence(columns) == (
+        "The target chose “␣six”, which the draft head's vocabulary lacks; the draft preferred “⏎” (q 0.61, p 0.25)."
+    )
+
+
+def test_what_an_expert_proposed_and_the_blend_left_out_is_no_candidate():
+    columns = {"pick_rank": column(9), "pick_expert0_rank": column(1), "pick_expert1_rank": column(39)}
+    said = sentence(columns, settings=SETTINGS | {"candidates": "decoupled"})
+    assert "which was not among the candidates after “␣two”: ranked 10th by the draft, top_k is 8" in said
+    assert "expert 0 alone had it 2nd, expert 1 40th" in said
+
+
 def test_cut_by_the_node_budget_compares_the_scores():
     columns = {"pick_rank": column(2), "pick_score": column(-4.25), "cutoff": column(-4.0)}
     assert sentence(columns) == (

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
+from jakiro.analysis.endings import rejected
 from jakiro.trace import StepTrace, Trace
 
 BINS = 5  # of the weight of expert 0, for acceptance against the gate
@@ -27,7 +28,7 @@ class Gate:
     depth: int  # of the children
     weights: tuple[float, float]  # expert 0, expert 1; they sum to 1
     walked: bool  # the walk stood at this node: it is the root or was accepted
-    stepped: bool  # and stepped into one of the children
+    stepped: bool  # and stepped into one of the children, or ended the text with it
     contrastive: bool  # the children belong to the contrastive level
 
     @property
@@ -87,6 +88,8 @@ def _gates(step: StepTrace, gate0: list, gate1: list) -> Iterator[Gate]:
     depths, heads = step.tree.depths(), step.tree.columns.get("head")
     walked = {0, *step.accepted}
     stepped = {step.tree.parents[node] for node in step.accepted}
+    if any(step.tree.tokens[node] == step.bonus for node in rejected(step)):  # the token that ends a text
+        stepped.add(step.stop_node)
     seen = set()
     for node, parent in enumerate(step.tree.parents):
         weights = (gate0[node], gate1[node])

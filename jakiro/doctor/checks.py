@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -86,7 +87,7 @@ def _agreement(said: Said, texts: list[Text]) -> Finding:
     tokens = Counter(token for text in texts for token in text.ids[text.start :])
     guess = max(tokens.values()) / tokens.total()
     numbers = {"agreement": share, "commonest_token": guess, "positions": len(said.right)}
-    if share <= 1.5 * guess:
+    if share - guess <= 0.5 * min(guess, 1 - guess):
         text = f"its first choice is the target's at {share:.1%} of {len(said.right)} positions; always naming the "
         text += f"commonest token would reach {guess:.1%}: it is untrained, or made for another target"
         return Finding("agreement", WRONG, text, numbers)
@@ -112,6 +113,9 @@ def _wiring(
 ) -> Finding:
     """Whether the head does better when it is fed otherwise."""
     gains = {name: _gain(said, say(target, head, texts, wiring)[0]) for name, wiring in others.items()}
+    gains = {name: found for name, found in gains.items() if math.isfinite(found[0])}
+    if not gains:
+        return Finding(check, UNKNOWN, f"fed in other ways it answers with what is no number in {target.dtype}")
     best = max(gains, key=lambda name: gains[name][0])
     gain, error = gains[best]
     numbers = {f"nats_gained_with {name}": gained for name, (gained, _) in gains.items()}

@@ -58,6 +58,7 @@ class Library:
         self._compared: OrderedDict[str, str] = OrderedDict()  # race, lane and other -> JSON text
         self._waiting = 0
         self._running: dict[str, tuple[str, Mapping[str, Any]]] = {}  # id -> prompt, facts
+        self._preparing: set[str] = set()  # ids whose text is being made
         self._changed = threading.Condition()
 
     def opening(self) -> list[str]:
@@ -113,15 +114,29 @@ class Library:
 
     def text(self, id: str) -> str:
         """What the browser draws the race from: {"about": .., "replay": .. (replay.py)}. Raises RequestError."""
+        if (text := self._text(id)) is not None:
+            return text
+        facts, traces = self.about(id), self.traces(id)
+        with self._changed:  # of many who ask, as after a live race, one makes it
+            self._changed.wait_for(lambda: id not in self._preparing)
+            if (text := self._text(id)) is not None:
+                return text
+            self._preparing.add(id)
+        try:
+            text = prepared(facts, traces)
+        finally:
+            with self._changed:
+                self._preparing.discard(id)
+                if text is not None and (id in self.recorded or id in self._live):
+                    _put(self._texts, id, text, sys.getsizeof, KEPT_TEXT_BYTES)
+                self._changed.notify_all()
+        return text
+
+    def _text(self, id: str) -> str | None:
         with self._changed:
             if id in self._texts:
                 self._texts.move_to_end(id)
-                return self._texts[id]
-        text = prepared(self.about(id), self.traces(id))
-        with self._changed:
-            if id in self.recorded or id in self._live:
-                _put(self._texts, id, text, sys.getsizeof, KEPT_TEXT_BYTES)
-        return text
+            return self._texts.get(id)
 
     def keep_comparison(self, race: str, lane: int, other: int, text: str) -> None:
         """Keep what came of comparing two lanes of a race."""

@@ -79,4 +79,4 @@ def tell_run(event: str) -> str:
 
 def line(event: dict[str, Any]) -> str:
     """An event as the viewer reads it."""
-    return json.dumps(event, ensure_ascii=False) + "\n"
+    return json.dumps(event, ensure_ascii=False, allow_nan=False) + "\n"

@@ -78,6 +78,9 @@ def save(folder: str | Path, id: str, title: str, prompt: str, traces: Sequence[
 
 def _check(race: Recorded, path: Path) -> None:
     """File names must not lead out of the folder, and ids must fit into an address."""
+    *facts, names = (getattr(race, name) for name in ("id", "title", "prompt", "model", "device", "date", "traces"))
+    if not isinstance(names, list) or not all(isinstance(text, str) for text in [*facts, *names]):
+        raise TraceError(f"{path}: the fields of a race are texts, its traces a list of them; record it again")
     if not _ID.fullmatch(race.id):
         raise TraceError(f"{path}: the id {race.id!r} may only have lower-case letters, digits and hyphens")
     if not race.traces or any(Path(name).name != name for name in race.traces):

@@ -26,7 +26,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from jakiro.trace import TraceError
+from jakiro.trace import TraceError, as_text
 from jakiro.traces import MAX_BYTES, read_traces
 from jakiro.ui.benchmarks import payload
 from jakiro.ui.export import EXPORTS
@@ -92,7 +92,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
                     return JSONResponse({"id": await run_in_threadpool(kept, text)})
         except asyncio.TimeoutError:
             return JSONResponse({"error": f"the file has not arrived within {ARRIVING:.0f} seconds: try again"})
-        except (TraceError, UnicodeDecodeError) as error:
+        except TraceError as error:
             return JSONResponse({"error": str(error)})  # a status of 400 would be an error of the page in its console
 
     def status(request: Request) -> Response:
@@ -130,12 +130,12 @@ def _worded(answer: Callable[[Request], Response]) -> Callable[[Request], Respon
 
 
 async def _text(request: Request) -> str:
-    """The body. Raises TraceError where there is more of it than may be read."""
+    """The body. Raises TraceError where there is more of it than may be read, or where it is no text."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         _sized(len(body))
-    return body.decode()
+    return as_text(bytes(body))
 
 
 def _sized(bytes: int | str) -> None:

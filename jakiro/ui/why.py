@@ -8,6 +8,7 @@ from jakiro.graph import copied, draft_logprobs, piece, probability
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import quote
 
+LOWEST = -1e4  # log-probability of what a head cannot draft (docs/trace.md)
 ENDS = {
     "eos": "The text is finished: the target chose the end token",
     "length": "The length cap is reached: the last token allowed is",
@@ -92,15 +93,16 @@ def _cut(trace: Trace, step: StepTrace) -> str:
 
 
 def _not_proposed(trace: Trace, step: StepTrace) -> str:
-    width = trace.number("top_k")
-    limit = "" if width is None else f", top_k is {width}"
-    alone = _experts(step, width)
     children = rejected(step)
     best = f"; the draft preferred {_favourite(trace, step, children)}" if children else ""
-    return (
-        f"The target chose {_bonus(trace, step)}, which was not proposed after {_after(trace, step)}:"
-        f"{_ranked(step, ' ')}{limit}{alone}{best}."
-    )
+    chose = f"The target chose {_bonus(trace, step)}, which"
+    if (at_stop(step, "pick_draft_logprob") or 0) <= LOWEST:
+        return f"{chose} the draft head's vocabulary lacks{best}."
+    width = trace.number("top_k")
+    limit = "" if width is None else f", top_k is {width}"
+    union = trace.settings.get("candidates") == "decoupled"  # what an expert proposes may not be among them
+    after = f"{'was not among the candidates' if union else 'was not proposed'} after {_after(trace, step)}"
+    return f"{chose} {after}:{_ranked(step, ' ')}{limit}{_experts(step, width)}{best}."
 
 
 def _experts(step: StepTrace, width: int | None) -> str:

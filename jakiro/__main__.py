@@ -1,4 +1,4 @@
-"""The command line: `python -m jakiro trace | validate | replay | bench | tune | doctor | train | ...`."""
+"""The command line: `python -m jakiro trace | validate | explain | replay | bench | tune | doctor | train | ...`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from jakiro.commands.arguments import parser
 from jakiro.commands.decoding import bench, card, doctor, trace, tune
 from jakiro.commands.learning import experiment, train
-from jakiro.commands.sharing import replay, validate
+from jakiro.commands.sharing import explain, replay, validate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +35,7 @@ GOES_ON = {  # after an interrupt
     "experiment": "; the same command goes on from the last checkpoint",
 }
 COMMANDS = {
-    **{"trace": trace, "validate": validate, "replay": replay, "bench": bench, "tune": tune},
+    **{"trace": trace, "validate": validate, "explain": explain, "replay": replay, "bench": bench, "tune": tune},
     **{"doctor": doctor, "train": train, "experiment": experiment, "card": card},
 }
 

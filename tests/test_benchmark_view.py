@@ -141,6 +141,9 @@ def test_a_tuning_is_shown_with_its_best_trees(tmp_path):
     assert found["facts"][0] == ["note", "An older head."]
     assert ["expected", "from 80 rounds replayed on 9 answers of the target"] in found["facts"]
     assert found["figures"][0]["title"] == "Which tree pays: jakiro"
+    here, same = json.loads(payload(tmp_path, [data]))["reports"]  # what a race of the page measured comes first
+    assert same == found and here["title"] == "auto on this machine: Jakiro"
+    assert here | {"name": "trees", "title": "trees"} == found
 
 
 def test_the_committed_reports_can_be_shown():

@@ -60,7 +60,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     | {"measuring.report", "measuring.findings", "measuring.tuning"},
     "commands": set(),
     "commands.arguments": {"assets"},
-    "commands.sharing": {"commands.arguments", "traces", "metrics", "trace", "ui"},
+    "commands.sharing": {"analysis", "commands.arguments", "traces", "metrics", "trace", "ui"},
     "commands.learning": LOOP
     | {"commands.arguments", "bench", "training"}
     | {"measuring.prompts", "measuring.experiment", "measuring.findings"},

@@ -313,6 +313,17 @@ def test_a_race_that_is_left_while_it_measures_ends_there(models, monkeypatch):
     assert ended == [["jakiro"]]
 
 
+def test_what_a_race_measured_can_be_shown(models, monkeypatch):
+    shelf = Models(lambda: models.target)
+    assert shelf.tunings() == []
+    monkeypatch.setattr(shelf, "_loaded", replace(models, tuner=tuning.Tuner(models.target)))
+    settings = replace(models.defaults["jakiro"], top_k=2, depth=2, total_tokens="auto")
+    shelf._loaded.tuner.resolved("jakiro", models.makers["jakiro"], settings)
+    [found] = shelf.tunings()
+    assert found["schema"] == tuning.SCHEMA and found["method"] == "jakiro" and found["chosen"]["top_k"] == 2
+    assert found["machine"]["device_type"] == "cpu" and "torch" in found["versions"]
+
+
 # ---- keeping
 
 

@@ -16,7 +16,7 @@ export function benchmarksView(part, go, say) {
     go({bench: opened ? 'first' : ''});
   });
   choice.addEventListener('change', () => go({bench: choice.value}));
-  return {at, experiments};
+  return {at, experiments, renew};
 
   /** Show a report in a theme, or none; what no report is called is the first one. */
   function at(name, theme, Plotly) {
@@ -32,6 +32,9 @@ export function benchmarksView(part, go, say) {
   function all() {
     return asked ??= read().catch((error) => { asked = null; throw error; });
   }
+
+  /** A race may have measured which tree pays: what is shown next is asked for again. */
+  function renew() { asked = shown = null; }
 
   async function read() {
     const answer = await fetch('benchmarks.json');

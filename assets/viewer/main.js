@@ -139,6 +139,7 @@ export function mount({element: root, props, watch, send}) {
     if (next.running) keep({...state, race: next.id, round: null, node: null, place: null}); // who reloads gets what there is of it
     else state = {...state, round: replay || next.back ? 0 : null, node: null, place: null, tab: next.back ? 'tree' : state.tab};
     if (next.back) state = {...state, method: next.lanes.at(-1).method, against: next.lanes[0].method};
+    if (!next.running) benchmarks.renew();
     show(next);
     if (replay) requestAnimationFrame(() => act('replay')); // once the lanes are there
   }

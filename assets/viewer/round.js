@@ -17,7 +17,7 @@ export const TABS = [
     none: 'This method has no router: its trace carries no gate weights.'},
   {key: 'diversity', title: 'Diversity', figures: [['diversity', true], ['run_diversity', false, () => 'All rounds of this run'], ['same', false, (lane, other) => `After each of the same ${lane.compared.get(other).reach[0].length} tokens`]],
     none: 'This method drafts from one distribution: there are no experts to compare.'},
-  {key: 'run', title: 'Whole run', figures: [['acceptance', false], ['classes', false]]},
+  {key: 'run', title: 'Whole run', figures: [['acceptance', false], ['stops', false], ['classes', false]]},
   {key: 'table', title: 'Table', figures: []},
   {key: 'compare', title: 'Compare', figures: []},
   {key: 'whatif', title: 'What if', figures: []},

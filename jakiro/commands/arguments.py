@@ -66,6 +66,9 @@ def parser() -> argparse.ArgumentParser:
     sound = commands.add_parser("validate", help="say whether files hold sound traces")
     sound.add_argument("files", type=Path, nargs="+", metavar="trace.json")
 
+    told = commands.add_parser("explain", help="say where the rounds of runs stopped, and what would have brought more")
+    told.add_argument("files", type=Path, nargs="+", metavar="trace.json")
+
     still = commands.add_parser("replay", help="write traces as one HTML page that works from a file")
     still.add_argument("files", type=Path, nargs="+", metavar="trace.json", help="runs to show side by side")
     still.add_argument("--out", type=Path, required=True, help="HTML file to write")

@@ -1,4 +1,4 @@
-"""The commands on recorded runs: `python -m jakiro validate | replay`."""
+"""The commands on recorded runs: `python -m jakiro validate | explain | replay`."""
 
 from __future__ import annotations
 
@@ -26,6 +26,25 @@ def validate(options: argparse.Namespace) -> int:
             rate = f"tau {tau(trace):.2f}" if trace.steps else "no rounds"
             print(f"{file}: {trace.method} on {trace.target}, {len(trace.steps)} rounds, {rate}")
     return status
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Say of each run what its drafts brought, where its rounds stopped, and what would have brought more."""
+    from jakiro.analysis.stops import STOPS, stops
+    from jakiro.ui.headline import headline
+    from jakiro.ui.library import TITLES
+
+    for file in options.files:
+        for trace in load_traces(file):
+            print(f"{file}: {headline(trace, TITLES.get(trace.method, trace.method), None)}\n")
+            print("| rounds stopped | rounds | share | one expert alone had it | what would have brought more |")
+            print("|---|--:|--:|--:|---|")
+            for one in stops(trace):
+                name, remedy = STOPS[one.where]
+                share, alone = one.rounds / len(trace.steps), "" if one.alone is None else f"{one.alone}"
+                print(f"| {name} | {one.rounds} | {100 * share:.0f} % | {alone} | {remedy} |")
+            print()
+    return 0
 
 
 def replay(options: argparse.Namespace) -> int:

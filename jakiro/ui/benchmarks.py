@@ -10,6 +10,7 @@ Reports of methods (`python -m jakiro bench`) and of tree sizes (`tune`) alike:
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,16 @@ MEANS = "means over the tasks, each task's own speed-up among them; ms a round i
 POINTS = 10  # of a tuning, the quickest
 
 
-def payload(folder: Path) -> str:
-    """Every benchmark report of the folder as one JSON text. Files of other schemas are not for this view."""
+def payload(folder: Path, tunings: Sequence[dict[str, Any]] = ()) -> str:
+    """Tunings of this machine, then every benchmark report of the folder, as one JSON text.
+
+    Files of other schemas are not for this view.
+    """
     found = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in _files(folder)]
-    reports = [_KINDS[data["schema"]](path.stem, data) for path, data in found if data.get("schema") in _KINDS]
+    reports = [_tuning(f"here-{number}", data) for number, data in enumerate(tunings, 1)]
+    for report, data in zip(reports, tunings, strict=True):
+        report["title"] = f"auto on this machine: {TITLES.get(data['method'], data['method'])}"
+    reports += [_KINDS[data["schema"]](path.stem, data) for path, data in found if data.get("schema") in _KINDS]
     return json.dumps({"reports": reports, "themes": THEMES, "config": CONFIG}, ensure_ascii=False, allow_nan=False)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from jakiro.doctor.visit import patients
 from jakiro.engine import Drafter, record
-from jakiro.machine import settle
+from jakiro.machine import machine, settle, versions
 from jakiro.measuring.tuning import Tuner
 from jakiro.methods import METHODS, on_heads
 from jakiro.target import Target
@@ -96,6 +96,14 @@ class Models:
         """`Loaded.settle`, once there is something that could run."""
         if self._loaded is not None:
             self._loaded.settle()
+
+    def tunings(self) -> list[dict[str, Any]]:
+        """What was measured here for settings that are auto, each as `python -m jakiro tune --out` writes it."""
+        if self._loaded is None:
+            return []
+        target, found = self._loaded.target, list(self._loaded.tuner.found.values())
+        about = {"machine": machine(target.device), "versions": versions(), "command": "a race of this page, with auto"}
+        return [asdict(one) | about for one in found]
 
     def status(self) -> dict[str, Any]:
         """What the page says about them: state is loading, ready or failed."""

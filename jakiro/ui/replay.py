@@ -34,7 +34,7 @@
         "figures": {"tree": RoundFigure, "routing": RoundFigure | null, "diversity": RoundFigure | null,
                     "timeline": [Figure],                       # [k]: this trace above, traces[k] below (own: alone)
                     "run_routing": Figure | null, "run_diversity": Figure | null,
-                    "acceptance": Figure, "classes": Figure | null}}]}
+                    "acceptance": Figure, "stops": Figure | null, "classes": Figure | null}}]}
 
     Figure      = {"data": [..], "layout": {..}, "min_width": px}   # plotly, colours as roles
     RoundFigure = {"template": Figure, "rounds": [Patch], "height": px, "min_width": px}
@@ -73,6 +73,7 @@ from jakiro.ui.figures.labels import escape, label
 from jakiro.ui.figures.looks import lane_looks
 from jakiro.ui.figures.patch import WORDS, rounded_list
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
+from jakiro.ui.figures.stops import stops_figure
 from jakiro.ui.figures.theme import CONFIG, THEMES
 from jakiro.ui.figures.timeline import timeline_figure
 from jakiro.ui.figures.tree import tree_figure
@@ -170,6 +171,7 @@ def _figures(traces: list[Trace], index: int, names: list[str], found: list[RunD
         "run_routing": run_routing_figure(trace),
         "run_diversity": None if found[index] is None else run_diversity_figure(runs),
         "acceptance": acceptance_figure(trace),
+        "stops": stops_figure(trace),
         "classes": classes_figure(trace),
     }
 

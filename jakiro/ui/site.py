@@ -99,7 +99,8 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         return JSONResponse(models.status(), headers={"Cache-Control": "no-store"})
 
     def measured(request: Request) -> Response:
-        return Response(payload(benchmarks), media_type="application/json", headers={"Cache-Control": "no-cache"})
+        text = payload(benchmarks, models.tunings())
+        return Response(text, media_type="application/json", headers={"Cache-Control": "no-cache"})
 
     _prepare(library)
     return [

@@ -1,0 +1,66 @@
+"""Where the rounds of a run stopped, and what would have brought a token more: `endings`, told apart further."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jakiro.analysis import endings
+from jakiro.analysis.endings import at_stop, ending
+from jakiro.graph import copied
+from jakiro.trace import StepTrace, Trace
+
+FULL, NARROW, NEAR, FAR = "full", "narrow", "near", "far"  # beside endings' own
+
+# Where a round stopped -> its name, and what would have brought a token more there, or more tokens.
+STOPS = {
+    FULL: ("all levels accepted", "a deeper draft might have brought more"),
+    NARROW: ("not expanded", "the accepted node was not among the best of its level: a larger top_k expands more"),
+    endings.CUT: ("cut by the budget", "the target's choice was drafted: a larger total_tokens would have kept it"),
+    NEAR: ("just below the top-k", "the target's choice was among the next top_k candidates: twice the top_k has it"),
+    FAR: ("far below the top-k", "the target's choice ranked below twice the top_k: that takes a better head"),
+    endings.WRONG: ("not drafted", "the target chose another token; what the draft gave it is not known"),
+    endings.NOTHING_DRAFTED: ("nothing drafted", "there was no draft to accept"),
+    endings.TEXT_END: ("end of the text", "nothing may follow"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The rounds that stopped in one way."""
+
+    where: str  # of STOPS
+    rounds: int
+    alone: int | None  # of them, those in which one expert alone had the target's choice in its top-k; None: not known
+
+
+def stop(trace: Trace, index: int) -> str:
+    """Where round `index` stopped: a key of STOPS."""
+    step, ends = trace.steps[index], ending(trace, index)
+    if ends == endings.DRAFT_END:
+        deepest = max(step.tree.depths()) if copied(step.tree) else trace.number("depth") or max(step.tree.depths())
+        return FULL if len(step.accepted) >= deepest else NARROW
+    if ends == endings.UNPROPOSED:
+        rank, width = at_stop(step, "pick_rank"), trace.number("top_k")
+        return NEAR if width is not None and rank < 2 * width else FAR
+    return ends
+
+
+def stops(trace: Trace) -> list[Stopped]:
+    """Counts over the run of the ways that occur, in the order of STOPS."""
+    found = [(stop(trace, index), _alone(trace, step)) for index, step in enumerate(trace.steps)]
+    return list(_counted(found))
+
+
+def _counted(found: list[tuple[str, bool | None]]) -> Iterator[Stopped]:
+    for where in STOPS:
+        alone = [one for stopped, one in found if stopped == where]
+        if alone:
+            known = [one for one in alone if one is not None]
+            yield Stopped(where, len(alone), sum(known) if known else None)
+
+
+def _alone(trace: Trace, step: StepTrace) -> bool | None:
+    """Whether one of two experts alone would have proposed the target's choice where the walk stopped."""
+    ranks, width = [at_stop(step, f"pick_expert{expert}_rank") for expert in (0, 1)], trace.number("top_k")
+    return None if None in ranks or width is None else sum(rank < width for rank in ranks) == 1

@@ -1,0 +1,50 @@
+"""Where a run's rounds stopped: one bar a way, which says what would have brought a token more there."""
+
+from __future__ import annotations
+
+from jakiro.analysis.stops import FAR, FULL, NEAR, STOPS, Stopped, stops
+from jakiro.trace import Trace
+from jakiro.ui.figures.bars import bars
+from jakiro.ui.figures.layout import axis, caption, layout
+
+ROW = 26  # px a bar
+PARTED = (NEAR, FAR)  # in which an expert alone may have had the target's choice
+ALONE = "one expert alone had the target's choice in its top-k"
+
+
+def stops_figure(trace: Trace) -> dict | None:
+    """None for a run that drafted nothing."""
+    if all(len(step.tree) == 1 for step in trace.steps):
+        return None
+    found = stops(trace)
+    names = [STOPS[one.where][0] for one in found]
+    rescuable = [(one.alone or 0) if one.where in PARTED else 0 for one in found]
+    rest = [one.rounds - alone for one, alone in zip(found, rescuable, strict=True)]
+    look = {"orientation": "h", "hovertext": [_hover(one, len(trace.steps)) for one in found]}
+    look["hovertemplate"] = "%{hovertext}<extra></extra>"
+    colors = ["@accepted" if one.where == FULL else "@other" for one in found]
+    data = [bars(rest, names, "@other", "rounds", **look, marker={"color": colors, "line": {"width": 0}})]
+    if any(one.alone is not None for one in found):
+        data.append(bars(rescuable, names, "@mixture", ALONE, **look, showlegend=True))
+    shares = [f" {one.rounds}" for one in found]
+    numbers = {"mode": "text", "textposition": "middle right", "hoverinfo": "skip", "showlegend": False}
+    ends = [one.rounds for one in found]
+    data.append({"type": "scatter", "x": ends, "y": names, "text": shares, "textfont": {"color": "@text"}} | numbers)
+    axes = {
+        "xaxis": axis((0, 1), "y", "rounds", range=[0, 1.08 * max(ends)], nticks=6),
+        "yaxis": axis((0, 1), "x", autorange="reversed", showgrid=False, ticklabelstandoff=6),
+    }
+    title = caption(0, 1, "where rounds stopped; a bar says what would have brought a token more", yshift=4)
+    margin = {"l": 150, "r": 12, "t": 30, "b": 44}
+    figure = layout(74 + ROW * len(found), axes, margin=margin, barmode="stack", bargap=0.3, annotations=[title])
+    figure["legend"] |= {"x": 1, "xanchor": "right", "y": 1}
+    return {"data": data, "layout": figure, "min_width": 560}
+
+
+def _hover(one: Stopped, rounds: int) -> str:
+    """What a bar says."""
+    name, remedy = STOPS[one.where]
+    text = f"{name}: {one.rounds} of {rounds} rounds ({one.rounds / rounds:.0%})<br>{remedy}"
+    if one.where in PARTED and one.alone is not None:
+        text += f"<br>in {one.alone} of them {ALONE}"
+    return text

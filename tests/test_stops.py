@@ -1,0 +1,83 @@
+"""Where rounds stopped, on rounds that can be read by eye."""
+
+from dataclasses import replace
+
+import pytest
+from hand import FIRST, HAND, SECOND, THIRD, run
+
+from jakiro.__main__ import main
+from jakiro.analysis import endings
+from jakiro.analysis.stops import FAR, FULL, NARROW, NEAR, STOPS, Stopped, stop, stops
+from jakiro.trace import save
+from jakiro.tree import DraftTree
+from jakiro.ui.figures.stops import stops_figure
+
+
+def rejected(**columns):
+    """A round whose only level is rejected; columns are those of its root."""
+    tree = DraftTree([15, 16], [-1, 0], [0.0, -1.0], {name: [value, None] for name, value in columns.items()})
+    return replace(SECOND, tree=tree, target_logprobs=[0.0, -1.0])
+
+
+def asked(*steps, **settings):
+    return replace(run(*steps, THIRD), settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("trace", "expected"),
+    [
+        (asked(FIRST, depth=2), FULL),
+        (asked(FIRST, depth=3), NARROW),
+        (asked(FIRST), FULL),
+        (asked(rejected(pick_rank=3), top_k=4), endings.CUT),
+        (asked(rejected(pick_rank=4), top_k=4), NEAR),
+        (asked(rejected(pick_rank=7), top_k=4), NEAR),
+        (asked(rejected(pick_rank=8), top_k=4), FAR),
+        (asked(rejected(pick_rank=8)), FAR),
+        (asked(SECOND), endings.WRONG),
+        (asked(THIRD), endings.NOTHING_DRAFTED),
+    ],
+)
+def test_a_round_stopped_where_a_remedy_would_begin(trace, expected):
+    assert stop(trace, 0) == expected
+    assert stop(trace, 1) == endings.TEXT_END
+
+
+def test_a_copy_that_was_right_to_its_end_is_full_however_long_it_might_have_been():
+    columns = {"copied_from": [None, 3, 4]}
+    tree = DraftTree([10, 11, 13], [-1, 0, 1], [0.0, 0.0, 0.0], columns)
+    copy = replace(FIRST, tree=tree, accepted=[1, 2], target_logprobs=[0.0, -1.0, -1.0])
+    assert stop(asked(copy, depth=8), 0) == FULL
+
+
+def test_counts_are_in_order_and_tell_where_one_expert_alone_had_the_choice():
+    known = [{"pick_expert0_rank": 2, "pick_expert1_rank": 9}, {"pick_expert0_rank": 9, "pick_expert1_rank": 9}]
+    steps = [rejected(pick_rank=5, **known[0]), rejected(pick_rank=5, **known[1]), rejected(pick_rank=20, **known[0])]
+    trace = asked(*steps, FIRST, top_k=4, depth=2)
+    assert stops(trace) == [
+        Stopped(FULL, 1, None), Stopped(NEAR, 2, 1), Stopped(FAR, 1, 1), Stopped(endings.TEXT_END, 1, None)
+    ]  # fmt: skip
+    assert sum(one.rounds for one in stops(HAND)) == len(HAND.steps)
+
+
+def test_the_figure_parts_the_bars_in_which_one_expert_alone_had_the_choice():
+    ranks = {"pick_expert0_rank": 2, "pick_expert1_rank": 9}
+    trace = asked(rejected(pick_rank=5, **ranks), rejected(pick_rank=5, **ranks | {"pick_expert0_rank": 9}), top_k=4)
+    figure = stops_figure(trace)
+    rest, alone, numbers = figure["data"]
+    assert rest["y"] == ["just below the top-k", "end of the text"]
+    assert (rest["x"], alone["x"], numbers["text"]) == ([1, 1], [1, 0], [" 2", " 1"])
+    assert "2 of 3 rounds (67%)" in rest["hovertext"][0] and "in 1 of them one expert alone" in rest["hovertext"][0]
+    assert len(stops_figure(asked(SECOND))["data"]) == 2  # without experts
+    assert stops_figure(run(THIRD)) is None
+
+
+def test_explain_says_it_of_every_run(tmp_path, capsys):
+    save(asked(rejected(pick_rank=5), FIRST, top_k=4, depth=2), tmp_path / "one.json")
+    assert main(["explain", str(tmp_path / "one.json")]) == 0
+    said = capsys.readouterr().out
+    assert "tokens a pass of the target" in said
+    assert f"| just below the top-k | 1 | 33 % |  | {STOPS[NEAR][1]} |" in said
+    (tmp_path / "other.json").write_text("{}")
+    assert main(["explain", str(tmp_path / "other.json")]) == 2
+    assert "other.json" in capsys.readouterr().err

@@ -2,7 +2,7 @@ PYTHON ?= python
 DATA ?= data
 EVAL = $(foreach set,mt_bench humaneval gsm8k alpaca qa sum,$(DATA)/eval/$(set).jsonl)
 
-.PHONY: run check test bench auto tree-sizes plots shapes long-text load scrub screenshots mutants gpu-texts gpu-texts-mix gpu-texts-own gpu-target gpu-heads gpu-bench
+.PHONY: run check test bench auto tree-sizes plots shapes long-text load scrub screenshots mutants gpu-texts gpu-texts-mix gpu-texts-own gpu-target gpu-heads gpu-bench gpu-peers
 
 run:
 	$(PYTHON) app.py
@@ -60,6 +60,9 @@ gpu-bench:  ## the embedded models on a GPU: in fp32, in bfloat16, compiled; att
 	$(GPU_BENCH) --dtype bfloat16 --compile --out benchmarks/h200-bf16-compiled.json
 	$(PYTHON) -m benchmarks.attention --device cuda --out benchmarks/attention-h200.json
 	$(PYTHON) -m pytest -m gpu
+
+gpu-peers:  ## transformers' own decoders beside ours on a GPU, sampled, too
+	$(GPU_BENCH) --limit 3 --peers --temperature 0 1 --out benchmarks/h200-peers.json
 
 # The embedded models by the recipes for one GPU. Each command goes on where it was if it is interrupted.
 DEVICE ?= cuda

@@ -1,6 +1,6 @@
-"""What a pass of the target is made of on a CPU: `python -m benchmarks.operations [--nodes 1 10 60]`.
+"""What a pass of the target is made of on a CPU: `python -m benchmarks.operations [--nodes 1 60] [--context 64 1900]`.
 
-torch's profiler over bare passes of a tree after 200 tokens: how many operations a pass starts, and how its time on the
+torch's profiler over bare passes of a tree after so many tokens: how many operations a pass starts, and how its time on the
 processor divides among matrix products, attention, and all the others, which move and scale little rows. `python_s` is
 what lies between operations: a pass timed without the profiler, less the operations' own time (below 0 where the
 profiler slows them down more than that).
@@ -24,8 +24,7 @@ from jakiro.commands.arguments import positive
 from jakiro.measuring.limits import timed
 from jakiro.target import Target
 
-SCHEMA = "jakiro-operations/1"
-PREFIX = 200  # tokens before the tree
+SCHEMA = "jakiro-operations/2"  # in the first one the context was 200 tokens
 PASSES = 40
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "mkldnn::_linear_pointwise", "quantized::linear_dynamic_fp16")
 ATTENTION = ("aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_efficient_attention",
@@ -34,10 +33,10 @@ COMPOSED = "aten::_scaled_dot_product_attention_math"  # how torch 2.8 takes gro
 
 
 @torch.inference_mode()
-def passes(target: Target, nodes: int) -> dict[str, Any]:
-    """One row: a pass over a binary tree of that many nodes."""
-    cache = target.new_cache(PREFIX + nodes)
-    target.prefill(torch.arange(PREFIX, device=target.device) % target.vocab_size, cache)
+def passes(target: Target, nodes: int, context: int) -> dict[str, Any]:
+    """One row: a pass over a binary tree of that many nodes after that many tokens."""
+    cache = target.new_cache(context + nodes)
+    target.prefill(torch.arange(context, device=target.device) % target.vocab_size, cache)
     tokens = [token % target.vocab_size for token in range(nodes)]
     parents = [-1, *((node - 1) // 2 for node in range(1, nodes))]
 
@@ -54,6 +53,7 @@ def passes(target: Target, nodes: int) -> dict[str, Any]:
         spent[_kind(one)] += one.self_cpu_time_total / 1e6 / PASSES
     return {
         "nodes": nodes,
+        "context": context,
         "pass_s": plain,
         "operations": round(len(events) / PASSES),
         **{f"{kind}_s": seconds for kind, seconds in spent.items()},
@@ -73,7 +73,10 @@ def _kind(event: FunctionEvent) -> str:
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
     target = Target.load(options.target)
-    rows = [passes(target, nodes) for nodes in options.nodes]
+    most = target.context - max(options.nodes)
+    if max(options.context) > most:
+        raise ValueError(f"--context is at most {most} with these --nodes: {target.name} reads {target.context} tokens")
+    rows = [passes(target, nodes, context) for context in options.context for nodes in options.nodes]
     head = common.head(SCHEMA, target.device) | {"target": target.name, "dtype": "float32"}
     return head | {"rows": rows}, [[_line(row) for row in rows]]
 
@@ -81,13 +84,14 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
 def _line(row: dict[str, Any]) -> dict[str, str]:
     names = ("pass", "products", "attention", "others", "python")
     cells = {f"{name} ms": common.cell(row[f"{name}_s"], scale=1000) for name in names}
-    return {"nodes": str(row["nodes"]), "operations": str(row["operations"])} | cells
+    return {"context": str(row["context"]), "nodes": str(row["nodes"]), "operations": str(row["operations"])} | cells
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = common.parser("operations", __doc__)
     parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id (default: the embedded model)")
     parser.add_argument("--nodes", type=positive, nargs="+", default=[1, 10, 60], help="(default: %(default)s)")
+    parser.add_argument("--context", type=positive, nargs="+", default=[200], help="tokens (default: %(default)s)")
     return common.run(parser, report, argv)
 
 

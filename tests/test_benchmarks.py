@@ -125,10 +125,9 @@ def test_steadiness(run, folder, monkeypatch, capsys):
 
 
 def test_operations(run, folder, monkeypatch):
-    monkeypatch.setattr(operations, "PREFIX", 20)
     monkeypatch.setattr(operations, "PASSES", 2)
-    report = run(operations, "--target", folder, "--nodes", 1, 7)
-    assert [row["nodes"] for row in report["rows"]] == [1, 7]
+    report = run(operations, "--target", folder, "--nodes", 1, 7, "--context", 20, 40)
+    assert [(row["context"], row["nodes"]) for row in report["rows"]] == [(20, 1), (20, 7), (40, 1), (40, 7)]
     for row in report["rows"]:
         parts = row["products_s"] + row["attention_s"] + row["others_s"] + row["python_s"]
         assert parts == pytest.approx(row["pass_s"]) and row["operations"] > 3 * 20

@@ -69,12 +69,13 @@ def test_a_head_that_is_right_has_the_loss_of_the_target_itself(loss, ahead, sca
 
 
 def test_the_moving_average_is_what_is_kept():
-    job = job_of(np.random.default_rng(0).integers(4, 290, (1, 65)).astype(np.uint16), average=0.75)
+    """Whose decay is less in the first steps: 2 / 11 in the second one."""
+    job = job_of(np.random.default_rng(0).integers(4, 290, (1, 65)).astype(np.uint16), steps=20, average=0.2)
     wanted = None
     for index in range(3):
         job.step(index)
         now = {name: weight.detach().clone() for name, weight in job.modules["jakiro"].head.named_parameters()}
-        wanted = {name: 0.75 * wanted[name] + 0.25 * now[name] for name in now} if wanted else now
+        wanted = {name: wanted[name].lerp(now[name], (0, 9 / 11, 0.8)[index]) for name in now} if wanted else now
     kept = dict(job.heads()["jakiro"].named_parameters())
     torch.testing.assert_close(kept, wanted)
     assert any((kept[name] - now[name]).abs().max() > 1e-4 for name in now)

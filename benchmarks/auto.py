@@ -94,7 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     common.add_device(parser)
     parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id; its heads are its sub-folders")
     parser.add_argument("--method", default="jakiro", help="a method with a draft tree (default: %(default)s)")
-    parser.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
+    others = "others than the page's examples, on which auto is tuned"
+    parser.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", required=True, help=others)
     parser.add_argument("--limit", type=positive, help="prompts of each file")
     parser.add_argument("--max-new-tokens", type=at_least(2), default=96)
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")

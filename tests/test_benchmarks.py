@@ -89,7 +89,6 @@ def test_products(run, folder, monkeypatch):
     assert report["used"] in products.WAYS
 
 
-@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has one from 2.9 on")
 def test_attention(run, monkeypatch):
     monkeypatch.setattr(attention, "TURNS", 1)
     report = run(attention, "--queries", "3", "--rows", "8", "16")
@@ -102,6 +101,7 @@ def test_attention(run, monkeypatch):
         torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has one from 2.9 on")
 def test_muon(run, folder, monkeypatch):
     monkeypatch.setattr(muon, "TURNS", 1)
     report = run(muon, "--target", folder)

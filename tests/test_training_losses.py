@@ -1,5 +1,7 @@
 """What the losses compare: which position of a head's answers is held to which of the target's, and what is kept."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -10,10 +12,11 @@ from torch import nn
 
 from jakiro.drafting.head import HeadOutput
 from jakiro.target import Target
-from jakiro.training import workers
+from jakiro.training import repeats, workers
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
 from jakiro.training.heads import head_config
+from jakiro.training.optim import Optimizer
 from jakiro.training.target_job import Batch, StageJob
 from jakiro.training.target_recipe import Stage
 
@@ -26,12 +29,12 @@ def in_float32(monkeypatch):
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
 
 
-def job_of(ids, model=None, **changes):
-    """Of a Jakiro head on one row, of which one token is said."""
-    how = HeadRecipe.of(given(rows=1, heads={"jakiro": SMALL}, **changes))
+def job_of(ids, model=None, kind="jakiro", at=SAID, **changes):
+    """Of a head on one row, of which one token is said, or more."""
+    how = HeadRecipe.of(given(rows=1, heads={kind: SMALL}, **changes))
     model, said = model or tiny_model(), np.zeros(ids.shape, bool)
-    said[:, SAID] = True
-    heads = {"jakiro": KINDS["jakiro"](head_config(model, SMALL))}
+    said[:, at] = True
+    heads = {kind: KINDS[kind](head_config(model, SMALL))}
     return HeadJob(workers.start(), Target.wrap(model), heads, how, [(ids, said)], compiled=False)
 
 
@@ -69,12 +72,13 @@ def test_a_head_that_is_right_has_the_loss_of_the_target_itself(loss, ahead, sca
 
 
 def test_the_moving_average_is_what_is_kept():
-    job = job_of(np.random.default_rng(0).integers(4, 290, (1, 65)).astype(np.uint16), average=0.75)
+    """Whose decay is less in the first steps: 2 / 11 in the second one."""
+    job = job_of(np.random.default_rng(0).integers(4, 290, (1, 65)).astype(np.uint16), steps=20, average=0.2)
     wanted = None
     for index in range(3):
         job.step(index)
         now = {name: weight.detach().clone() for name, weight in job.modules["jakiro"].head.named_parameters()}
-        wanted = {name: 0.75 * wanted[name] + 0.25 * now[name] for name in now} if wanted else now
+        wanted = {name: wanted[name].lerp(now[name], (0, 9 / 11, 0.8)[index]) for name in now} if wanted else now
     kept = dict(job.heads()["jakiro"].named_parameters())
     torch.testing.assert_close(kept, wanted)
     assert any((kept[name] - now[name]).abs().max() > 1e-4 for name in now)
@@ -93,3 +97,72 @@ def test_a_targets_loss_is_the_cross_entropy_of_the_next_token():
     each = F.cross_entropy(logits.flatten(0, 1), batch.ids[:, 1:].flatten(), reduction="none").view(2, 32)
     said, asked = torch.from_numpy(said[:, 1:]), torch.from_numpy(~said & (ids > 0))[:, 1:]
     torch.testing.assert_close(found, torch.stack([each[said].sum() + 0.3 * each[asked].sum(), each[said].sum()]))
+
+
+@pytest.fixture
+def gradients(monkeypatch):
+    """Of a module, by name, as its optimizer gets them, but not clipped."""
+    clipped = []
+    monkeypatch.setattr(nn.utils, "clip_grad_norm_", lambda parameters, most: clipped.append(most))
+    monkeypatch.setattr(Optimizer, "step", lambda *_: None)
+    yield lambda module: {name: weight.grad for name, weight in module.named_parameters() if weight.grad is not None}
+    assert clipped == [1.0]
+
+
+def test_a_step_of_a_target_has_the_gradient_of_its_whole_batch(gradients):
+    """Of two passes of which one says more, with both losses against repetition."""
+    rng = np.random.default_rng(0)
+    ids, said = rng.integers(4, 24, (4, 33)).astype(np.uint16), np.zeros((4, 33), bool)
+    said[:2, 5:], said[2:, 20:24], ids[3, 24:] = True, True, 0
+    model = tiny_model()
+    model.lm_head.weight.data = 0.1 * model.model.embed_tokens.weight.detach()  # which likes to say a token again
+    stage = Stage(1, 128, 32, 2, 2, "all", (1, 1), unlikelihood=0.5, answers=12)
+    job = StageJob(workers.start(), copy.deepcopy(model), stage, [(ids, said)], [], False, recipe(prompt_weight=0.3))
+    found = job.step(0)
+    assert [ids.shape for ids, _ in job.passes] == [(2, 33)] * 2
+
+    tokens = torch.from_numpy(ids.astype(np.int64))
+    logits = model(input_ids=tokens[:, :-1]).logits
+    each = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none")
+    each = each + 0.5 * repeats.token_level(logits, logits.logsumexp(-1), tokens)
+    weight = torch.where(torch.from_numpy(said[:, 1:]), 1.0, 0.3) * (tokens[:, 1:] > 0)
+    asked = [*tokens[:2, :5].tolist(), *tokens[2:, :20].tolist()]
+    own, again, answered = repeats.sequence_level(model, asked, 12)
+    assert again > 0 and found["repeated"] == pytest.approx((again / answered).item())
+    ((each * weight).sum() / weight.sum() + own / answered).backward()
+    torch.testing.assert_close(gradients(job.trained), gradients(model))
+
+
+def test_a_step_of_a_head_has_the_gradient_of_its_passes(gradients, monkeypatch):
+    """The first reads what the head itself says, with noise; the second counts half."""
+    ids, seen = np.random.default_rng(0).integers(4, 290, (1, 65)).astype(np.uint16), {}
+    job = job_of(ids, kind="eagle2", at=slice(20, 40), passes=2, decay=0.5, own_features=1.0, noise=0.2)
+
+    def watch(name, draw):
+        monkeypatch.setattr(job, name, lambda *given: seen.setdefault(name, draw(*given)))
+
+    watch("_noise", job._noise)
+    watch("_positions", job._positions)
+    head = copy.deepcopy(job.modules["eagle2"].head)
+    found = job.step(0)
+    (noise, _), (at, _) = seen["_noise"], seen["_positions"]
+    assert 0.19 < noise.abs().max() <= 0.2 and noise.mean().abs() < 0.02
+    assert {*at.tolist()} <= {*range(18, 38)} and len(at) == 24
+
+    tokens, model = torch.from_numpy(ids.astype(np.int64))[:, :-1], job.model
+    with torch.no_grad():
+        features = model.model(input_ids=tokens).last_hidden_state
+        embeddings, first = model.get_input_embeddings()(tokens)[:, 1:], features[:, :-1]
+        wanted = features[0, 1:-1][at]
+        own = torch.cat([first[:, :1], head(embeddings, first)[:, :-1]], dim=1)
+    passes = []
+    once = head(embeddings, own + noise, passes)
+    twice = head(embeddings, torch.cat([first[:, :1], once[:, :-1]], dim=1), passes)
+    losses = []
+    for answer in (once[0, :-1][at], twice[0, :-1][at]):
+        entropy = F.cross_entropy(model.lm_head(answer), model.lm_head(wanted).softmax(-1))
+        losses.append(entropy + F.smooth_l1_loss(answer, wanted))
+    loss = (losses[0] + 0.5 * losses[1]) / 1.5
+    loss.backward()
+    assert found["eagle2_loss"] == pytest.approx(loss.item())
+    torch.testing.assert_close(gradients(job.modules["eagle2"].head), gradients(head))

@@ -49,6 +49,8 @@ WRONG = {
         given(own_features=2),
         "own_features is 2: use a number of at least 0 and at most 1",
     ),
+    "an average that stands still": ("eagle2", given(average=1), "average is 1, which keeps the weights after the"),
+    "an average that runs away": ("eagle2", given(average=1.5), "average is 1.5: use a number of at least 0 and at"),
     "a loss in words": ("eagle2", given(losses={"feature": "1"}), "feature is '1': use a number of at least"),
     "a width twice": ("eagle2", given(short=[32, 32]), r"`short` is \[32, 32\]: name each width once"),
     "a width in words": ("eagle2", given(short=["32"]), "short rows of 32 tokens do not divide"),

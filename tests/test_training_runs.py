@@ -190,12 +190,12 @@ def test_a_stage_is_not_taken_for_one_of_another_recipe(data, tmp_path):
     mixes = {"all": CHAT, "more": [Source("plain/text.txt.xz", 1.0)]}
     train_target(recipe(first, second, mixes=mixes), data, tmp_path)  # a stage is appended
     changed = (
-        recipe(replace(first, rate=(0.5, 0.5))),
-        recipe(first, seed=1),
-        recipe(first, mixes={"all": [Source("chat.jsonl", 1.0, longest=20)]}),
+        (recipe(replace(first, rate=(0.5, 0.5))), "recipe"),
+        (recipe(first, seed=1), "recipe"),
+        (recipe(first, mixes={"all": [Source("chat.jsonl", 1.0, longest=20)]}), "mix"),
     )
-    for how in changed:
-        with pytest.raises(ValueError, match=r"another recipe .*--run-folder"):
+    for how, what in changed:
+        with pytest.raises(ValueError, match=rf"another {what} .*--run-folder"):
             train_target(how, data, tmp_path)
     shutil.copytree(data, tmp_path / "data")
     with (tmp_path / "data/chat.jsonl").open("a") as file:
@@ -334,6 +334,31 @@ def test_the_tokenizer_is_made_of_the_last_conversations(data, tmp_path):
     stages = [Stage(1, 64, 32, 2, 1, mix, (1, 1)) for mix in mixes]
     train_target(recipe(*stages, mixes=mixes), data, tmp_path)
     assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) == 300
+
+
+def test_a_tokenizer_of_other_texts_is_not_kept(data, tmp_path):
+    """Also where the rows of those texts are gone. One of an older version does not say of which texts it is."""
+    stage = Stage(1, 64, 32, 2, 1, "all", (1, 1))
+    train_target(recipe(stage), data, tmp_path)
+    note = tmp_path / "run/tokenizer-from.json"
+    mixes = {"all": CHAT, "more": [replace(CHAT[0], turns=1)], "both": [CHAT[0], MIX[1]]}
+    train_target(recipe(stage, replace(stage, mix="more"), mixes=mixes), data, tmp_path)  # a stage is appended
+    written = json.loads(note.read_text())
+    assert written["mix"][0]["turns"] == 2 and written["data"].keys() == {"chat.jsonl"}
+    other = shutil.copytree(data, tmp_path / "data")
+    (other / "plain/text.txt.xz").unlink()
+    shutil.rmtree(tmp_path / "run/stage0")
+    train_target(recipe(stage), other, tmp_path)
+    shutil.rmtree(tmp_path / "run/stage0")
+    refused = r"tokenizer was made from another {} \(tokenizer-from.json\); .* delete .*tokenizer$"
+    for mix in ("more", "both"):
+        with pytest.raises(ValueError, match=refused.format("mix")):
+            train_target(recipe(replace(stage, mix=mix), mixes=mixes), data, tmp_path)
+    (other / "chat.jsonl").write_text((data / "chat.jsonl").read_text() * 2)
+    with pytest.raises(ValueError, match=refused.format("data")):
+        train_target(recipe(stage), other, tmp_path)
+    note.write_text('{"vocab_size": 300}')
+    train_target(recipe(stage), other, tmp_path)
 
 
 def test_another_programs_tokenizer_is_refused(target, data, tmp_path):

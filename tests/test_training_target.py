@@ -9,7 +9,7 @@ from recipes import CHAT, MIX, growing, losses, recipe
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from jakiro.training import history, optim, workers
+from jakiro.training import history, loop, optim, workers
 from jakiro.training.data import take
 from jakiro.training.growth import grow
 from jakiro.training.optim import Muon, factor, orthogonal
@@ -138,6 +138,28 @@ def test_going_on_from_a_trained_target_is_going_on_with_its_run(trained, data, 
         train(workers.start(), more, data, tmp_path / "no", trained / "out", compiled=False, start=trained / "out")
     with pytest.raises(ValueError, match=r"has no training\.json"):
         train(workers.start(), more, data, tmp_path / "no", tmp_path / "out", compiled=False, start=tmp_path)
+
+
+def test_a_stage_that_is_stopped_goes_on_to_the_same_curve_and_weights(data, tmp_path, monkeypatch):
+    real = loop.run
+
+    def stopped(job, run, main):
+        real(job, run, main, stop_after=2)
+        raise KeyboardInterrupt
+
+    def go(name):
+        train(workers.start(), recipe(), data, tmp_path / name, tmp_path / f"{name}-out", compiled=False)
+
+    go("whole")
+    monkeypatch.setattr(loop, "run", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        go("parts")
+    monkeypatch.setattr(loop, "run", real)
+    go("parts")
+    whole, parts = (losses(tmp_path / name / "stage0/metrics.csv") for name in ("whole", "parts"))
+    assert len(whole) > 4 and parts == pytest.approx(whole, rel=1e-5)
+    weights = (load_file(tmp_path / f"{name}-out/model.safetensors") for name in ("whole", "parts"))
+    torch.testing.assert_close(*weights)
 
 
 def test_short_documents_go_into_short_rows_that_are_spread_over_a_stage(trained, data):

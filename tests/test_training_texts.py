@@ -48,6 +48,22 @@ def test_an_interrupted_run_goes_on_to_the_same_texts(teacher, data, tmp_path):
     assert len({record["batch"] for record in records(tmp_path / "whole.jsonl")}) > 1
 
 
+def test_a_prompt_whose_answer_is_of_no_use_is_not_asked_again(teacher, data, tmp_path, monkeypatch):
+    """Also after an interrupt: what a batch draws depends on how many are asked in it."""
+
+    def answers(_, prompts, seed):
+        return [("" if prompt == "say nothing" else f"one of {len(prompts)}", 9) for prompt in prompts]
+
+    monkeypatch.setattr(Teacher, "prompts", lambda _, seed: ["say nothing", f"say {seed}"])
+    monkeypatch.setattr(Teacher, "answers", answers)
+    write(*teacher, made(own=1), data, tmp_path / "whole.jsonl")
+    for tokens in (20, 60):
+        write(*teacher, made(own=1, tokens=tokens), data, tmp_path / "parts.jsonl")
+    assert (tmp_path / "parts.jsonl").read_text() == (tmp_path / "whole.jsonl").read_text()
+    chats = list(read_chats(Source("whole.jsonl", 1.0), tmp_path))
+    assert [chat[1]["content"] for chat in chats] == ["one of 2", *["one of 1"] * 6]
+
+
 def test_texts_of_another_teacher_are_not_gone_on_with(teacher, data, tmp_path):
     model, tokenizer = teacher
     write(model, tokenizer, made(), data, tmp_path / "texts.jsonl")
@@ -96,8 +112,11 @@ def test_answers_that_go_round_or_do_not_end_are_left_out(teacher, monkeypatch):
 
 def test_a_teacher_that_writes_nothing_of_use_is_left(teacher, data, tmp_path, monkeypatch):
     monkeypatch.setattr(Teacher, "prompts", lambda *_: [])
-    with pytest.raises(ValueError, match="of 20 batches nothing can be used"):
-        write(*teacher, made(own=1), data, tmp_path / "texts.jsonl")
+    monkeypatch.setattr(Teacher, "answers", lambda _, prompts, seed: [("", 9)] * len(prompts))
+    for own in (0, 1):
+        with pytest.raises(ValueError, match="of 20 batches nothing can be used"):
+            write(*teacher, made(own=own), data, tmp_path / f"{own}.jsonl")
+    assert len(records(tmp_path / "0.jsonl")) == 20 * 4
 
 
 def test_prompts_of_its_own_end_in_time_and_are_one_paragraph(teacher, monkeypatch):

@@ -451,11 +451,22 @@ def test_the_figure_shows_the_curve_and_marks_the_choice():
             go.Figure(paint({"data": figure["data"], "layout": figure["layout"]}, theme))
 
 
-def test_the_benchmark_compares_auto_with_a_grid(folder, small, tmp_path, capsys):
+@pytest.fixture
+def asked(tmp_path):
+    """A file of prompts, as an option."""
+    file = tmp_path / "asked.jsonl"
+    file.write_text("".join(json.dumps({"turns": [text]}) + "\n" for text in ("the ant", "the cat", "a hill")))
+    return ["--prompts", str(file)]
+
+
+def test_the_benchmark_compares_auto_with_a_grid(folder, small, asked, tmp_path, capsys):
     out = tmp_path / "auto.json"
     sizes = ["--top-k", "2", "--depth", "2", "--total-tokens", "4", "6", "--repeats", "1", "--limit", "2"]
     more = ["--target", str(folder), "--method", "eagle2", *sizes, "--max-new-tokens", "8", "--out", str(out)]
-    assert auto.main(more) == 0
+    with pytest.raises(SystemExit):  # the page's examples are what auto is tuned on
+        auto.main(more)
+    assert "arguments are required: --prompts" in capsys.readouterr().err
+    assert auto.main([*more, *asked]) == 0
     report = json.loads(out.read_text())
     assert json.loads(capsys.readouterr().out) == report
     speed = {row["tree"]: row["tokens_per_s"] for row in report["rows"]}
@@ -466,8 +477,8 @@ def test_the_benchmark_compares_auto_with_a_grid(folder, small, tmp_path, capsys
     assert {"machine", "versions", "command", "tuning"} <= report.keys()
 
 
-def test_the_benchmark_is_for_methods_with_a_tree(folder, capsys):
-    assert auto.main(["--target", str(folder), "--method", "vanilla"]) == 2
+def test_the_benchmark_is_for_methods_with_a_tree(folder, asked, capsys):
+    assert auto.main(["--target", str(folder), "--method", "vanilla", *asked]) == 2
     assert "vanilla has no draft tree to tune; those that have one: eagle2, eagle3, jakiro" in capsys.readouterr().err
 
 

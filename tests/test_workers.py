@@ -65,6 +65,11 @@ def test_two_processes_have_the_curve_of_one(folders, where, name):
     assert two == pytest.approx(one, rel=5e-3)
 
 
+def test_a_sharded_run_that_is_stopped_goes_on_to_the_same_curve(folders):
+    whole, parts = (column(folders[1] / run / "metrics.csv", "eagle2_loss") for run in ("sharded-run", "resumed-run"))
+    assert parts == pytest.approx(whole, rel=1e-5)
+
+
 def test_two_processes_find_the_repetitions_of_one(folders):
     one, two = (column(folder / "target/stage0/metrics.csv", "repeated")[0] for folder in folders)
     assert 0 < one < 1  # of the same weights; later another greedy answer may win by a rounding

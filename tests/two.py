@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from jakiro.training import workers
+from jakiro.training import loop, workers
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.heads import train_heads
 from jakiro.training.target import train
@@ -35,7 +37,8 @@ HEADS = {
 
 
 def run(data: Path, folder: Path, target: Path) -> None:
-    """A target in two stages; heads of `target`, data-parallel and averaged, and sharded where there are two."""
+    """A target in two stages; heads of `target`, data-parallel and averaged, and where there are two processes sharded,
+    of which one head is then trained alone, stopped half-way and gone on with."""
     accelerator = workers.start()
     mix = HeadRecipe.of(HEADS | {"mix": [{"file": "chat.jsonl", "weight": 1.0}]}).mix
     stages = [
@@ -45,15 +48,19 @@ def run(data: Path, folder: Path, target: Path) -> None:
     recipe = Recipe(300, SHAPE | {"max_position_embeddings": 128}, 0.3, {"all": mix}, stages)
     train(accelerator, recipe, data, folder / "target", folder / "model", compiled=False)
     accelerator.wait_for_everyone()
-    for name, more, shard in (
-        ("parallel", {"average": 0.5}, False),
-        ("sharded", {}, accelerator.num_processes > 1),
-    ):
+    shard = accelerator.num_processes > 1
+    todo = [
+        ("parallel", {"average": 0.5}, False, [*HEADS["heads"]], None),
+        ("sharded", {}, shard, [*HEADS["heads"]], None),
+    ]
+    todo += [("resumed", {}, True, ["eagle2"], stop) for stop in (5, None)] if shard else []
+    for name, more, shard, heads, stop in todo:
         model = AutoModelForCausalLM.from_pretrained(target)
         tokenizer = AutoTokenizer.from_pretrained(target)
         how = HeadRecipe.of(HEADS | more | {"mix": [{"file": "chat.jsonl", "weight": 1.0}]})
-        out = {kind: folder / name / kind for kind in how.heads}
-        train_heads(list(out), accelerator, model, tokenizer, how, data, folder / f"{name}-run", out, False, shard)
+        out = {kind: folder / name / kind for kind in heads}
+        with patch.object(loop, "run", partial(loop.run, stop_after=stop)):
+            train_heads(heads, accelerator, model, tokenizer, how, data, folder / f"{name}-run", out, False, shard)
     workers.end(accelerator)
 
 

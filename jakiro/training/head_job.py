@@ -59,7 +59,8 @@ class HeadJob:
             kind = UnrolledEagle3 if isinstance(head, Eagle3Head) else Unrolled
             self.modules[name] = workers.prepare(accelerator, kind(head, recipe), shard)
         self.optimizers = {name: Optimizer(workers.unwrapped(module)) for name, module in self.modules.items()}
-        self.averages = {name: self._average(module) for name, module in self.modules.items() if recipe.average}
+        averaged = self.modules.items() if recipe.average else ()
+        self.averages = {name: AveragedModel(workers.unwrapped(module)) for name, module in averaged}
         self.loss = compile_work(self._loss) if compiled else self._loss
 
     def states(self) -> dict[str, object]:
@@ -94,6 +95,7 @@ class HeadJob:
         drawn = self._noise(embeddings[:, 1:], len(said), mine)
         ends = self.recipe.rate, 0.05 * self.recipe.rate
         rate = factor(index, self.steps, ends, self.recipe.schedule, min(50, self.steps // 8))
+        move = get_ema_multi_avg_fn(min(self.recipe.average, (1 + index) / (10 + index)))
         found = {}
         for name, module in self.modules.items():
             sums = self.loss(name, embeddings[:, 1:], features, drawn, at, kept)
@@ -101,6 +103,7 @@ class HeadJob:
             nn.utils.clip_grad_norm_(module.parameters(), 1.0)
             self.optimizers[name].step(rate)
             if name in self.averages:
+                self.averages[name].multi_avg_fn = move
                 self.averages[name].update_parameters(workers.unwrapped(module))
             found |= dict(zip((f"{name}_loss", f"{name}_top1", f"{name}_top1_last"), sums.detach(), strict=True))
         means = workers.total(self.accelerator, torch.stack([*found.values()]) / self.recipe.scored)  # waits once
@@ -122,9 +125,6 @@ class HeadJob:
         if self.recipe.epochs > 1 and len(self.known) * features.nbytes < self.recipe.remember * 2**30:
             self.known[batch] = features.cpu()
         return features
-
-    def _average(self, module: nn.Module) -> AveragedModel:
-        return AveragedModel(workers.unwrapped(module), multi_avg_fn=get_ema_multi_avg_fn(self.recipe.average))
 
     def _positions(self, said: Tensor, mine: slice) -> tuple[Tensor, Tensor | None]:
         """Flat indices t into this process's [rows, width - 2] where token t + 2 is the assistant's, and which count.

@@ -46,7 +46,8 @@ class HeadRecipe:
     decay: float = 1.0  # weight of a pass's losses over those of the pass before
     noise: float = 0.1  # half-width of the uniform noise on input features
     own_features: float = 0.0  # share of the first pass's input features that are the head's own predictions
-    average: float = 0.0  # decay of the moving average of the weights that is kept; 0 keeps the last ones
+    average: float = 0.0  # decay of the moving average of the weights that is kept, at most (1 + n) / (10 + n) after n
+    # steps, so that the first ones are forgotten; 0 keeps the last weights
     rate: float = 0.5  # of the optimizer's base learning rates, at its highest; it falls to a twentieth of that
     schedule: str = "cosine"  # how it falls, or linear
     trial: Trial | None = None  # decode held-out prompts now and then
@@ -78,6 +79,8 @@ class HeadRecipe:
         recipe_file.check_positive(found, "steps", "row", "rows", "scored", "epochs", "passes")
         recipe_file.check_numbers(found, "remember", "decay", "noise", "rate")
         recipe_file.check_numbers(found, "own_features", "average", high=1.0)
+        if found.average == 1:
+            raise ValueError("average is 1, which keeps the weights after the first step: use a number below 1")
         row_widths(found.row, found.short)
         if found.answers:
             recipe_file.check_positive(found.answers, "new_tokens", "batch")

@@ -27,8 +27,11 @@ class Muon(torch.optim.Optimizer):
         super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self) -> None:
-        """One update of every matrix that has a gradient; those of one shape are orthogonalised together."""
+    def step(self, closure: None = None) -> None:
+        """One update of every matrix that has a gradient; those of one shape are orthogonalised together.
+
+        There is no closure: torch names it where it lets a sharded optimizer make its states before they are loaded.
+        """
         for group in self.param_groups:
             alike: dict[torch.Size, list[nn.Parameter]] = {}
             for matrix in group["params"]:

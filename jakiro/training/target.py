@@ -56,15 +56,15 @@ def train(
     _check(accelerator, recipe, len(done), shard)
     if start and out.resolve() == start.resolve():
         raise ValueError(f"{start}, where training starts, would be written over: name another --out")
+    files = contents([source for stage in recipe.stages for source in recipe.mixes[stage.mix]], data)
     run.mkdir(parents=True, exist_ok=True)
     with accelerator.main_process_first():
         whole = _parent(recipe, parent, start, like)
         if start or like:
             tokenizer = tokenizer_of(start or like, recipe)
         else:
-            tokenizer = whole.tokenizer if whole else tokenizer_for(recipe, data, run)
+            tokenizer = whole.tokenizer if whole else tokenizer_for(recipe, data, run, files)
     model = _model_of(start, recipe, tokenizer) if start else None
-    files = contents([source for stage in recipe.stages for source in recipe.mixes[stage.mix]], data)
     origin = {"tokenizer": _words(tokenizer), "start": digest(model.state_dict()) if model else None}
     origin |= {"parent": digest(whole.model.state_dict())} if whole else {}
     todo = list(enumerate(recipe.stages))[len(done) :]

@@ -139,7 +139,7 @@ def write(
             lines.flush()
             more = sum(record["tokens"] for record in records)
             bar.update(more)
-            total, number, barren = total + more, number + 1, 0 if records else barren + 1
+            total, number, barren = total + more, number + 1, 0 if more else barren + 1
             if barren == PATIENCE:
                 raise ValueError(
                     f"of {PATIENCE} batches nothing can be used: the mix may have no more prompts, or all answers "
@@ -149,7 +149,10 @@ def write(
 
 
 def _batch(teacher: Teacher, coming: Iterator[str], number: int, known: set[str]) -> list[dict]:
-    """The records of one batch, whose prompts become `known`; its number decides whose they are and what is drawn."""
+    """The records of one batch, whose prompts become `known`; its number decides whose they are and what is drawn.
+
+    An answer that cannot be used is "", of no tokens: its prompt stays known, and `read_chats` leaves it out.
+    """
     recipe = teacher.recipe
     seed, own = recipe.seed * 1_000_003 + 2 * number, _is_own(recipe, number)
     prompts = teacher.prompts(seed) if own else list(islice(coming, recipe.batch))
@@ -160,11 +163,10 @@ def _batch(teacher: Teacher, coming: Iterator[str], number: int, known: set[str]
         {
             "source": "own" if own else "mix",
             "batch": number,
-            "tokens": tokens,
+            "tokens": tokens if answer else 0,
             "messages": [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}],
         }
         for prompt, (answer, tokens) in zip(fresh, answers, strict=True)
-        if answer
     ]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -12,7 +14,7 @@ from jakiro.files import replacing
 from jakiro.models import hub
 from jakiro.models.loading import load_tokenizer
 from jakiro.training.claims import claim
-from jakiro.training.sources import is_plain, read_chats
+from jakiro.training.sources import Source, is_plain, read_chats
 from jakiro.training.target_recipe import Recipe
 
 CHARS = 12_000_000  # text that a tokenizer is trained on
@@ -67,18 +69,18 @@ def tokenizer_of(model: Path, recipe: Recipe) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def tokenizer_for(recipe: Recipe, data: Path, run: Path) -> PreTrainedTokenizerFast:
-    """The run's own, trained the first time on the recipe's last conversations. Raises ValueError where they do not
-    make as many tokens as the recipe asks for."""
+def tokenizer_for(recipe: Recipe, data: Path, run: Path, files: dict[str, str]) -> PreTrainedTokenizerFast:
+    """The run's own, trained the first time on the recipe's last conversations; `files` are the `contents` of its
+    sources. Raises ValueError where they do not make as many tokens as the recipe asks for, and where the run has one
+    of texts that are no stage's."""
     folder = run / "tokenizer"
-    claim(folder, vocab_size=recipe.vocab_size)
+    chats = [found for stage in reversed(recipe.stages) if (found := _chats(recipe.mixes[stage.mix]))] or [[]]
+    _claim(folder, recipe, chats, files)
     if folder.exists():
         return PreTrainedTokenizerFast.from_pretrained(folder)
     texts: list[str] = []
-    chats = [[source for source in recipe.mixes[stage.mix] if not is_plain(source)] for stage in recipe.stages]
-    last = next((number for number in reversed(range(len(chats))) if chats[number]), 0)
-    for source in chats[last]:
-        room = CHARS * source.weight / sum(s.weight for s in recipe.mixes[recipe.stages[last].mix])
+    for source in chats[0]:
+        room = CHARS * source.weight
         for messages in read_chats(source, data):
             text = "\n".join(message["content"] for message in messages)
             texts.append(text)
@@ -94,3 +96,19 @@ def tokenizer_for(recipe: Recipe, data: Path, run: Path) -> PreTrainedTokenizerF
     with replacing(folder) as new:
         tokenizer.save_pretrained(new)
     return tokenizer
+
+
+def _chats(mix: list[Source]) -> list[Source]:
+    """The conversations of a mix, whose weights are now shares of the whole of it."""
+    total = sum(source.weight for source in mix)
+    return [replace(source, weight=source.weight / total) for source in mix if not is_plain(source)]
+
+
+def _claim(folder: Path, recipe: Recipe, chats: list[list[Source]], files: dict[str, str]) -> None:
+    """Of the first of the chats. A tokenizer that is there may be of the others: stages were appended since. Or of an
+    older version, which did not write down its texts: such a run goes on as it did."""
+    parts = [{"mix": [*map(asdict, one)], "data": {source.file: files[source.file] for source in one}} for one in chats]
+    for own in (*parts, {}):
+        with suppress(ValueError):
+            return claim(folder, vocab_size=recipe.vocab_size, **own)
+    claim(folder, vocab_size=recipe.vocab_size, **parts[0])

@@ -73,6 +73,18 @@ def test_tables_have_a_part_for_each_temperature():
     assert "| mean | 1.00×, τ 2.50 | 1.33×, τ 2.50 |" in second
 
 
+def test_what_tau_allows_is_held_against_what_was_reached():
+    samples = [ours(name, 0, seconds, task="a") for name, seconds in (("vanilla", 4), ("jakiro", 2))]
+    measured = {"rows": report.rows(samples)}
+    assert report.allowed(measured) == ""
+    methods = {
+        "vanilla": {"round_s": 0.01, "ideal_round_s": 0.01},
+        "jakiro": {"round_s": 0.02, "ideal_round_s": 0.0125},
+    }
+    said = report.allowed(measured | {"limits": {"methods": methods}})
+    assert said == "Allowed by tau and the bare networks: jakiro 2.00×, of which it reached 1.00"
+
+
 def test_details_say_where_a_round_went():
     samples = [ours("jakiro", 0, 0.008, task=task, peak_bytes=2**20) for task in ("a", "b")]
     line = report.details({"rows": report.rows(samples)}).splitlines()[-1]

@@ -52,7 +52,8 @@ def bench(options: argparse.Namespace) -> int:
         report["limits"] = limits(target, methods, texts[0].text)
     write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")
     journal.close()
-    print(tables.as_markdown(report), tables.details(report), sep="\n\n")
+    told = [tables.as_markdown(report), tables.details(report), tables.allowed(report)]
+    print(*filter(None, told), sep="\n\n")
     return 0
 
 

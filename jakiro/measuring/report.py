@@ -154,6 +154,19 @@ def _means_of(rows: list[dict[str, Any]]) -> dict[str, float]:
     return {key: mean(values) for key, values in columns.items() if values}
 
 
+def allowed(report: dict[str, Any]) -> str:
+    """What tau, draft and verify cost allow, and the share of it that was reached; empty without `limits`.
+
+    Allowed: tau times vanilla's round over the bare networks alone. These are of one short prompt: others may get more.
+    """
+    ideal, parts = report.get("limits", {}).get("methods", {}), []
+    for name, row in means(report).items():
+        if name in ideal and name != "vanilla" and "speedup" in row:
+            most = row["tau"] * ideal["vanilla"]["round_s"] / ideal[name]["ideal_round_s"]
+            parts.append(f"{name} {most:.2f}×, of which it reached {row['speedup'] / most:.2f}")
+    return "Allowed by tau and the bare networks: " + "; ".join(parts) if parts else ""
+
+
 def as_markdown(report: dict[str, Any]) -> str:
     """For each temperature: speed-up and tau, one line a task, one column a method, and their means."""
     found = temperatures(report)

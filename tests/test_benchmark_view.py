@@ -146,6 +146,37 @@ def test_a_tuning_is_shown_with_its_best_trees(tmp_path):
     assert here | {"name": "trees", "title": "trees"} == found
 
 
+def test_a_rounds_cost_stands_beside_published_and_ideal_ones(tmp_path):
+    about = {"machine": {"device": "slow", "threads": 1}, "versions": {}, "dtype": "bfloat16", "command": "python"}
+    row = {
+        "round_s": 0.03,
+        "draft_s": 0.01,
+        "verify_s": 0.02,
+        "context": 64,
+        "growth_s": 0.0,
+        "attention_growth_s": 0.0,
+    }
+    grown = row | {"round_s": 0.04, "context": 512, "growth_s": 0.01, "attention_growth_s": 0.004}
+    told = {"round_over_step": 1.5, "published_round_over_step": 1.64}
+    published = {"source": "their logs", "gpu": "A40", "round_over_step": {"eagle2": 1.64}}
+    rows = [{"method": "vanilla"} | row | told, {"method": "eagle2"} | row | told]
+    shapes = about | {"schema": "jakiro-shapes/1", "shape": "llama-2-7b", "published": published, "rows": rows}
+    rows = [{"method": "eagle2"} | one for one in (grown, row)]
+    growing = about | {"schema": "jakiro-long-text/1", "target": "tiny", "rows": rows}
+    for name, data in (("a", shapes), ("b", growing)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(data))
+    first, second = json.loads(payload(tmp_path))["reports"]
+    ours, theirs = first["figures"][0]["data"]
+    assert (ours["y"], theirs["y"], theirs["name"]) == ([1.5], [1.64], "EAGLE-2, published (A40)")
+    assert ["published", "their logs"] in first["facts"]
+    assert first["table"]["rows"][1] == ["EAGLE-2", "64", "30.00", "10.00", "20.00", "1.50", "1.64"]
+    spent, alone = second["figures"][0]["data"]
+    assert (spent["x"], spent["y"], alone["y"]) == ([64, 512], [30.0, 40.0], pytest.approx([30.0, 34.0]))
+    assert second["table"]["rows"][0] == ["EAGLE-2", "512", "40.00", "10.00", "20.00", "10.00", "4.00"]
+    for shown in (first, second):
+        go.Figure(paint({key: shown["figures"][0][key] for key in ("data", "layout")}, "light"))
+
+
 def test_the_committed_reports_can_be_shown():
     names = [one["name"] for one in json.loads(payload(BENCHMARKS))["reports"]]
     assert names[:2] == ["cpu", "cpu-60"]

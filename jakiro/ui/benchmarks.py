@@ -1,6 +1,6 @@
 """Measurements in a folder, prepared for the page's benchmark view.
 
-Reports of methods (`python -m jakiro bench`) and of tree sizes (`tune`) alike:
+Reports of methods (`python -m jakiro bench`), of tree sizes (`tune`), of published shapes and of long texts alike:
 
 {"reports": [{"name", "title", "facts": [[label, text]], "figures": [Figure with "title"], "table": {"head", "rows"},
               "summary": [sentence]}],
@@ -17,11 +17,13 @@ from typing import Any
 from jakiro.measuring.findings import summary
 from jakiro.measuring.report import means, method_totals, prompts_a_task, temperatures
 from jakiro.ui.figures import benchmark, experiment
+from jakiro.ui.figures.costs import long_text_figure, shapes_figure
 from jakiro.ui.figures.theme import CONFIG, THEMES
 from jakiro.ui.figures.tuning import tuning_figure
 from jakiro.ui.library import TITLES
 
 HEAD = ["method", "temperature", "speed-up", "tokens/s", "tau", "ms a round", "peak MiB", "identical outputs"]
+COSTS = ["method", "tokens of context", "ms a round", "draft, ms", "verify, ms"]
 TREES = ["total_tokens", "top_k", "depth", "expected tau", "ms a round", "expected tokens/s"]
 MEANS = "means over the tasks, each task's own speed-up among them; ms a round is over the rounds of all"
 POINTS = 10  # of a tuning, the quickest
@@ -75,6 +77,30 @@ def _tuning(name: str, data: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "title": name, "facts": facts, "figures": [figure], "table": table, "summary": []}
 
 
+def _shapes(name: str, data: dict[str, Any]) -> dict[str, Any]:
+    published = data["published"]
+    said = [["published", published["source"]]] if published else []
+    facts = [*_common(data | {"target": f"random weights of the shape {data['shape']}"}), *said]
+    figure = {"title": "A round over a step of vanilla, by context", **shapes_figure(data, TITLES)}
+    rows = [[*_costs(row), _number(row["round_over_step"], 2), _number(row["published_round_over_step"], 2)]
+            for row in data["rows"]]  # fmt: skip
+    table = {"head": [*COSTS, "over a step", "published"], "rows": rows}
+    return {"name": name, "title": name, "facts": facts, "figures": [figure], "table": table, "summary": []}
+
+
+def _long_text(name: str, data: dict[str, Any]) -> dict[str, Any]:
+    figure = {"title": "A round as the text grows", **long_text_figure(data, TITLES)}
+    growths = ("growth_s", "attention_growth_s")
+    rows = [[*_costs(row), *(_number(1000 * row[growth], 2) for growth in growths)] for row in data["rows"]]
+    table = {"head": [*COSTS, "growth, ms", "attention's own, ms"], "rows": rows}
+    return {"name": name, "title": name, "facts": _common(data), "figures": [figure], "table": table, "summary": []}
+
+
+def _costs(row: dict[str, Any]) -> list[str]:
+    spent = (_number(1000 * row[f"{phase}_s"], 2) for phase in ("round", "draft", "verify"))
+    return [TITLES.get(row["method"], row["method"]), f"{row['context']:,}", *spent]
+
+
 def _expected(point: dict[str, Any]) -> list[str]:
     return [_number(point["tau"], 2), _number(1000 * point["seconds"], 2), _number(point["tokens_per_s"], 1)]
 
@@ -123,4 +149,9 @@ def _number(value: float | None, digits: int, unit: str = "") -> str:
     return "" if value is None else f"{value:.{digits}f}{unit}"
 
 
-_KINDS = {"jakiro-bench/1": _bench, "jakiro-tuning/1": _tuning}
+_KINDS = {
+    "jakiro-bench/1": _bench,
+    "jakiro-tuning/1": _tuning,
+    "jakiro-shapes/1": _shapes,
+    "jakiro-long-text/1": _long_text,
+}

@@ -45,6 +45,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "measuring.report": set(),
     "measuring.journal": {"measuring.report"},
     "measuring.peers": LOOP | {"bench", "methods"},
+    "measuring.variants": LOOP | {"bench", "methods"},
     "measuring.limits": LOOP | {"drafting", "methods"},
     "measuring.rehearsal": LOOP | {"measuring.prompts"},
     "measuring.tuning": LOOP | {"drafting", "measuring.rehearsal"},
@@ -63,11 +64,12 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "commands.sharing": {"analysis", "commands.arguments", "traces", "metrics", "trace", "ui"},
     "commands.learning": LOOP
     | {"commands.arguments", "bench", "training"}
-    | {"measuring.prompts", "measuring.experiment", "measuring.findings"},
+    | {"measuring.prompts", "measuring.experiment", "measuring.findings", "measuring.bootstrap"},
     "commands.decoding": LOOP
     | VIEWS
     | {"commands.arguments", "methods", "training", "bench", "doctor"}
-    | {"measuring.report", "measuring.limits", "measuring.peers", "measuring.tuning", "measuring.prompts"},
+    | {"measuring.report", "measuring.limits", "measuring.peers", "measuring.tuning", "measuring.prompts"}
+    | {"measuring.variants", "measuring.bootstrap"},
     "__main__": {"commands.arguments", "commands.decoding", "commands.learning", "commands.sharing"},
 }
 DEEP = {"ui.figures"} | {part for part in ALLOWED if part.startswith(("measuring.", "commands."))}

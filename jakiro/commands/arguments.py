@@ -75,6 +75,8 @@ def parser() -> argparse.ArgumentParser:
 
     many = commands.add_parser("bench", parents=[decoding], help="measure methods on prompt files")
     many.add_argument("--methods", default="vanilla,eagle2,jakiro", help="comma-separated (default: %(default)s)")
+    own = "JSON file of heads and settings to compare in place of methods (jakiro/measuring/variants.py)"
+    many.add_argument("--variants", type=Path, metavar="FILE.json", help=own)
     many.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
     many.add_argument("--limit", type=positive, help="prompts of each file")
     many.add_argument("--temperature", type=float, nargs="+", default=[0.0], help="0 is greedy; several are measured")

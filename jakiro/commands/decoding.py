@@ -35,24 +35,37 @@ def bench(options: argparse.Namespace) -> int:
     from jakiro import bench as benchmark
     from jakiro.files import write_text
     from jakiro.measuring import report as tables
+    from jakiro.measuring import variants
+    from jakiro.measuring.bootstrap import check_tasks, intervals
     from jakiro.measuring.limits import limits
     from jakiro.measuring.prompts import read_prompts
 
     check_writable(options.out)
     texts = read_prompts(options.prompts, options.limit)
+    compared = variants.read(options.variants) if options.variants else []
+    if compared:
+        check_tasks([text.task for text in texts])
+        if options.set:
+            raise ValueError("beside --variants there is no --set: give each variant its own `set`")
     target, samplings = _target(options), _samplings(options)
-    asked = benchmark.asked_for(target, options.methods.split(","), _pairs(options.set, "--set"))
+    named = options.methods.split(",")
+    changes = _pairs(options.set, "--set")
+    asked = variants.asked_for(target, compared) if compared else benchmark.asked_for(target, named, changes)
     how = (options.max_new_tokens, samplings, _peers(options, target), options.repeats)
-    journal = benchmark.open_journal(options.out, target, texts, asked, *how)
+    journal = benchmark.open_journal(options.out, target, texts, asked, *how, variants.folders(compared))
     if len(journal):
         print(f"going on with {journal.path}: {len(journal)} prompts are done", file=sys.stderr)
     methods = benchmark.settled(target, asked, journal)
     report = benchmark.run(target, texts, methods, *how, journal) | {"command": options.line}
     if options.limits:
         report["limits"] = limits(target, methods, texts[0].text)
+    told = [tables.as_markdown(report), tables.details(report), tables.allowed(report)]
+    if compared:
+        labels = [one.label for one in compared]
+        report["intervals"] = intervals(journal.samples(), labels, labels[0])
+        told.append(variants.as_markdown(report["intervals"], labels[0]))
     write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")
     journal.close()
-    told = [tables.as_markdown(report), tables.details(report), tables.allowed(report)]
     print(*filter(None, told), sep="\n\n")
     return 0
 

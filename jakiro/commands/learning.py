@@ -130,6 +130,7 @@ def experiment(options: argparse.Namespace) -> int:
     from jakiro.files import write_text
     from jakiro.machine import settle, use_threads
     from jakiro.measuring import experiment as experiments
+    from jakiro.measuring.bootstrap import check_tasks
     from jakiro.measuring.findings import as_page
     from jakiro.measuring.prompts import read_prompts
     from jakiro.models.loading import DTYPES
@@ -145,7 +146,7 @@ def experiment(options: argparse.Namespace) -> int:
     if options.dtype not in DTYPES:
         raise ValueError(f"dtype is {options.dtype!r}; use one of {', '.join(DTYPES)}")
     texts = read_prompts(options.prompts, options.limit)
-    experiments.check_prompts(texts)
+    check_tasks([text.task for text in texts])
     data, only = only_source(options.data)
     recipe = replace(asked.training, mix=only) if only else asked.training
     use_threads()

@@ -27,6 +27,18 @@ class Part:
     against: str
 
 
+def check_tasks(tasks: Sequence[str]) -> None:
+    """Raise ValueError where a task has one prompt alone: drawn again and again, it always gives the same tau.
+
+    `tasks` has one entry a prompt.
+    """
+    if alone := [task for task in tasks if tasks.count(task) == 1]:
+        raise ValueError(
+            f"task {alone[0]!r} has one prompt, from which no interval can be drawn: "
+            "measure at least two of each file (--limit 2 or more)"
+        )
+
+
 def intervals(
     samples: Sequence[Sample], names: Sequence[str], reference: str, draws: int = DRAWS, seed: int = 0
 ) -> list[dict[str, Any]]:

@@ -109,16 +109,6 @@ class Experiment:
             raise ValueError("`max_new_tokens` must be a whole number of at least 2: the first token is no round's")
 
 
-def check_prompts(prompts: Sequence[Prompt]) -> None:
-    """Raise ValueError where a task has one prompt alone: drawn again and again, it always gives the same tau."""
-    tasks = [prompt.task for prompt in prompts]
-    if alone := [task for task in tasks if tasks.count(task) == 1]:
-        raise ValueError(
-            f"task {alone[0]!r} has one prompt, from which no interval can be drawn: "
-            "measure at least two of each file (--limit 2 or more)"
-        )
-
-
 def run(
     target: Target, experiment: Experiment, heads: dict[str, Path], prompts: Sequence[Prompt], repeats: int, out: Path
 ) -> tuple[dict[str, Any], bench.Journal]:

@@ -1,0 +1,94 @@
+"""Variants for one benchmark: heads and settings of one's own, side by side under labels, with confidence intervals.
+
+    [{"label": "mine", "method": "jakiro", "head": "heads/mine", "set": {"depth": 4}}, ...]
+
+`head` is a folder or hub id, without it the one that the target names; `set` has settings, the others are the defaults
+of target and head. The first variant is what the others are held against; vanilla decodes beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from jakiro.bench import Methods
+from jakiro.methods import METHODS
+from jakiro.models import hub
+from jakiro.settings import build
+from jakiro.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One of them."""
+
+    label: str  # what the report calls it
+    method: str
+    head: str = ""
+    set: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            kind = dict if one.name == "set" else str
+            if not isinstance(value := getattr(self, one.name), kind):
+                raise ValueError(f"{one.name} is {value!r}, expected {'an object' if kind is dict else 'a text'}")
+        if self.method not in METHODS:
+            raise ValueError(f"unknown method {self.method!r}; known: {', '.join(METHODS)}")
+
+
+def read(path: Path) -> list[Variant]:
+    """The variants of a file. Raises OSError, or ValueError saying what is wrong with it."""
+    try:
+        found = [Variant(**one) for one in json.loads(path.read_text(encoding="utf-8"))]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} is no list of variants: {error}") from error
+    labels = Counter(one.label for one in found)
+    labels["vanilla"] += 1  # decodes beside them
+    if twice := [label for label, count in labels.items() if count > 1 or not label]:
+        raise ValueError(
+            f"{path}: the label {twice[0]!r} is taken; each variant needs its own, and vanilla is beside them"
+        )
+    if len(found) < 2:
+        raise ValueError(f"{path} has {len(found)} variants: name at least two, of which the first is the reference")
+    return found
+
+
+def folders(variants: Sequence[Variant]) -> dict[str, Path]:
+    """Label -> folder of a head of its own, fetched from the hub where it is named by id."""
+    return {one.label: hub.local(one.head) for one in variants if one.head}
+
+
+def asked_for(target: Target, variants: Sequence[Variant]) -> Methods:
+    """vanilla and the variants by label, as `bench.asked_for` gives methods.
+
+    Raises ValueError where one cannot run on the target, naming it.
+    """
+    vanilla, own, named = METHODS["vanilla"], folders(variants), dict(target.heads)
+    loaded: Methods = {"vanilla": (vanilla.load(target), vanilla.defaults(target))}
+    for one in variants:
+        method = METHODS[one.method]
+        try:
+            target.heads.update({one.method: own[one.label]} if one.head else {})
+            if reason := method.unavailable(target):
+                raise ValueError(reason)
+            loaded[one.label] = method.load(target), build(method.settings, method.defaults(target), one.set)
+        except (ValueError, OSError) as error:
+            raise ValueError(f"variant {one.label!r}: {error}") from error
+        finally:
+            target.heads.clear()
+            target.heads.update(named)
+    return loaded
+
+
+def as_markdown(rows: Sequence[dict[str, Any]], reference: str) -> str:
+    """A table of `bootstrap.intervals`: tau, and tau over the reference's."""
+    lines = [f"| variant | temperature | tau | over {reference} |", "|---|--:|--:|--:|"]
+    for row in rows:
+        ranges = (f"{row[name]:.2f} ({row[f'{name}_interval'][0]:.2f} to {row[f'{name}_interval'][1]:.2f})"
+                  for name in ("tau", "over_reference"))  # fmt: skip
+        lines.append(f"| {row['variant']} | {row['temperature']:g} | {' | '.join(ranges)} |")
+    return "\n".join(lines)

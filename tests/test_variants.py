@@ -1,0 +1,88 @@
+"""Heads and settings of one's own in one benchmark, by the command line."""
+
+import json
+
+import pytest
+import torch
+from tiny import save_heads, tiny_model, tiny_tokenizer
+
+from jakiro.__main__ import main
+from jakiro.measuring.variants import Variant, asked_for
+from jakiro.target import Target
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A target with heads, another jakiro head beside it, and prompts."""
+    folder = tmp_path_factory.mktemp("target")
+    tiny_model().save_pretrained(folder / "target")
+    tiny_tokenizer().save_pretrained(folder / "target")
+    save_heads(folder / "target")
+    save_heads(folder / "others", seed=5)
+    prompts = [{"id": at, "turns": [text]} for at, text in enumerate(("the ant", "an apple", "one ant"))]
+    (folder / "asked.jsonl").write_text("".join(json.dumps(one) + "\n" for one in prompts))
+    return folder
+
+
+def bench(folder, tmp_path, variants, *more):
+    (tmp_path / "variants.json").write_text(json.dumps(variants))
+    given = ["--target", folder / "target", "--prompts", folder / "asked.jsonl", "--max-new-tokens", 12]
+    given += ["--variants", tmp_path / "variants.json", "--out", tmp_path / "bench.json", *more]
+    return main(["bench", *map(str, given)])
+
+
+def test_two_heads_of_one_method_are_compared_with_intervals(folder, tmp_path, capsys):
+    small = {"depth": 2, "top_k": 3, "total_tokens": 6}
+    asked = [
+        {"label": "as it is", "method": "jakiro", "set": small},
+        {"label": "mine", "method": "jakiro", "head": str(folder / "others" / "jakiro"), "set": small},
+        {"label": "copies", "method": "prompt_lookup"},
+    ]
+    assert bench(folder, tmp_path, asked, "--limits") == 0
+    found = json.loads((tmp_path / "bench.json").read_text())
+    assert {row["method"] for row in found["rows"]} == {"vanilla", "as it is", "mine", "copies"}
+    assert all(row["identical"] == 1 for row in found["rows"])
+    assert found["settings"]["mine"]["depth"] == 2 and set(found["limits"]["methods"]) >= {"as it is", "mine"}
+    reference, *others = found["intervals"]
+    assert reference["over_reference_interval"] == [1, 1] and [one["variant"] for one in others] == ["mine", "copies"]
+    low, high = others[0]["tau_interval"]
+    assert 1 <= low <= others[0]["tau"] <= high
+    taus = {row["method"]: row["tau"] for row in found["rows"]}
+    assert [one["tau"] for one in found["intervals"]] == pytest.approx([taus[one["label"]] for one in asked])
+    assert "| variant | temperature | tau | over as it is |" in capsys.readouterr().out
+
+
+def test_each_variant_has_its_own_head_and_the_targets_stay(folder):
+    target = Target.load(folder / "target")
+    named, other = dict(target.heads), folder / "others" / "jakiro"
+    asked = [Variant("as it is", "jakiro"), Variant("mine", "jakiro", str(other)), Variant("again", "jakiro")]
+    own, mine, again = (make(settings).head.fc.weight for make, settings in list(asked_for(target, asked).values())[1:])
+    assert torch.equal(own, again) and not torch.equal(own, mine)
+    assert target.heads == named
+
+
+MINE = {"label": "mine", "method": "jakiro"}
+
+
+@pytest.mark.parametrize(
+    ("variants", "more", "message"),
+    [
+        ([MINE], (), "has 1 variants: name at least two"),
+        ([MINE, MINE], (), "the label 'mine' is taken"),
+        ([MINE, MINE | {"label": "vanilla"}], (), "the label 'vanilla' is taken"),
+        ([MINE, MINE | {"label": ""}], (), "the label '' is taken"),
+        ([MINE, {"label": "b"}], (), "is no list of variants"),
+        ([MINE, {"label": "b", "method": "other"}], (), "unknown method 'other'"),
+        ([MINE, MINE | {"label": "b", "set": [1]}], (), "set is [1], expected an object"),
+        ([MINE, MINE | {"label": "b", "set": {"size": 3}}], (), "variant 'b': unknown setting 'size'"),
+        ([MINE, MINE | {"label": "b", "head": "nowhere"}], (), "variant 'b': "),
+        ([MINE, MINE | {"label": "b"}], ("--set", "depth=3"), "there is no --set"),
+        ([MINE, MINE | {"label": "b"}], ("--limit", 1), "has one prompt, from which no interval can be drawn"),
+    ],
+)
+def test_what_cannot_be_compared_is_named_before_anything_is_measured(
+    folder, tmp_path, capsys, variants, more, message
+):
+    assert bench(folder, tmp_path, variants, *more) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "bench.json").exists()

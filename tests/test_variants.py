@@ -7,6 +7,7 @@ import torch
 from tiny import save_heads, tiny_model, tiny_tokenizer
 
 from jakiro.__main__ import main
+from jakiro.measuring import limits
 from jakiro.measuring.variants import Variant, asked_for
 from jakiro.target import Target
 
@@ -31,7 +32,9 @@ def bench(folder, tmp_path, variants, *more):
     return main(["bench", *map(str, given)])
 
 
-def test_two_heads_of_one_method_are_compared_with_intervals(folder, tmp_path, capsys):
+def test_two_heads_of_one_method_are_compared_with_intervals(folder, tmp_path, capsys, monkeypatch):
+    for name, value in {"TURNS": 1, "PASSES": 2, "NEW_TOKENS": 8, "SQUARE_ON_CPU": 32}.items():
+        monkeypatch.setattr(limits, name, value)
     small = {"depth": 2, "top_k": 3, "total_tokens": 6}
     asked = [
         {"label": "as it is", "method": "jakiro", "set": small},

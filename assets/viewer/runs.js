@@ -2,6 +2,7 @@
 
 import {show as reveal, stillness} from './dom.js';
 import {liveReader} from './live.js';
+import {reached} from './race.js';
 
 const STATUS_EVERY = 1000; // ms between two questions whether the models are there
 const PATIENCE = 700; // ms after which the page says that it waits, or that no answer comes
@@ -86,7 +87,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     const own = asked;
     unanswered = 0;
     try {
-      const answer = await fetch(`races/${encodeURIComponent(race)}/compare/${lane}/${other}.json`);
+      const answer = await reached(`races/${encodeURIComponent(race)}/compare/${lane}/${other}.json`);
       if (!answer.ok) throw new Error(await answer.text());
       const found = await answer.json();
       if (!found) throw new Error('What came of it is not kept any more: compare the lanes again.');

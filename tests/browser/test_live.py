@@ -136,6 +136,19 @@ def test_a_stopped_race_is_shown_as_far_as_it_went(show, monkeypatch):
     expect(part(tab, "kind")).to_have_text("live")
 
 
+def test_a_race_that_is_stopped_without_a_server_gives_back_the_view(chromium, address, monkeypatch):
+    monkeypatch.setattr(Race, "rounds", slowly)
+    tab, _ = open_page(chromium, address, "?race=question&method=eagle2&round=3&motion=0")
+    run_until_it_is_in_the_address(tab)
+    tab.route("**/races/**", lambda route: route.abort())
+    tab.locator("[data-do=stop]").click()
+    expect(part(tab, "notice")).to_contain_text("The server cannot be reached")
+    tab.wait_for_selector("[data-round='3'][data-method=eagle2]")
+    expect(part(tab, "prompt")).to_have_text("Why?")
+    tab.wait_for_function("location.search.includes('race=question')")
+    tab.context.close()
+
+
 def test_the_keyboard_stays_at_run_and_stop(show, monkeypatch):
     monkeypatch.setattr(Race, "rounds", slowly)
     tab = show("?motion=0")

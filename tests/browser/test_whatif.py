@@ -43,6 +43,8 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     assert tab.locator(".lane").count() == 2
     assert tab.locator(".lane.chosen h2").text_content() == "Jakiro, what if"
     tab.wait_for_selector("[data-method=jakiro-2]")
+    usual = "Outline" if tab.viewport_size["width"] < 700 else "Tree"
+    expect(tab.locator("[role=tab][aria-selected=true]")).to_have_text(usual)
     wait_for_tree(tab)
     part(tab, "back").click()
     tab.wait_for_selector("[data-round='1'][data-method=jakiro]")

@@ -6,9 +6,11 @@ import {WORDS} from './format.js';
 /** "dark" or "light", as the page is drawn now. */
 export const theme = () => (document.body.classList.contains('dark') ? 'dark' : 'light');
 
-/** The visitor's choice from the address or an earlier visit, else what Gradio found in the system. */
+/** The visitor's choice from the address or an earlier visit, else what Gradio found in the system; in a file nobody has
+ * looked there yet. */
 export function applyTheme() {
-  const wanted = new URLSearchParams(location.search).get('theme') ?? stored('jakiro-theme');
+  const system = document.querySelector('#viewer.offline') && matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : '';
+  const wanted = new URLSearchParams(location.search).get('theme') ?? stored('jakiro-theme') ?? system;
   if (wanted === 'dark' || wanted === 'light') document.body.classList.toggle('dark', wanted === 'dark');
 }
 

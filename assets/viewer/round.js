@@ -19,9 +19,9 @@ export const TABS = [
     none: 'This method drafts from one distribution: there are no experts to compare.'},
   {key: 'run', title: 'Whole run', figures: [['acceptance', false], ['classes', false]]},
   {key: 'table', title: 'Table', figures: []},
-  {key: 'compare', title: 'Compare', figures: []},
-  {key: 'whatif', title: 'What if', figures: []},
-];
+  {key: 'compare', title: 'Compare', figures: [], unless: '#viewer.offline:not(.compared)'},
+  {key: 'whatif', title: 'What if', figures: [], unless: '#viewer.offline'}, // a file has no model to ask
+].filter(({unless}) => !unless || !document.querySelector(unless));
 
 /** The card of the round. `choose({tab})`, `choose({node})`. For the view What if: the methods' settings, `unable(run)`
  * says why a run cannot be decoded again, `again(request)` does it; `compare(request)` has two lanes compared,
@@ -42,7 +42,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
   const nothing = note('');
   part('views').replaceChildren(...panels.values(), nothing);
   panels.get('tree').setAttribute('tabindex', '0');
-  const comparing = compareView(panels.get('compare'), ({other}) => compare({race: race.id, lane: race.lanes.indexOf(lane), other}), choose);
+  const comparing = compareView(panels.get('compare') ?? h('div'), ({other}) => compare({race: race.id, lane: race.lanes.indexOf(lane), other}), choose);
 
   const table = tableView(panels.get('table'), choose);
   const doctor = doctorView(panels.get('run'), examine);

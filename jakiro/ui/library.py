@@ -136,6 +136,12 @@ class Library:
             raise RequestError("these lanes have not been compared, or not of late: compare them again")
         return found
 
+    def comparisons(self, race: str) -> dict[str, str]:
+        """All that are kept of a race: "lane/other" -> JSON text."""
+        with self._changed:
+            found = [(key.split(), text) for key, text in self._compared.items()]
+        return {f"{lane}/{other}": text for (id, lane, other), text in found if id == race}
+
     def _forget(self, id: str) -> None:
         """What was made of a race goes with it."""
         self._texts.pop(id, None)

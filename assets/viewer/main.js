@@ -34,7 +34,7 @@ export function mount({element: root, props, watch, send}) {
 
   const notice = noticeView(part('notice')), {say, mention} = notice;
   const header = headerView(part, props);
-  const lanes = lanesView(part('lanes'), go, (index) => act('lane', index));
+  const lanes = lanesView(part('lanes'), go, (index) => act('lane', index), props.summaries);
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
   const transport = transportView(part, go);
   const branching = {methods: props.methods, unable: (run) => live.unable(run), again: (request) => live.again(request), compare: (request) => live.compare(request), examine: (method) => live.examine(method), heads: () => live.heads()};
@@ -193,6 +193,7 @@ export function mount({element: root, props, watch, send}) {
   }
 
   function redrawNow() {
+    header.present(viewer, state.present === '1'); // first: figures are drawn for it
     const next = race.lanes.find((one) => one.method === state.method);
     const against = below(race, next, state);
     if (next !== lane) changeLane(next, against);
@@ -208,7 +209,6 @@ export function mount({element: root, props, watch, send}) {
     inspect(race, lane, state.round, node);
     benchmarks.at(state.bench, theme(), Plotly);
     transport.at({...state, clock: ticking(race, state.clock)}, lane);
-    viewer.classList.toggle('presenting', state.present === '1');
     root.dataset.round = state.round;
     root.dataset.method = state.method;
   }
@@ -238,7 +238,7 @@ export function mount({element: root, props, watch, send}) {
   /** Only the race, or all again, while it runs. */
   function presenting() {
     state = {...state, present: state.present ? '' : '1'};
-    viewer.classList.toggle('presenting', state.present === '1');
+    header.present(viewer, state.present === '1');
     keep({...state, race: race.id, round: null, node: null, place: null});
   }
 }

@@ -18,7 +18,7 @@ from plotly.offline import get_plotlyjs
 from jakiro.assets import ASSETS
 from jakiro.trace import Trace
 from jakiro.traces import traces_json
-from jakiro.ui.library import OPENED, WHAT_IF, about, prepared, prompt_of
+from jakiro.ui.library import OPENED, SUMMARIES, WHAT_IF, about, prepared, prompt_of
 from jakiro.ui.replay import cut_figure
 
 ID = "replay"
@@ -50,7 +50,8 @@ body {{ margin: 0; font-family: system-ui, -apple-system, "Segoe UI", Roboto, "D
 import {{mount}} from 'viewer/main.js';
 const text = (id) => document.getElementById(id).textContent;
 const inside = {{
-  'races/{id}.json': text('race'), 'models.json': '{{"state": "offline", "text": "A file has no model to ask: it holds what was asked before it was saved."}}',
+  'races/{id}.json': text('race'),
+  'models.json': '{{"state": "offline", "text": "A file has no model to ask: it holds what was asked before."}}',
   'benchmarks.json': '{{"reports": []}}',
 }};
 JSON.parse(text('cut')).forEach((figure, lane) => {{
@@ -63,6 +64,7 @@ window.fetch = async (name) => new Response(inside[name] ?? 'not in this file', 
 mount({{
   element: document.getElementById('viewer'), watch() {{}}, send() {{}},
   props: {{races: [{{id: '{id}', title: JSON.parse(text('race')).about.title}}], exports: ['traces.json'],
+    summaries: {summaries},
     files: {{'traces.json': URL.createObjectURL(new Blob([text('traces')], {{type: 'application/json'}}))}}}},
 }});
 </script>
@@ -86,6 +88,7 @@ def page(traces: Sequence[Trace], facts: Mapping[str, Any] = OPENED, assets: Pat
         race=_inert(prepared(shown, traces)),
         traces=_inert(traces_json(traces)),
         cut=_inert(f"[{','.join(map(cut_figure, traces))}]"),
+        summaries=_inert(json.dumps(dict(SUMMARIES))),
         kept=" compared" * bool(compared),
         compared=_inert("{" + ",".join(f'"{lanes}":{text}' for lanes, text in compared.items()) + "}"),
         plotly=get_plotlyjs().replace("</script", "<\\/script"),

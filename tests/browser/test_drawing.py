@@ -173,7 +173,7 @@ def test_labels_stand_at_their_points_through_rounds_and_zoom(show):
 
 
 def test_the_label_of_the_chosen_node_stands_beside_its_ring(show):
-    tab = show("?race=question&method=jakiro&round=3")
+    tab = show("?race=question&method=jakiro&round=3&node=23")  # which is smaller than the ring
     wait_for_tree(tab)
     ring = """() => {
       const {data, _fullLayout: {xaxis, yaxis}} = document.querySelector('[data-figure=tree]');

@@ -26,7 +26,7 @@ from jakiro.ui.figures.layout import by_level, up_and_down
 from jakiro.ui.figures.looks import AGAIN, LOOKS, lane_looks
 from jakiro.ui.figures.patch import fill
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
-from jakiro.ui.figures.theme import SOURCES, THEMES, paint
+from jakiro.ui.figures.theme import PHASES, SOURCES, THEMES, paint
 from jakiro.ui.figures.timeline import timeline_figure
 from jakiro.ui.figures.tree import tree_figure
 from jakiro.ui.figures.tree_template import MARGIN, SPAN, STEP
@@ -263,6 +263,28 @@ def test_labels_of_one_column_do_not_overlap(children):
         rows = sorted(change["y"])
         assert min(b - a for a, b in pairwise(rows)) * pixels >= change["textfont.size"]
     assert figure["height"] <= 760 and all(0 <= y <= SPAN for change in labelled for y in change["y"])
+
+
+def test_small_trees_fill_the_figure_and_have_longer_labels():
+    small, large = (tree_figure(wide_trace(children)) for children in (3, 20))
+    rows = small["rounds"][0]["data"]
+    pitch = min(b - a for change in rows if len(change.get("customdata", [])) > 1 for a, b in pairwise(change["y"]))
+    assert pitch >= SPAN / 7 - 1
+    assert small["height"] < large["height"]
+    long = replace(wide_trace(3), pieces=dict.fromkeys(range(400), "abcdefghijklmnopqrst"))
+    texts = [text for change in tree_figure(long)["rounds"][0]["data"] for text in change.get("text", []) if text]
+    assert any("abcdefghijklmn…" in text for text in texts) and any("abcdefghijkl…" in text for text in texts)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_phases_can_be_told_apart_and_what_is_written_on_them_can_be_read(theme):
+    colors = THEMES[theme]
+    drawn = {phase: colors[role[1:]] for phase, (role, _) in PHASES.items()}
+    assert contrast(drawn["draft"], drawn["verify"]) >= 3
+    for phase, (_, written) in PHASES.items():
+        assert contrast(drawn[phase], colors[written[1:]]) >= 4.5
+    lanes = {colors[name] for name in ("accepted", "other", "expert0", "expert1")}
+    assert not lanes & set(drawn.values())
 
 
 def test_zoom_is_kept_because_no_round_touches_the_axes():

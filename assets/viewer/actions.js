@@ -6,9 +6,11 @@ import {WORDS} from './format.js';
 /** "dark" or "light", as the page is drawn now. */
 export const theme = () => (document.body.classList.contains('dark') ? 'dark' : 'light');
 
-/** The visitor's choice from the address or an earlier visit, else what Gradio found in the system. */
+/** The visitor's choice from the address or an earlier visit, else what Gradio found in the system; in a file nobody has
+ * looked there yet. */
 export function applyTheme() {
-  const wanted = new URLSearchParams(location.search).get('theme') ?? stored('jakiro-theme');
+  const system = document.querySelector('#viewer.offline') && matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : '';
+  const wanted = new URLSearchParams(location.search).get('theme') ?? stored('jakiro-theme') ?? system;
   if (wanted === 'dark' || wanted === 'light') document.body.classList.toggle('dark', wanted === 'dark');
 }
 
@@ -134,15 +136,16 @@ export function bindKeys(act) {
     if (target.closest('#settings, input:not([type=range], [type=checkbox]), textarea, select, dialog[open], [contenteditable]')) return;
     if (/^\S$/.test(event.key) && !characters) return;
     const far = event.shiftKey ? 10 : 1;
+    const once = event.repeat ? () => {} : act; // what is held down walks on, and does nothing else again
     if (target.closest('[role=region]') && /^(Arrow|Home|End)/.test(event.key)) return; // they scroll it
     const inTree = target.closest('[data-view=tree], [data-view=outline]');
     if (inTree && event.key.startsWith('Arrow')) act('node', event.key);
     else if (event.key === 'ArrowLeft' || event.key.toLowerCase() === 'j') act('step', -far);
     else if (event.key === 'ArrowRight' || event.key.toLowerCase() === 'k') act('step', far);
-    else if (event.key === ' ' && !target.closest('button, summary, a, [role=tab], [type=checkbox]')) act('play');
-    else if (LETTERS[event.key]) act(LETTERS[event.key]);
-    else if (event.key === 'Escape' && document.querySelector('#viewer.presenting, #viewer .menu[open]')) act('escape');
-    else if (/^[1-9]$/.test(event.key)) act('lane', Number(event.key) - 1);
+    else if (event.key === ' ' && !target.closest('button, summary, a, [role=tab], [type=checkbox]')) once('play');
+    else if (LETTERS[event.key]) once(LETTERS[event.key]);
+    else if (event.key === 'Escape' && document.querySelector('#viewer.presenting, #viewer .menu[open]')) once('escape');
+    else if (/^[1-9]$/.test(event.key)) once('lane', Number(event.key) - 1);
     else return;
     event.preventDefault();
   });

@@ -2,6 +2,7 @@
 
 import {h, show as reveal} from './dom.js';
 import {draw, whole} from './figures.js';
+import {reached} from './race.js';
 
 const LATER = 'They are shown below a race that is over, and there is none now.';
 
@@ -37,7 +38,7 @@ export function benchmarksView(part, go, say) {
   function renew() { asked = shown = null; }
 
   async function read() {
-    const answer = await fetch('benchmarks.json');
+    const answer = await reached('benchmarks.json');
     if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
     return answer.json();
   }

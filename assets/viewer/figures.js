@@ -124,8 +124,9 @@ function react(Plotly, element, figure, config) {
 }
 
 /** Plotly.react without the page's <base>: with it plotly refers to its clip paths by the full address, and they are lost
- * when the address changes. */
+ * when the address changes. A finger scrolls the page: plotly would keep it for panning. */
 export function fixed(Plotly, element, {data, layout}, config) {
+  if (matchMedia('(pointer: coarse)').matches) layout = {...layout, dragmode: false};
   const base = document.querySelector('base');
   const href = base?.getAttribute('href');
   base?.removeAttribute('href');

@@ -31,7 +31,7 @@ function titled({kind, running, prompt, note, lanes}) {
 /** The header's parts. `races` are the recorded ones, `exports` the names of a race's files, `files` where some lie. */
 export function headerView(part, {races, exports, files}) {
   const mine = new Map(remembered()); // the last races of this visit that are not among the recorded ones: id -> title
-  return {race, lane, stays, keep, later, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
+  return {race, lane, present, stays, keep, later, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
 
   /** A race is shown. */
   function race(shown) {
@@ -45,6 +45,13 @@ export function headerView(part, {races, exports, files}) {
     choices(shown);
     exportLinks(part('exports'), exports, shown.id, files);
     part('export').open = false;
+  }
+
+  /** Only the race and its rounds, or all again. */
+  function present(viewer, wanted) {
+    if (viewer.classList.toggle('presenting', wanted) === (part('present').getAttribute('aria-pressed') === 'true')) return;
+    part('present').setAttribute('aria-pressed', wanted);
+    part('present').textContent = wanted ? 'Exit' : 'Present';
   }
 
   function keep(id, title) {

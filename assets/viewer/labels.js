@@ -3,8 +3,11 @@
 import {h} from './dom.js';
 
 const GAP = 3, PAD = 1; // px between a point and its label, and around it where it covers the lines behind
-const FOR_A_TALK = 1.3; // times as large are bold labels where the race is presented
+const FOR_A_TALK = 1.3; // times as large are labels and small print where the race is presented
 const ESCAPED = {'&amp;': '&', '&lt;': '<', '&gt;': '>', '&#36;': '$', '&#64;': '@'}; // what labels.py escapes
+
+/** How many times as large text is to be in a figure. */
+export const enlarged = (element) => (element.closest('.presenting') ? FOR_A_TALK : 1);
 
 /** A figure without its labels, and the labels by themselves. */
 export function lift({data, layout}) {
@@ -56,10 +59,10 @@ export function clear(canvas, {width, height}) {
 
 /** Labels at their places between axes as plotly describes them; `behind` covers what is under them. */
 export function write(pen, {xaxis, yaxis}, labels, behind) {
-  const larger = pen.canvas.closest('.presenting') ? FOR_A_TALK : 1;
+  const larger = enlarged(pen.canvas);
   pen.textBaseline = 'middle';
   for (const {x, y, text, bold, size: small, family, color, radius, below} of labels) {
-    const size = bold ? small * larger : small;
+    const size = small * larger;
     const right = (x - xaxis.range[0]) / (xaxis.range[1] - xaxis.range[0]);
     const up = (y - yaxis.range[0]) / (yaxis.range[1] - yaxis.range[0]);
     if (right < 0 || right > 1 || up < 0 || up > 1) continue; // its point is out of sight too

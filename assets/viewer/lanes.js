@@ -7,8 +7,9 @@ import {doneAt, length, roundAt, ticking, tokensAt} from './race.js';
 const KINDS = ['t0', 't1', 't2'];
 const ROOMY = 3; // lanes beside each other that have room for a unit beside their name
 
-/** The view of all lanes in `box`. For clicks: `choose({method, round})` on a token, `cross(index)` elsewhere on a lane. */
-export function lanesView(box, choose, cross) {
+/** The view of all lanes in `box`. For clicks: `choose({method, round})` on a token, `cross(index)` elsewhere on a lane.
+ * `summaries`: a sentence for each method. */
+export function lanesView(box, choose, cross, summaries = {}) {
   let race = null, cards = [];
 
   box.addEventListener('click', (event) => {
@@ -86,7 +87,7 @@ export function lanesView(box, choose, cross) {
       tau: h('span', {class: 'chip', 'data-help': WORDS.tau, tabindex: 0}),
       time: h('span', {'data-help': `${WORDS.seconds} ${WORDS.passes}`, tabindex: 0}),
       bar: h('i'), text: h('p', {class: 'text', dir: 'auto', tabindex: 0, 'aria-label': `Text of ${lane.title}`}),
-      button: h('button', {type: 'button', 'aria-pressed': 'false'}, lane.title),
+      button: h('button', {type: 'button', 'aria-pressed': 'false', 'data-help': summaries[lane.kind ?? lane.method]}, lane.title),
       spans: [], marked: [], shown: 0,
     };
     parts.root = h('article', {class: 'lane card', 'data-method': lane.method, 'data-kind': lane.kind ?? lane.method},
@@ -102,7 +103,7 @@ export function lanesView(box, choose, cross) {
     parts.speedup.textContent = speedup === null ? '' : `${fixed(speedup, 2)}×`;
     reveal(parts.tau, tau !== null);
     parts.tau.textContent = tau === null ? '' : `τ ${fixed(tau, 2)}${race.lanes.length > ROOMY ? '' : ' tokens / pass'}`;
-    const stopped = lane.stop === 'stopped' && !race.back ? ' · stopped' : '';
+    const stopped = lane.stop === 'stopped' && !lane.branch ? ' · stopped' : '';
     parts.time.textContent = `${seconds(lane.summary.seconds)} · ${passes} ${passes === 1 ? 'pass' : 'passes'}${stopped}`;
     if (race.running) parts.bar.style.width = '0';
   }

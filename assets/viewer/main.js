@@ -29,11 +29,12 @@ export function mount({element: root, props, watch, send}) {
   const {keep, drop} = addressKeeper();
   const redraw = eachFrame(() => race && !race.running && redrawNow());
   let state = fromAddress(), race = null, lane = null, Plotly = null;
-  let turn = 0; // what was last asked for
+  let before = null; // the race that was shown when one began to run
+  let turn = 0, settled = 0; // what was last asked for, and what of it has come or has failed
 
   const notice = noticeView(part('notice')), {say, mention} = notice;
   const header = headerView(part, props);
-  const lanes = lanesView(part('lanes'), go, (index) => act('lane', index));
+  const lanes = lanesView(part('lanes'), go, (index) => act('lane', index), props.summaries);
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
   const transport = transportView(part, go);
   const branching = {methods: props.methods, unable: (run) => live.unable(run), again: (request) => live.again(request), compare: (request) => live.compare(request), examine: (method) => live.examine(method), heads: () => live.heads()};
@@ -60,15 +61,17 @@ export function mount({element: root, props, watch, send}) {
   async function open(id, change = {}) {
     const first = props.races[0]?.id, own = turn += 1;
     const recorded = !id || props.races.some((one) => one.id === id);
-    const waits = setTimeout(() => own === turn && !race && say(recorded ? 'Loading …' : 'Waiting for a race that is still running …', true), PATIENCE);
+    const waits = setTimeout(() => own === turn && say(recorded || race ? 'Loading …' : 'Waiting for a race that is still running …', true), PATIENCE);
     try {
       const next = id || first ? await fetched(id || first) : null;
       if (own !== turn) return;
+      settled = own;
       state = {...state, ...change};
       if (next) show(next); else nothing();
       if (next?.note || notice.ofRace()) say(next?.note ?? '', true);
     } catch (error) {
       if (own !== turn) return;
+      settled = own;
       if (error.early) header.later(id);
       if (id && first && id !== first && !race) await open(first, {...change, method: '', round: null, node: null, place: null});
       else if (!race) nothing();
@@ -118,6 +121,7 @@ export function mount({element: root, props, watch, send}) {
   function show(next) {
     timeline.stop();
     if (race?.back && !next.back) state = {...state, against: ''}; // it was the lane as it was
+    if (!next.running) before = next;
     race = next;
     lane = null;
     reveal(part('empty'), false);
@@ -135,9 +139,9 @@ export function mount({element: root, props, watch, send}) {
 
   /** A live race has begun or is over, or rounds have been decoded again. */
   function shown(next, {replay}) {
-    turn += 1;
+    settled = turn += 1;
     if (next.running) keep({...state, race: next.id, round: null, node: null, place: null}); // who reloads gets what there is of it
-    else state = {...state, round: replay || next.back ? 0 : null, node: null, place: null, tab: next.back ? 'tree' : state.tab};
+    else state = {...state, round: replay || next.back ? 0 : null, node: null, place: null, tab: next.back ? '' : state.tab};
     if (next.back) state = {...state, method: next.lanes.at(-1).method, against: next.lanes[0].method};
     if (!next.running) benchmarks.renew();
     show(next);
@@ -159,12 +163,12 @@ export function mount({element: root, props, watch, send}) {
     redraw();
   }
 
-  /** Back to the race of the address, after one that came to nothing. */
+  /** Back to what was shown, after a race that came to nothing. */
   function restore() {
     if (!race?.running) return null;
     race = null;
     keep(state);
-    return open(state.race);
+    return before ? show(before) : open(state.race);
   }
 
   /** Once plotly is there: the tree first, and the timeline when that is on the screen. */
@@ -185,11 +189,12 @@ export function mount({element: root, props, watch, send}) {
     if (!replaying) notice.moved(race.note);
     state = sound({...state, ...('round' in change || 'method' in change ? {place: null} : {}), ...swapped(change, state), ...change}, race);
     timeline.pace(state);
-    keep(state);
+    if (settled === turn) keep(state); // else the address is that of the race that is to come
     redraw();
   }
 
   function redrawNow() {
+    header.present(viewer, state.present === '1'); // first: figures are drawn for it
     const next = race.lanes.find((one) => one.method === state.method);
     const against = below(race, next, state);
     if (next !== lane) changeLane(next, against);
@@ -205,7 +210,6 @@ export function mount({element: root, props, watch, send}) {
     inspect(race, lane, state.round, node);
     benchmarks.at(state.bench, theme(), Plotly);
     transport.at({...state, clock: ticking(race, state.clock)}, lane);
-    viewer.classList.toggle('presenting', state.present === '1');
     root.dataset.round = state.round;
     root.dataset.method = state.method;
   }
@@ -235,7 +239,7 @@ export function mount({element: root, props, watch, send}) {
   /** Only the race, or all again, while it runs. */
   function presenting() {
     state = {...state, present: state.present ? '' : '1'};
-    viewer.classList.toggle('presenting', state.present === '1');
+    header.present(viewer, state.present === '1');
     keep({...state, race: race.id, round: null, node: null, place: null});
   }
 }

@@ -1,5 +1,7 @@
 // Traces from files: chosen, or dropped anywhere on the page. The server checks them and keeps them for a while.
 
+import {reached} from './race.js';
+
 const NAMED = 3; // files that are named; of more, how many there are
 
 /** `free()`: whether a race may be opened now. `opened(id, name)` gets the race that files have become, `say(text)` what
@@ -19,7 +21,7 @@ export function openFiles(input, free, opened, say) {
     const name = files.length > NAMED ? `${files.length} files` : files.map((file) => file.name).join(', ');
     say(`Reading ${name} …`);
     try {
-      const answer = await fetch('races', {method: 'POST', body: new Blob(files.flatMap((file) => [file, '\n']))});
+      const answer = await reached('races', {method: 'POST', body: new Blob(files.flatMap((file) => [file, '\n']))});
       const {id, error} = answer.ok ? await answer.json() : {error: `the server answered ${answer.status}`};
       if (!id) throw new Error(error);
       say('');

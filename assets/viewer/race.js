@@ -13,8 +13,12 @@ export async function fetched(id) {
   return fromPayload(replay, about);
 }
 
+/** What the server answers. Raises an Error with what to tell where it is out of reach. */
+export const reached = (address, options) => fetch(address, options)
+  .catch(() => { throw new Error('The server cannot be reached; try again when it is back.'); });
+
 async function answered(address) {
-  const answer = await fetch(address);
+  const answer = await reached(address);
   if ([404, 409].includes(answer.status)) throw Object.assign(new Error(await answer.text()), {gone: answer.status === 404, early: answer.status === 409});
   if (!answer.ok) throw new Error(`the server could not prepare this race (${answer.status}); its log says why`);
   return answer.json();

@@ -5,6 +5,7 @@ import {draw, fill, paced, whole} from './figures.js';
 import {token} from './format.js';
 import {compareView} from './compare.js';
 import {doctorView} from './doctor.js';
+import {enlarged} from './labels.js';
 import {outline} from './outline.js';
 import {tableView} from './table.js';
 import {treePlot} from './tree.js';
@@ -19,9 +20,9 @@ export const TABS = [
     none: 'This method drafts from one distribution: there are no experts to compare.'},
   {key: 'run', title: 'Whole run', figures: [['acceptance', false], ['stops', false], ['classes', false]]},
   {key: 'table', title: 'Table', figures: []},
-  {key: 'compare', title: 'Compare', figures: []},
-  {key: 'whatif', title: 'What if', figures: []},
-];
+  {key: 'compare', title: 'Compare', figures: [], unless: '#viewer.offline:not(.compared)'},
+  {key: 'whatif', title: 'What if', figures: [], unless: '#viewer.offline'}, // a file has no model to ask
+].filter(({unless}) => !unless || !document.querySelector(unless));
 
 /** The card of the round. `choose({tab})`, `choose({node})`. For the view What if: the methods' settings, `unable(run)`
  * says why a run cannot be decoded again, `again(request)` does it; `compare(request)` has two lanes compared,
@@ -42,7 +43,9 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
   const nothing = note('');
   part('views').replaceChildren(...panels.values(), nothing);
   panels.get('tree').setAttribute('tabindex', '0');
-  const comparing = compareView(panels.get('compare'), ({other}) => compare({race: race.id, lane: race.lanes.indexOf(lane), other}), choose);
+  const reading = h('p', {class: 'legend reading'});
+  panels.get('tree').append(reading);
+  const comparing = compareView(panels.get('compare') ?? h('div'), ({other}) => compare({race: race.id, lane: race.lanes.indexOf(lane), other}), choose);
 
   const table = tableView(panels.get('table'), choose);
   const doctor = doctorView(panels.get('run'), examine);
@@ -56,6 +59,14 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
   function show(nextRace, nextLane, nextTheme) {
     settle();
     [race, lane, theme] = [nextRace, nextLane, nextTheme];
+    read();
+  }
+
+  /** How the lane's trees are read, in words that explain themselves; the shapes have their legend below. */
+  function read() {
+    const {q, p, head} = Object.fromEntries((lane.fields ?? []).map(({key, help}) => [key, help]));
+    const words = [['size, width: draft q', q], ['%: target p', p], ['contrastive level', head]];
+    reading.replaceChildren(...words.filter(([, help]) => help).map(([text, help]) => h('span', {tabindex: 0, 'data-help': help}, text)));
   }
 
   /** Everything about one round of the lane; `cut`: the tree with the nodes that were cut. */
@@ -147,12 +158,12 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
       if (name === 'tree') preview(source, round);
       return true;
     }
-    const key = `${race.id} ${lane.method} ${theme} ${perRound ? round : against} ${name === 'tree' ? `${node} ${cut}` : ''}`;
+    const talk = enlarged(box), key = `${race.id} ${lane.method} ${theme} ${talk} ${perRound ? round : against} ${name === 'tree' ? `${node} ${cut}` : ''}`;
     if (box.dataset.shows === key) return true;
     box.dataset.shows = key;
     const filled = perRound ? fill(source, round, lane, race.words, theme, race.themes) : whole(source, theme, race.themes);
     const drawn = () => begin(box, name);
-    if (name === 'tree') tree.show(Plotly, filled, node, `${race.id} ${lane.method} ${theme} ${cut}`, race.themes[theme], race.config, drawn);
+    if (name === 'tree') tree.show(Plotly, filled, node, `${race.id} ${lane.method} ${theme} ${talk} ${cut}`, race.themes[theme], race.config, drawn);
     else later(() => draw(Plotly, box, filled, race.config).then(drawn));
     return true;
   }

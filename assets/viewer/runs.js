@@ -2,8 +2,10 @@
 
 import {show as reveal, stillness} from './dom.js';
 import {liveReader} from './live.js';
+import {reached} from './race.js';
 
 const STATUS_EVERY = 1000; // ms between two questions whether the models are there
+const LOADING = 'Loading model …', RUN = 'Run live'; // what the button says before it can be pressed, and then
 const PATIENCE = 700; // ms after which the page says that it waits, or that no answer comes
 
 /**
@@ -15,7 +17,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   const reader = liveReader({ours: (event) => (event.nonce ?? 0) === nonce, started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); }});
   let doing = '', asked = 0, unanswered = 0, halted = false, leaving = false; // doing: 'race' or 'question'; asked: how often anything was; leaving: Stop is hidden, and had the keyboard's focus
   let held = 0, waiting = null, nonce = 0; // which of what was asked Gradio has; hands over the next; comes with the answer to a question
-  let model = null, heads = [];
+  let model = null, heads = [], lacking = 'The models are loading.'; // why there is no model yet, or never
   run.addEventListener('asked', () => (run.disabled ? say(run.dataset.help) : start())); // Enter in the prompt
   for (const event of ['over', 'answered']) run.addEventListener(event, over);
   askForModels();
@@ -86,7 +88,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     const own = asked;
     unanswered = 0;
     try {
-      const answer = await fetch(`races/${encodeURIComponent(race)}/compare/${lane}/${other}.json`);
+      const answer = await reached(`races/${encodeURIComponent(race)}/compare/${lane}/${other}.json`);
       if (!answer.ok) throw new Error(await answer.text());
       const found = await answer.json();
       if (!found) throw new Error('What came of it is not kept any more: compare the lanes again.');
@@ -104,7 +106,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   /** Why a run of a model cannot be decoded again, '' where it can. */
   function unable(run) {
     if (doing) return 'The model is busy.';
-    if (model === null) return 'No model is loaded here.';
+    if (model === null) return lacking;
     return run.model === model ? '' : `This race was recorded with ${run.model}, and the model loaded here is ${model}.`;
   }
 
@@ -164,18 +166,22 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   async function askForModels() {
     const status = await fetch('models.json').then((answer) => answer.json()).catch(() => ({state: 'loading', text: ''}));
     run.dataset.help = status.text;
+    lacking = status.text || lacking;
     if (status.state === 'ready') {
       [model, heads] = [status.target, status.heads];
       run.addEventListener('able', () => able(status.state), {once: true}); // when the controls show what suits the models
       return send('ready');
     }
     root.dataset.models = status.state;
+    run.textContent = status.state === 'loading' ? LOADING : RUN;
+    if (status.state === 'loading') return setTimeout(askForModels, STATUS_EVERY);
     if (status.state === 'failed') say(status.text);
-    else if (status.state !== 'offline') setTimeout(askForModels, STATUS_EVERY);
+    ready();
   }
 
   function able(state) {
     run.disabled = false;
+    run.textContent = RUN;
     root.dataset.models = state;
     ready();
   }

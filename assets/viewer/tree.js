@@ -4,7 +4,7 @@
 
 import {h} from './dom.js';
 import {draw, fixed, place} from './figures.js';
-import {labelLayer, lift} from './labels.js';
+import {enlarged, labelLayer, lift} from './labels.js';
 import {frame, sketch} from './sketch.js';
 
 const SPACE = 4; // px between the legend and the tree
@@ -29,7 +29,7 @@ export function treePlot(box) {
 
   /** Draw a figure before plotly is there. */
   function preview(figure, colors) {
-    const {bare, labels} = parts(figure);
+    const {bare, labels} = parts(legible(figure));
     sketched(bare, labels, frame(bare.layout, box.clientWidth), colors);
   }
 
@@ -37,12 +37,13 @@ export function treePlot(box) {
    * legend. `drawn()` is called each time that plotly has drawn. */
   function show(Plotly, figure, node, like, colors, config, drawn = () => {}) {
     again = () => { group = null; show(Plotly, figure, node, like, colors, config, drawn); };
-    if (group !== like) drawLegend(Plotly, figure);
-    const {layout} = figure, margin = {...layout.margin, t: Math.max(layout.margin.t, top)};
-    const full = { // the zoom is that of one lane's trees
-      data: [...figure.data, ring(figure, node, colors.text)], layout: {...layout, margin, uirevision: like},
-    };
+    const {data, layout} = legible(figure), at = place(figure, node);
+    if (group !== like) drawLegend(Plotly, {data, layout});
+    const margin = {...layout.margin, t: Math.max(layout.margin.t, top)};
+    const full = {data: [...data, ring(at, colors.text)], layout: {...layout, margin, uirevision: like}}; // the zoom is that of one lane's trees
     const {bare, labels} = parts(full);
+    const chosen = at && labels.find(({x, y}) => x === at[0] && y === at[1]);
+    if (chosen) chosen.radius = Math.max(chosen.radius, RING.marker.size / 2); // else it lies over the ring
     const hurried = layer && group === like && performance.now() - last < REST;
     waiting = () => {
       now = {labels, behind: colors.surface};
@@ -77,6 +78,13 @@ export function treePlot(box) {
     sketch(quick, figure, labels, axes, colors);
   }
 
+  /** A figure with small print that can be read where it is shown. */
+  function legible({data, layout}) {
+    const times = enlarged(box), larger = (one, name) => ({...one, [name]: {...one[name], size: one[name].size * times}});
+    const shapes = layout.shapes.map((shape) => (shape.label ? {...shape, label: larger(shape.label, 'font')} : shape));
+    return {data, layout: {...layout, shapes, xaxis: larger(layout.xaxis, 'tickfont'), legend: larger(layout.legend, 'font')}};
+  }
+
   function drawLegend(Plotly, figure) {
     const {legend: data} = parts(figure), {layout} = figure, nothing = {visible: false};
     key.style.minWidth = box.style.minWidth;
@@ -98,7 +106,6 @@ function parts(figure) {
   };
 }
 
-function ring(figure, node, color) {
-  const at = place(figure, node);
+function ring(at, color) {
   return {...RING, marker: {...RING.marker, color}, x: at ? [at[0]] : [], y: at ? [at[1]] : []};
 }

@@ -28,6 +28,7 @@ PROMPT = 100_000  # characters of a prompt that is put together from its tokens
 PATIENCE = 30.0  # seconds to wait for a race that is being stopped
 WAITERS = 8  # requests that may wait at once: each holds a thread of the web server
 TITLES = MappingProxyType({name: method.title for name, method in METHODS.items()})
+SUMMARIES = MappingProxyType({name: method.summary for name, method in METHODS.items()})
 LIVE = MappingProxyType({"kind": "live"})
 OPENED = MappingProxyType({"kind": "opened", "written": False})  # its prompt is known as tokens only, not as written
 WHAT_IF = "what if"  # a kind, too: its lanes are no race, their texts may differ
@@ -150,6 +151,12 @@ class Library:
         if found is None:
             raise RequestError("these lanes have not been compared, or not of late: compare them again")
         return found
+
+    def comparisons(self, race: str) -> dict[str, str]:
+        """All that are kept of a race: "lane/other" -> JSON text."""
+        with self._changed:
+            found = [(key.split(), text) for key, text in self._compared.items()]
+        return {f"{lane}/{other}": text for (id, lane, other), text in found if id == race}
 
     def _forget(self, id: str) -> None:
         """What was made of a race goes with it."""

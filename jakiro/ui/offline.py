@@ -18,7 +18,7 @@ from plotly.offline import get_plotlyjs
 from jakiro.assets import ASSETS
 from jakiro.trace import Trace
 from jakiro.traces import traces_json
-from jakiro.ui.library import OPENED, WHAT_IF, about, prepared, prompt_of
+from jakiro.ui.library import OPENED, SUMMARIES, WHAT_IF, about, prepared, prompt_of
 from jakiro.ui.replay import cut_figure
 
 ID = "replay"
@@ -40,25 +40,31 @@ body {{ margin: 0; font-family: system-ui, -apple-system, "Segoe UI", Roboto, "D
 <script type="importmap">{modules}</script>
 </head>
 <body class="gradio-container">
-<div id="viewer" class="offline">{template}</div>
+<div id="viewer" class="offline{kept}">{template}</div>
 <script type="application/json" id="race">{race}</script>
 <script type="application/json" id="traces">{traces}</script>
 <script type="application/json" id="cut">{cut}</script>
+<script type="application/json" id="compared">{compared}</script>
 <script>{plotly}</script>
 <script type="module">
 import {{mount}} from 'viewer/main.js';
 const text = (id) => document.getElementById(id).textContent;
 const inside = {{
-  'races/{id}.json': text('race'), 'models.json': '{{"state": "offline", "text": ""}}',
+  'races/{id}.json': text('race'),
+  'models.json': '{{"state": "offline", "text": "A file has no model to ask: it holds what was asked before."}}',
   'benchmarks.json': '{{"reports": []}}',
 }};
 JSON.parse(text('cut')).forEach((figure, lane) => {{
   inside[`races/{id}/cut/${{lane}}.json`] = JSON.stringify(figure);
 }});
+Object.entries(JSON.parse(text('compared'))).forEach(([lanes, found]) => {{
+  inside[`races/{id}/compare/${{lanes}}.json`] = JSON.stringify(found);
+}});
 window.fetch = async (name) => new Response(inside[name] ?? 'not in this file', {{status: name in inside ? 200 : 404}});
 mount({{
   element: document.getElementById('viewer'), watch() {{}}, send() {{}},
   props: {{races: [{{id: '{id}', title: JSON.parse(text('race')).about.title}}], exports: ['traces.json'],
+    summaries: {summaries},
     files: {{'traces.json': URL.createObjectURL(new Blob([text('traces')], {{type: 'application/json'}}))}}}},
 }});
 </script>
@@ -68,8 +74,11 @@ mount({{
 
 
 def page(traces: Sequence[Trace], facts: Mapping[str, Any] = OPENED, assets: Path = ASSETS) -> str:
-    """The file's text, for at least one trace; `facts` are what the library says of the race, where it has it."""
+    """The file's text, for at least one trace; `facts` are what the library says of the race, where it has it,
+    and under `compared` the comparisons of its lanes.
+    """
     shown = about(ID, prompt_of(traces[0]), traces, _lasting(facts))
+    compared = facts.get("compared", {})
     return PAGE.format(
         policy=POLICY,
         title=html.escape(f"Jakiro Debugger: {traces[0].target}"),
@@ -79,6 +88,9 @@ def page(traces: Sequence[Trace], facts: Mapping[str, Any] = OPENED, assets: Pat
         race=_inert(prepared(shown, traces)),
         traces=_inert(traces_json(traces)),
         cut=_inert(f"[{','.join(map(cut_figure, traces))}]"),
+        summaries=_inert(json.dumps(dict(SUMMARIES))),
+        kept=" compared" * bool(compared),
+        compared=_inert("{" + ",".join(f'"{lanes}":{text}' for lanes, text in compared.items()) + "}"),
         plotly=get_plotlyjs().replace("</script", "<\\/script"),
         id=ID,
     )
@@ -86,7 +98,7 @@ def page(traces: Sequence[Trace], facts: Mapping[str, Any] = OPENED, assets: Pat
 
 def _lasting(facts: Mapping[str, Any]) -> dict[str, Any]:
     """What stays so in a file: there is no race to go back to, and none is live or the page's own."""
-    kept = {name: value for name, value in facts.items() if name not in ("id", "back")}
+    kept = {name: value for name, value in facts.items() if name not in ("id", "back", "compared")}
     return kept if facts["kind"] == WHAT_IF else kept | OPENED
 
 

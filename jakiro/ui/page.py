@@ -23,7 +23,7 @@ from jakiro.traces import traces_json
 from jakiro.ui import questions, site
 from jakiro.ui.controls import Controls
 from jakiro.ui.export import EXPORTS
-from jakiro.ui.library import Library
+from jakiro.ui.library import SUMMARIES, Library
 from jakiro.ui.live import branches, comparisons, examinations, live_races
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.modules import Modules
@@ -134,6 +134,7 @@ def _layout(library: Library, assets: Path, examples: list[dict[str, str]]) -> t
         races=[asdict(race) for race in library.recorded.values()],
         exports=list(EXPORTS),
         methods=descriptions(),
+        summaries=dict(SUMMARIES),
     ) as viewer:
         prompt = gr.Textbox(
             label="Prompt",

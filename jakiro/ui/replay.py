@@ -12,6 +12,7 @@
        {"method": str, "key": str, "title": str,                   # key: what the address calls it
         "header":  [[label, text]],                                 # target, device, sampling, settings, versions ...
         "stop":    "eos" | "length" | "context" | "stopped",
+        "branch":  str,                                             # of a what-if, which side it is; "" of a race
         "cut":     bool,                                            # nodes are known that did not fit: `cut_figure`
         "pieces":  {id: text},                                      # raw: show it with textContent only
         "labels":  {id: text},                                      # white space as glyphs, short, escaped for plotly
@@ -119,6 +120,7 @@ def _facts(trace: Trace, title: str) -> dict[str, Any]:
         "sampling": {"temperature": trace.temperature, "top_p": trace.top_p, "seed": trace.seed},
         "settings": trace.settings,
         "stop": trace.stop,
+        "branch": trace.branch,
         "cut": any(len(step.tree.cut) for step in trace.steps),
         "pieces": pieces,
         "labels": {token: label(text) for token, text in pieces.items()},

@@ -59,7 +59,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         if name not in EXPORTS:
             return PlainTextResponse(f"no export {name!r}; there are {', '.join(EXPORTS)}", status_code=404)
         media, make = EXPORTS[name]
-        text = make(library.traces(id), library.about(id))
+        text = make(library.traces(id), library.about(id) | {"compared": library.comparisons(id)})
         return Response(text, media_type=media, headers={"Content-Disposition": f'attachment; filename="{id}-{name}"'})
 
     def cut(request: Request) -> Response:

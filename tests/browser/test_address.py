@@ -76,10 +76,13 @@ def test_what_moves_when_back_is_pressed_does_not_come_into_the_history(show, ke
     while not held:
         tab.wait_for_timeout(50)
     expect(part(tab, "play")).to_contain_text("Play")
-    tab.wait_for_timeout(600)  # an address is written within 250 ms
+    tab.keyboard.press("ArrowRight")  # in the race that is left
+    expect(part(tab, "notice")).to_have_text("Loading …")
+    tab.wait_for_timeout(300)  # an address is written within 250 ms
     assert "race=question" in tab.url
     held[0].continue_()
     tab.wait_for_selector("[data-round='3'][data-method=eagle2]")
+    expect(part(tab, "notice")).to_have_text("")
     tab.wait_for_timeout(400)
     tab.go_forward()
     expect(part(tab, "prompt")).to_have_text(HOSTILE)

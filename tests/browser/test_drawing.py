@@ -172,6 +172,19 @@ def test_labels_stand_at_their_points_through_rounds_and_zoom(show):
     assert counts[1] > counts[2]  # zoomed in, some points are out of sight
 
 
+def test_the_label_of_the_chosen_node_stands_beside_its_ring(show):
+    tab = show("?race=question&method=jakiro&round=3&node=23")  # which is smaller than the ring
+    wait_for_tree(tab)
+    ring = """() => {
+      const {data, _fullLayout: {xaxis, yaxis}} = document.querySelector('[data-figure=tree]');
+      const {x: [x], y: [y], marker} = data.find(({marker}) => marker?.symbol === 'circle-open');
+      return [xaxis._offset + xaxis.d2p(x), yaxis._offset + yaxis.d2p(y), marker.size / 2];
+    }"""
+    across, down, radius = tab.evaluate(ring)
+    near = [x - across for _, x, y in tab.evaluate(WRITTEN)["written"] if abs(y - down) < 1 and -1 < x - across < 40]
+    assert near and min(near) > radius
+
+
 def test_a_zoom_is_that_of_one_lane(show):
     seen = "document.querySelector('[data-figure=tree]')._fullLayout.yaxis.range[0]"
     tab = show("?race=question&method=jakiro&round=3")

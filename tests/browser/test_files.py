@@ -28,7 +28,10 @@ def test_a_replay_works_from_a_file_and_asks_nobody(chromium, tmp_path):
     hostile = replace(RUN, pieces=RUN.pieces | dict.fromkeys(RUN.tokens[:3], END_OF_SCRIPT))
     file = tmp_path / "replay.html"
     file.write_text(offline.page([synthetic.vanilla_trace(RUN.tokens), hostile]), encoding="utf-8")
-    tab, trouble = open_page(chromium, file.as_uri(), "?method=jakiro&round=2")
+    tab, trouble = open_page(chromium, file.as_uri(), "?method=jakiro&round=2&tab=whatif", color_scheme="dark")
+    expect(tab.locator("[role=tab][aria-selected=true]")).to_have_text("Tree")  # there is no model to ask
+    expect(tab.locator("[role=tab]", has_text=re.compile("Compare|What if"))).to_have_count(0)
+    expect(tab.locator("body")).to_have_class(re.compile("dark"))
     wait_for_tree(tab)
     assert tab.locator(".lane").count() == 2 and tab.evaluate("window.hacked") is None
     assert END_OF_SCRIPT in tab.locator(".lane").last.text_content()

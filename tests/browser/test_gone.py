@@ -9,6 +9,7 @@ from served import IN_CHROMIUM, open_page, part, wait_for_tree, with_facts
 from jakiro.trace import to_json
 
 pytestmark = IN_CHROMIUM
+UNREACHED = "The server cannot be reached; try again when it is back."
 GONE = {"status": 404, "content_type": "text/plain", "body": "it is not kept any more"}
 
 
@@ -36,6 +37,17 @@ def test_a_race_that_is_gone_leaves_the_one_shown(chromium, address):
     tab.wait_for_function("location.search.includes('race=hostile')")
     tab.context.close()
     expect_only_404s(trouble)
+
+
+def test_a_server_that_is_out_of_reach_leaves_the_race_shown(chromium, address):
+    tab, trouble = open_page(chromium, address, "?race=question&round=3&motion=0")
+    tab.wait_for_selector("[data-round='3'][data-method]")
+    tab.route("**/races/hostile.json", lambda route: route.abort())
+    part(tab, "races").select_option("hostile")
+    expect(part(tab, "notice")).to_have_text(UNREACHED)
+    expect(part(tab, "races")).to_have_value("question")
+    tab.context.close()
+    assert all("ERR_FAILED" in text for text in trouble)
 
 
 def test_a_race_that_is_gone_is_offered_no_more(chromium, address):

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from served import DROP, FEW_FRAMES, IN_CHROMIUM, WIDE_AND_NARROW, launched, open_page, part, served, wait_for_tree
 
 from jakiro.trace import to_json
-from jakiro.ui import library, live
+from jakiro.ui import library, live, recorded
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models
 from jakiro.ui.race import Race
@@ -134,6 +134,19 @@ def test_a_stopped_race_is_shown_as_far_as_it_went(show, monkeypatch):
     expect(part(tab, "notice")).to_be_hidden()  # it was about the other race
     choose_live(tab, "an the an")  # and is there for the whole visit
     expect(part(tab, "kind")).to_have_text("live")
+
+
+def test_a_race_that_is_stopped_without_a_server_gives_back_the_view(chromium, address, monkeypatch):
+    monkeypatch.setattr(Race, "rounds", slowly)
+    tab, _ = open_page(chromium, address, "?race=question&method=eagle2&round=3&motion=0")
+    run_until_it_is_in_the_address(tab)
+    tab.route("**/races/**", lambda route: route.abort())
+    tab.locator("[data-do=stop]").click()
+    expect(part(tab, "notice")).to_contain_text("The server cannot be reached")
+    tab.wait_for_selector("[data-round='3'][data-method=eagle2]")
+    expect(part(tab, "prompt")).to_have_text("Why?")
+    tab.wait_for_function("location.search.includes('race=question')")
+    tab.context.close()
 
 
 def test_the_keyboard_stays_at_run_and_stop(show, monkeypatch):
@@ -263,6 +276,7 @@ def test_enter_before_the_models_are_there_says_so(chromium, tmp_path):
     with launched(Models(lambda: threading.Event().wait()), Library(tmp_path)) as address:
         tab, trouble = open_page(chromium, address)
         tab.wait_for_selector("#viewer [data-models=loading]")
+        expect(tab.locator("[data-do=run]")).to_have_text("Loading model …")
         tab.locator("#prompt textarea").fill("the an")
         tab.locator("#prompt textarea").press("Enter")
         expect(part(tab, "notice")).to_contain_text("models are loading")
@@ -331,6 +345,25 @@ def test_the_page_without_recordings_says_what_to_do(chromium, tmp_path):
         tab.wait_for_selector("#viewer [data-models=failed]")
         assert "without a model" in part(tab, "notice").text_content()
         assert tab.locator("[data-do=run]").is_disabled()
+        expect(tab.locator("[data-do=run]")).to_have_text("Run live")
+        tab.context.close()
+    assert trouble == []
+
+
+def test_what_needs_a_model_says_why_there_is_none(chromium, tmp_path):
+    go_on = threading.Event()
+
+    def read():
+        go_on.wait(60)
+        raise ValueError("the folder is empty")
+
+    recorded.save(tmp_path, "one", "One", "Why?", [synthetic.tree_trace(3, nodes=4)])
+    with launched(Models(read), Library(tmp_path)) as address:
+        tab, trouble = open_page(chromium, address, "?tab=whatif")
+        note = tab.locator("[data-view=whatif] .none")
+        expect(note).to_have_text("The models are loading.")
+        go_on.set()
+        expect(note).to_have_text("Live runs are off: the folder is empty")
         tab.context.close()
     assert trouble == []
 

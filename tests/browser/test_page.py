@@ -23,6 +23,7 @@ from served import (
 
 from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.measuring.findings import summary
+from jakiro.methods import METHODS
 from jakiro.traces import traces_json
 from jakiro.ui import recorded
 from jakiro.ui.figures.labels import visible
@@ -268,12 +269,14 @@ def test_dark_and_light_follow_the_system_and_the_button(show):
     tab = show("?race=question", color_scheme="dark")
     wait_for_tree(tab)
 
+    controls = "(of) => getComputedStyle(document.querySelector(of)).colorScheme"
+    assert [tab.evaluate(controls, of) for of in ("html", "#viewer select")] == ["dark", "dark"]
     dark = tab.evaluate(COLOURS)
     tab.locator("[data-do=theme]").click()
     changed = "(before) => document.querySelector('[data-figure=tree]').layout.font.color !== before"
     tab.wait_for_function(changed, arg=dark[1])
     light = tab.evaluate(COLOURS)
-    assert light[0] != dark[0]
+    assert light[0] != dark[0] and tab.evaluate(controls, "html") == "light"
     tab.locator("[data-do=theme]").click()
     tab.wait_for_function(changed, arg=light[1])
     assert tab.evaluate(COLOURS) == dark
@@ -360,6 +363,34 @@ def test_text_from_right_to_left_is_laid_out_so(show):
     tab = show("?race=question")
     for text in (part(tab, "prompt"), tab.locator(".lane .text").first):
         expect(text).to_have_attribute("dir", "auto")
+
+
+def test_a_long_prompt_is_read_in_full_where_it_is_focused(show):
+    tab = show("?race=question")
+    prompt = part(tab, "prompt")
+    prompt.evaluate("(element) => { element.textContent = 'word '.repeat(5000); }")
+    height = prompt.bounding_box()["height"]
+    prompt.hover()
+    assert prompt.bounding_box()["height"] == height  # else the page is pushed away below the pointer
+    prompt.focus()
+    assert height < prompt.bounding_box()["height"] <= 0.4 * tab.viewport_size["height"]
+
+
+def test_a_lane_says_what_its_method_does(show):
+    tab = show("?race=question")
+    for name in ("vanilla", "eagle2", "jakiro"):
+        title = tab.locator(f".lane[data-method={name}] h2 button")
+        expect(title).to_have_attribute("data-help", METHODS[name].summary)
+
+
+def test_a_side_of_a_what_if_was_not_stopped_by_anybody(chromium, address):
+    tab, _ = open_page(chromium, address)
+    for branch, said in (("", 1), ("what if", 0)):
+        tab.route("**/races/question.json", with_facts(lane={"stop": "stopped", "branch": branch}))
+        tab.goto(f"{address}?race=question")
+        tab.wait_for_selector("[data-ready=yes]")
+        expect(part(tab, "lanes").locator(".numbers", has_text="· stopped")).to_have_count(said)
+    tab.context.close()
 
 
 def test_numbers_of_the_round_have_definitions(show):

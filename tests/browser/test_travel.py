@@ -54,6 +54,18 @@ CLOCK = """(change) => new Promise((done) => {
 })"""
 
 
+SMALL_PRINT = """() => {
+  // px of the tree's legend, of its levels' names, of the labels of its points
+  const plot = document.querySelector('[data-figure=tree]'), sizes = [];
+  const texts = document.querySelectorAll('[data-view=tree] :is(.legendtext, .xtick text, .shape-label text)');
+  const pen = document.querySelector('[data-view=tree] canvas.labels').getContext('2d');
+  pen.fillText = () => sizes.push(parseFloat(pen.font.replace('bold ', '')));
+  plot.emit('plotly_afterplot');
+  delete pen.fillText;
+  return [...sizes, ...[...texts].map((one) => parseFloat(getComputedStyle(one).fontSize))];
+}"""
+
+
 def at(tab, round):
     tab.wait_for_selector(f"[data-round='{round}'][data-method=jakiro]")
 
@@ -221,11 +233,17 @@ def test_for_a_talk_only_the_race_is_shown(show):
     expect(part(tab, "benchmarks")).to_be_hidden()
     expect(part(tab, "title")).to_have_text(re.compile("Round 4"))
     tab.wait_for_function("location.search.includes('present=1')")
+    expect(part(tab, "present")).to_have_text("Exit")
+    expect(part(tab, "present")).to_have_attribute("aria-pressed", "true")
+    wait_for_tree(tab)
+    sizes = tab.evaluate(SMALL_PRINT)
+    assert min(sizes) > 12, sizes  # px
     tree, timeline = tab.locator("[data-figure=tree]"), part(tab, "timeline")
     box = tree.bounding_box()
     assert box["y"] + box["height"] < min(900, timeline.bounding_box()["y"])  # all of it is on the screen
     tab.keyboard.press("Escape")
     expect(tab.locator("#prompt")).to_be_visible()
+    expect(part(tab, "present")).to_have_text("Present")
     assert timeline.bounding_box()["y"] < tree.bounding_box()["y"]
 
 
@@ -356,6 +374,17 @@ def test_a_key_that_comes_before_the_closed_help_has_lost_the_focus_counts(show)
     }"""
     assert part(tab, "help").evaluate(focused) == "checkbox"
     at(tab, 4)
+
+
+def test_a_key_that_is_held_down_walks_on_and_does_nothing_else_again(show):
+    tab = show("?race=question&round=3&motion=0")
+    at(tab, 3)
+    held = "(key) => document.body.dispatchEvent(new KeyboardEvent('keydown', {key, repeat: true, bubbles: true}))"
+    for key in ("P", " ", "2", "ArrowRight"):
+        tab.evaluate(held, key)
+    at(tab, 4)  # of the same lane
+    expect(part(tab, "play")).to_contain_text("Play")
+    expect(tab.locator("#viewer.presenting")).to_have_count(0)
 
 
 def test_who_wants_little_motion_is_offered_the_tour_too(show):

@@ -6,7 +6,7 @@ import re
 import threading
 
 from playwright.sync_api import expect
-from served import IN_CHROMIUM, WIDE_AND_NARROW, part, race_live, wait_for_tree
+from served import IN_CHROMIUM, WIDE_AND_NARROW, open_page, part, race_live, wait_for_tree
 
 from jakiro.ui import comparing, live
 
@@ -43,6 +43,8 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     assert tab.locator(".lane").count() == 2
     assert tab.locator(".lane.chosen h2").text_content() == "Jakiro, what if"
     tab.wait_for_selector("[data-method=jakiro-2]")
+    usual = "Outline" if tab.viewport_size["width"] < 700 else "Tree"
+    expect(tab.locator("[role=tab][aria-selected=true]")).to_have_text(usual)
     wait_for_tree(tab)
     part(tab, "back").click()
     tab.wait_for_selector("[data-round='1'][data-method=jakiro]")
@@ -120,6 +122,22 @@ def test_two_lanes_are_compared_along_one_text(show):
     tab.locator("[data-tab=tree]").click()
     tab.keyboard.press("ArrowRight")
     tab.wait_for_function("!location.search.includes('place=')")
+
+
+def test_what_was_compared_goes_with_the_replay(show, chromium, address, tmp_path):
+    tab = show("?motion=0")
+    race_live(tab, "an the")
+    tab.locator("[data-tab=compare]").click()
+    tab.locator("[data-view=compare]").get_by_role("button", name="Compare").click()
+    tab.wait_for_selector("[data-figure=overlay][data-drawn=yes]:visible")
+    said, id = part(tab, "why").text_content(), part(tab, "races").input_value()
+    file = tmp_path / "replay.html"
+    file.write_bytes(tab.request.get(f"{address}races/{id}/replay.html").body())
+    replay, trouble = open_page(chromium, file.as_uri(), "?tab=compare")
+    replay.wait_for_selector("[data-figure=overlay][data-drawn=yes]:visible")
+    expect(part(replay, "why")).to_have_text(said)
+    replay.context.close()
+    assert trouble == []
 
 
 def test_what_is_asked_of_a_busy_model_need_not_be_waited_for(show, monkeypatch):

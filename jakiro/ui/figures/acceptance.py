@@ -15,8 +15,7 @@ from jakiro.trace import Trace, walk_positions
 from jakiro.ui.figures.bars import bars, curve, on
 from jakiro.ui.figures.layout import axis, by_level, caption, layout
 from jakiro.ui.figures.patch import rounded, rounded_list
-
-PHASES = (("draft", "@both"), ("verify", "@other"), ("overhead", "@edge"))
+from jakiro.ui.figures.theme import PHASES
 
 
 def acceptance_figure(trace: Trace) -> dict:
@@ -64,10 +63,10 @@ def acceptance_figure(trace: Trace) -> dict:
 def _time(trace: Trace) -> list[dict]:
     shares = time_shares(trace)
     found = []
-    for phase, color in PHASES:
+    for phase, (color, written) in PHASES.items():
         share = shares.get(phase)
         text = "" if share is None or share < 0.04 else f"{phase} {share:.0%}"
         found.append(on(4, bars([0], [rounded(share)], color, phase, text=[text], textposition="inside", textangle=0,
-                                insidetextanchor="middle", textfont={"color": "@surface", "size": 11},
+                                insidetextanchor="middle", textfont={"color": written, "size": 11},
                                 hovertemplate=f"{phase} %{{y:.1%}}<extra></extra>")))  # fmt: skip
     return found

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from jakiro.measuring.report import PHASES, means, method_totals, temperatures
+from jakiro.measuring.report import means, method_totals, temperatures
 from jakiro.ui.figures.bars import bars, curve, on
 from jakiro.ui.figures.layout import axis, caption, layout
 from jakiro.ui.figures.looks import Look, looks
+from jakiro.ui.figures.theme import PHASES
 
-PHASE_COLOURS = dict(zip(PHASES, ("@both", "@other", "@edge"), strict=True))
 ITSELF: Mapping[str, str] = MappingProxyType({})  # what a method is called
 ROW, TALL = 34, 90  # px of a line of the figure, and of what is around them
 
@@ -72,11 +72,11 @@ def rounds_figure(report: dict[str, Any], temperature: float, titles: Mapping[st
     lines = [line for line in method_totals(report) if line["temperature"] == temperature][::-1]
     names = [titles.get(line["method"], line["method"]) for line in lines]
     data, known = [], _looks(report)
-    for at, phase in enumerate(PHASES):
+    for at, (phase, (color, _)) in enumerate(PHASES.items()):
         spent = [round(1000 * line["round_s"] * line["shares"][at], 3) for line in lines]
         hover = f"%{{y}}: {phase} %{{x:.2f}} ms a round<extra></extra>"
         extra = {"orientation": "h", "showlegend": True, "hovertemplate": hover}
-        data.append(on(1, bars(spent, names, PHASE_COLOURS[phase], phase, **extra)))
+        data.append(on(1, bars(spent, names, color, phase, **extra)))
     for line in lines[::-1]:
         rates = line["acceptance_rate_per_position"]
         if rates:

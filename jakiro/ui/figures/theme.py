@@ -34,6 +34,8 @@ THEMES: dict[str, dict[str, str]] = {
         "rejected": "#5B6270",
         "grid": "#E7E9EE",
         "other": "#858D9B",
+        "draft": "#4B2A86",
+        "verify": "#9C80D0",
         "shade": "rgba(107,114,128,0.05)",
         "surface": "#FFFFFF",
         "halo": _halo("#FFFFFF"),
@@ -57,12 +59,17 @@ THEMES: dict[str, dict[str, str]] = {
         "rejected": "#B4BBC8",
         "grid": "#2A2E37",
         "other": "#6F7786",
+        "draft": "#D9C9F7",
+        "verify": "#7257AE",
         "shade": "rgba(154,163,178,0.06)",
         "surface": "#181A1F",
         "halo": _halo("#181A1F"),
         "hover": "#23262E",
     },
 }
+
+# The phases of a round: the role of their bars, which no lane has, and of text on them.
+PHASES = {"draft": ("@draft", "@surface"), "verify": ("@verify", "@text"), "overhead": ("@edge", "@text")}
 
 CONTRASTIVE = 4
 # Who proposes a node: the values of the column `source`; CONTRASTIVE without one on that level, None elsewhere.

@@ -13,8 +13,8 @@ from jakiro.analysis.routing import run_routing
 from jakiro.trace import Trace, walk_positions
 from jakiro.ui.figures.layout import axis, caption, layout, up_and_down
 from jakiro.ui.figures.patch import rounded_list
+from jakiro.ui.figures.theme import CLEAR, PHASES
 
-PHASES = (("draft", "both"), ("verify", "other"), ("overhead", "edge"))
 GAP = 0.12  # of a round, between two bars
 SMALL = {"size": 11, "color": "@muted"}
 
@@ -38,13 +38,15 @@ def timeline_figure(traces: list[Trace], above: int, below: int | None, titles: 
         "yaxis": _tokens_axis(_most(trace), 0 if other is None else _most(other), bottom),
         "yaxis2": axis(strip, "x", "ms", nticks=2, rangemode="tozero"),
     }
-    captions = [caption(0, strip[1], "time of a round, from below: draft, verify, overhead", font=SMALL)]
+    captions = []
     if routing:
         data += _router(trace, above, routing.root)
         axes["yaxis3"] = axis((0.0, 0.1), "x", range=[0, 1], showgrid=False, showticklabels=False)
-        captions.append(caption(0, 0.1, "router at the root: expert 0 below, 1 above", font=SMALL))
+        captions.append(caption(1, 0.1, "router at the root: expert 0 below, 1 above", font=SMALL, xanchor="right"))
     margin = {"l": 40, "r": 8, "t": 32, "b": 4}  # the legend has room above the playhead
     look = layout(180 if routing else 136, axes, margin=margin, barmode="relative", bargap=0, annotations=captions)
+    phases = {"orientation": "h", "x": 1, "xanchor": "right", "y": (bottom + strip[1]) / 2, "yanchor": "middle"}
+    look["legend2"] = phases | {"bgcolor": CLEAR, "itemsizing": "constant", "traceorder": "normal", "font": SMALL}
     return {"data": data, "layout": look}
 
 
@@ -90,10 +92,11 @@ def _tokens(trace: Trace, index: int, title: str, places: list[tuple[float, floa
 
 def _time(trace: Trace, index: int) -> list[dict]:
     places, found = [(float(i), 1.0) for i in range(len(trace.steps))], []
-    for phase, role in PHASES:
+    for phase, (role, _) in PHASES.items():
         spent = rounded_list([1000 * getattr(step, f"{phase}_s") for step in trace.steps])
         hover = f"{phase} %{{y:.1f}} ms<extra></extra>"
-        found.append(_bars(places, index, spent, f"@{role}") | {"yaxis": "y2", "hovertemplate": hover, "name": phase})
+        extra = {"yaxis": "y2", "hovertemplate": hover, "name": phase, "showlegend": True, "legend": "legend2"}
+        found.append(_bars(places, index, spent, role) | extra)
     return found
 
 

@@ -21,7 +21,8 @@ from jakiro.ui.figures.tree_template import EDGE_WIDTHS, MARGIN, SPAN, template
 
 LEVEL_WIDTH = 112  # px of a level below which labels would run into the next one
 LABEL, PATH_LABEL = 11, 9  # characters that fit into it, the latter with a percentage behind
-MIN_ROWS = 13  # a smaller tree keeps this pitch instead of filling the height
+FEW, MORE, WIDER = 4, 4, 38  # so few levels have room for so many characters more, in so many px more
+MIN_ROWS = 7, 13  # a smaller tree keeps this pitch instead of filling the height: of a run of small trees, of another
 PROPOSERS = range(CONTRASTIVE)  # values of the column `source`
 EDGE_LIMITS = (0.05, 0.2, 0.5)  # draft probabilities between the widths of edges
 LARGEST, SMALLEST, OUTLINE = 20, 4, 5  # px: nodes, and what an accepted node's outline adds
@@ -35,15 +36,16 @@ def tree_figure(trace: Trace, cut: bool = False) -> dict:
     graphs = [round_graph(trace, index, cut) for index in range(len(trace.steps))]
     rows = max((row_count(graph) for graph in graphs), default=1)
     levels = max((max(nx.get_node_attributes(graph, "depth").values()) for graph in graphs), default=1)
-    height = min(max(17 * rows + MARGIN["t"] + MARGIN["b"], 380), 760)
+    height = min(max(17 * rows + MARGIN["t"] + MARGIN["b"], 330), 760)
+    least, more = min(max(rows, MIN_ROWS[0]), MIN_ROWS[1]), MORE * (levels <= FEW)
     sources = _sources(trace)
     base = template(trace, sources, levels, height, cut)
     legend = sum("name" in entry for entry in base["data"])
     return {
         "template": base,
-        "rounds": [_patch(graph, sources, height, legend, cut) for graph in graphs],
+        "rounds": [_patch(graph, sources, height, least, more, legend, cut) for graph in graphs],
         "height": height,
-        "min_width": 60 + LEVEL_WIDTH * (levels + 1),
+        "min_width": 60 + (LEVEL_WIDTH + WIDER * bool(more)) * (levels + 1),
     }
 
 
@@ -68,18 +70,22 @@ def _proposer(source: int | None, head: int | None) -> int | None:
     return CONTRASTIVE if head == 1 else None
 
 
-def _patch(graph: nx.DiGraph, sources: list[int | None], height: int, legend: int, cut: bool) -> dict:
+def _patch(
+    graph: nx.DiGraph, sources: list[int | None], height: int, least: int, more: int, legend: int, cut: bool
+) -> dict:
+    """A round's tree, with room for `least` rows and labels that are `more` characters longer."""
     rows = row_count(graph)
-    unit = SPAN / max(rows, MIN_ROWS)  # y units of a row
-    pixels = (height - MARGIN["t"] - MARGIN["b"]) / max(rows, MIN_ROWS)
+    unit = SPAN / max(rows, least)  # y units of a row
+    pixels = (height - MARGIN["t"] - MARGIN["b"]) / max(rows, least)
     places = placed(graph, unit, (SPAN - unit * (rows - 1)) / 2)
     largest = min(LARGEST, 1.25 * pixels)
-    font = round(min(max(0.78 * pixels, 7.5), 11.5), 1)
-    accepted = _accepted_patch(graph, places, largest, font + 1)
-    nodes = [_source_patch(graph, source, places, largest, font) for source in sources]
+    font = round(min(max(0.78 * pixels, 7.5), 12 if more else 11.5), 1)
+    accepted = _accepted_patch(graph, places, largest, font + 1, more)
+    nodes = [_source_patch(graph, source, places, largest, font, more) for source in sources]
     shapes = [*_contrastive(graph), *_dashes(graph, places, largest)]
-    ghosts = _ghosts(graph, places, font) if cut else []
-    data = [*ghosts, *_edges(graph, places), accepted, *nodes, *_ends(graph, places, font + 1), *([{}] * legend)]
+    ghosts = _ghosts(graph, places, font, more) if cut else []
+    ends = _ends(graph, places, font + 1, more)
+    data = [*ghosts, *_edges(graph, places), accepted, *nodes, *ends, *([{}] * legend)]
     return {"data": data, "layout": {"shapes": shapes}}
 
 
@@ -97,40 +103,40 @@ def _edges(graph: nx.DiGraph, places: dict) -> list[dict]:
     return [curved(group) for group in groups]
 
 
-def _accepted_patch(graph: nx.DiGraph, places: dict, largest: float, font: float) -> dict:
+def _accepted_patch(graph: nx.DiGraph, places: dict, largest: float, font: float, more: int) -> dict:
     facts = graph.nodes
     nodes = [node for node in graph if facts[node]["state"] == ACCEPTED]
     return {
         **points(nodes, places),
-        "text": [_bold(facts[node]["piece"], facts[node]["p"]) for node in nodes],
+        "text": [_bold(facts[node]["piece"], facts[node]["p"], more) for node in nodes],
         "marker.symbol": [SOURCES[_source(facts[node])][1] for node in nodes],
         "marker.size": [_size(facts[node]["q"], largest) + OUTLINE for node in nodes],
         "textfont.size": font,
     }
 
 
-def _source_patch(graph: nx.DiGraph, source: int | None, places: dict, largest: float, font: float) -> dict:
+def _source_patch(graph: nx.DiGraph, source: int | None, places: dict, largest: float, font: float, more: int) -> dict:
     facts = graph.nodes
     nodes = [
         node for node in graph if facts[node]["state"] not in (ROOT, BONUS, CUT) and _source(facts[node]) == source
     ]
     return {
         **points(nodes, places),
-        "text": [_faded_label(facts[node]) for node in nodes],
+        "text": [_faded_label(facts[node], more) for node in nodes],
         "marker.size": [_size(facts[node]["q"], largest) for node in nodes],
         "marker.opacity": [0.65 if facts[node]["state"] == UNREACHED else 1 for node in nodes],
         "textfont.size": font,
     }
 
 
-def _faded_label(facts: dict[str, Any]) -> str:
+def _faded_label(facts: dict[str, Any], more: int) -> str:
     """The label of a node off the path; accepted nodes have theirs from the outline, and a ring needs some room."""
     if facts["state"] == ACCEPTED:
         return ""
-    return " " * (facts["state"] == REJECTED) + label(facts["piece"], LABEL)
+    return " " * (facts["state"] == REJECTED) + label(facts["piece"], LABEL + more)
 
 
-def _ghosts(graph: nx.DiGraph, places: dict, font: float) -> list[dict]:
+def _ghosts(graph: nx.DiGraph, places: dict, font: float, more: int) -> list[dict]:
     """Edges and nodes that the budget left out."""
     facts = graph.nodes
     nodes = [node for node in graph if facts[node]["state"] == CUT]
@@ -140,26 +146,26 @@ def _ghosts(graph: nx.DiGraph, places: dict, font: float) -> list[dict]:
         f"draft q {facts[node]['q']:.3g}<br>path log-probability {facts[node]['score']:.2f}"
         for node in nodes
     ]
-    text = [f" {label(facts[node]['piece'], LABEL)}" for node in nodes]
+    text = [f" {label(facts[node]['piece'], LABEL + more)}" for node in nodes]
     look = {"text": text, "hovertext": hover, "textfont.size": font}
     return [curved(edges), points(nodes, places) | {"customdata": [-1] * len(nodes)} | look]
 
 
-def _ends(graph: nx.DiGraph, places: dict, font: float) -> list[dict]:
+def _ends(graph: nx.DiGraph, places: dict, font: float, more: int) -> list[dict]:
     """The root and the bonus."""
     root, bonus = graph.nodes[0], graph.nodes[BONUS]
     share = "" if bonus["p"] is None else f"<br>target p {bonus['p']:.3g}"
     hover = f"<b>{label(bonus['piece'])}</b>  id {bonus['token']}<br>bonus: the target's own choice{share}"
-    star = {"text": [_bold(bonus["piece"], bonus["p"])], "hovertext": [hover], "customdata": [-1]}
+    star = {"text": [_bold(bonus["piece"], bonus["p"], more)], "hovertext": [hover], "customdata": [-1]}
     return [
-        points([0], places) | {"text": [_bold(root["piece"], None)], "textfont.size": font},
+        points([0], places) | {"text": [_bold(root["piece"], None, more)], "textfont.size": font},
         points([BONUS], places) | star | {"textfont.size": font},
     ]
 
 
-def _bold(piece: str, p: float | None) -> str:
+def _bold(piece: str, p: float | None, more: int) -> str:
     """A label of the path with the target's probability."""
-    return f"<b>{label(piece, PATH_LABEL)}{'' if p is None else f' {100 * p:.0f}%'}</b>"
+    return f"<b>{label(piece, PATH_LABEL + more)}{'' if p is None else f' {100 * p:.0f}%'}</b>"
 
 
 def _size(q: float, largest: float) -> float:

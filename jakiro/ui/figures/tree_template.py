@@ -11,7 +11,7 @@ from jakiro.ui.figures.theme import CLEAR, CONTRASTIVE, MONO, SOURCES
 
 WORDY = 8  # levels that have room for a word each
 SPAN = 1000  # y units from the top of the figure to its bottom
-MARGIN = {"l": 8, "r": 8, "t": 44, "b": 34}
+MARGIN = {"l": 8, "r": 8, "t": 42, "b": 34}
 EDGE_WIDTHS = (0.8, 1.6, 2.8, 4.2)  # px
 ROOT_SIZE, BONUS_SIZE = 15, 17  # px
 

@@ -1,9 +1,9 @@
 """What a pass of the target is made of on a CPU: `python -m benchmarks.operations [--nodes 1 60] [--context 64 1900]`.
 
-torch's profiler over bare passes of a tree after so many tokens: how many operations a pass starts, and how its time on the
-processor divides among matrix products, attention, and all the others, which move and scale little rows. `python_s` is
-what lies between operations: a pass timed without the profiler, less the operations' own time (below 0 where the
-profiler slows them down more than that).
+torch's profiler over bare passes of a tree after --context tokens: how many operations a pass starts, and how its
+time on the processor divides among matrix products, attention, and all the others, which move and scale little rows.
+`python_s` is what lies between operations: a pass timed without the profiler, less the operations' own time (below 0
+where the profiler slows them down more than that).
 """
 
 from __future__ import annotations

@@ -235,9 +235,10 @@ def test_published_figures_are_compared_where_there_are_any():
         assert all(one.tau_true[name] < published for name, published in one.tau_as_published.items())
 
 
-def test_long_text(run, folder):
+def test_long_text(run, folder, monkeypatch):
+    monkeypatch.setattr(long_text, "SHORT", CONTEXT - 50)
     lengths = (16, 90)
-    limits = ["--lengths", *lengths, "--rounds", 2, "--repeats", 2, "--memory-rounds", 200]
+    limits = ["--lengths", *lengths, "--rounds", 2, "--repeats", 2, "--memory-rounds", 60]
     report = run(long_text, "--target", folder, *limits)
     assert [(row["method"], row["context"]) for row in report["rows"]] == [(m, n) for m in METHODS for n in lengths]
     for row in report["rows"]:
@@ -248,7 +249,8 @@ def test_long_text(run, folder):
     assert [row["method"] for row in report["memory"]] == METHODS
     for row in report["memory"]:
         counts = [reading["rounds"] for reading in row["readings"]]
-        assert counts == sorted(set(counts)) and counts[0] == 0 and counts[-1] == row["rounds"] >= 200
+        assert counts == sorted(set(counts)) and counts[0] == 0 and counts[-1] == row["rounds"] >= 60
+        assert len(counts) > 2, "one run is not enough"
         assert all(reading["objects"] > 1000 for reading in row["readings"])
         assert row["object_growth"] == row["readings"][-1]["objects"] - row["readings"][0]["objects"]
     assert report["context"] == CONTEXT

@@ -9,6 +9,7 @@ from statistics import median
 
 import pytest
 import torch
+from recipes import head_recipe
 from test_products import PACKS
 from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
 
@@ -233,9 +234,10 @@ def test_published_figures_are_compared_where_there_are_any():
         assert all(one.tau_true[name] < published for name, published in one.tau_as_published.items())
 
 
-def test_long_text(run, folder):
+def test_long_text(run, folder, monkeypatch):
+    monkeypatch.setattr(long_text, "SHORT", CONTEXT - 50)
     lengths = (16, 90)
-    limits = ["--lengths", *lengths, "--rounds", 2, "--repeats", 2, "--memory-rounds", 200]
+    limits = ["--lengths", *lengths, "--rounds", 2, "--repeats", 2, "--memory-rounds", 60]
     report = run(long_text, "--target", folder, *limits)
     assert [(row["method"], row["context"]) for row in report["rows"]] == [(m, n) for m in METHODS for n in lengths]
     for row in report["rows"]:
@@ -246,7 +248,8 @@ def test_long_text(run, folder):
     assert [row["method"] for row in report["memory"]] == METHODS
     for row in report["memory"]:
         counts = [reading["rounds"] for reading in row["readings"]]
-        assert counts == sorted(set(counts)) and counts[0] == 0 and counts[-1] == row["rounds"] >= 200
+        assert counts == sorted(set(counts)) and counts[0] == 0 and counts[-1] == row["rounds"] >= 60
+        assert len(counts) > 2, "one run is not enough"
         assert all(reading["objects"] > 1000 for reading in row["readings"])
         assert row["object_growth"] == row["readings"][-1]["objects"] - row["readings"][0]["objects"]
     assert report["context"] == CONTEXT
@@ -307,8 +310,12 @@ def check_load(report, ways, threads, repeats):
 
 
 def test_load_without_a_browser(run, folder, monkeypatch):
+    """Threads are asked for and not had: on cores that other tests use two wait for each other most of the time."""
     monkeypatch.setattr(browsing, "CHROMIUM", "")
+    asked = []
+    monkeypatch.setattr("benchmarks.ways.use_threads", asked.append)
     report = run(load, "--target", folder, *LOAD, "--repeats", 1, "--threads", 1, 2)
+    assert asked[:7] == [2, 1, 1, 1, 1, 2, 2]  # in the turn that warms up, which begins with the last way
     check_load(report, ("race", "beside", "api"), (1, 2), repeats=1)
     assert report["browser"] == browsing.NO_BROWSER and report["largest"]["shown"] is None
 
@@ -352,8 +359,8 @@ def test_the_recipes_that_are_compared_are_timed_in_turns_as_they_are_trained(mo
         return float(index)
 
     monkeypatch.setattr(head_training, "_seconds", seconds)
-    recipe = HeadRecipe.read(RECIPES / "heads-cpu.json")
-    rows = head_training.compare(replace(recipe, row=96, rows=2, scored=96), repeats=2, compiled=False)
+    monkeypatch.setattr(head_training, "_target", lambda: tiny_model().requires_grad_(False))
+    rows = head_training.compare(head_recipe(), repeats=2, compiled=False)
     heads = ["eagle2", "jakiro"]
     assert seen == [(0.4, 1, 0, heads), (0.4, 1, 1, heads), (0.0, 3, 0, heads), (0.0, 3, 1, heads)] * 3
     times = {"compiled": False, "first_s": 6.0, "step_s": 8.0}  # the medians of the last two turns

@@ -47,7 +47,7 @@ def answers(target, chat):
     return write(target, [encode(target.tokenizer, prompt, chat=chat) for prompt in PROMPTS], NEW)
 
 
-def taught(target, texts, kind=EagleHead, shape=SHAPE, inner=False, shift=0, feature=1.0, steps=160):
+def taught(target, texts, kind=EagleHead, shape=SHAPE, inner=False, shift=0, feature=1.0, steps=80):
     """A head that knows these texts, fed as asked for."""
     torch.manual_seed(0)
     head = kind(shape)
@@ -57,7 +57,7 @@ def taught(target, texts, kind=EagleHead, shape=SHAPE, inner=False, shift=0, fea
     wanted = torch.stack([text.features for text in texts]).clone()[:, 1 : count + 1]
     beside = ids[:, [max(0, t + 1 + shift) for t in range(count)]]
     embeddings = target.embed(beside).clone()
-    optimizer = torch.optim.AdamW(head.parameters(), lr=4e-3)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=8e-3)
     for _ in range(steps):
         out = head(embeddings, read[:, :count])
         out = out if kind is EagleHead else out.mixed

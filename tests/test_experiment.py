@@ -105,6 +105,7 @@ def test_the_command_trains_decodes_and_compares(tmp_path, capsys, monkeypatch):
     line += ["--out", tmp_path / "out.json", "--page", tmp_path / "page.md"]
     a_prompt_that_is_too_long_is_said_before_heads_are_trained(line, tmp_path, capsys)
     the_target_is_freed_before_it_is_loaded_again(monkeypatch)
+    what_was_measured_before_a_full_disk_is_kept(line, tmp_path, capsys, monkeypatch)
     assert main([str(one) for one in line]) == 0
     report = json.loads((tmp_path / "out.json").read_text())
     assert report["schema"] == "jakiro-bench/1" and {row["identical"] for row in report["rows"]} == {1.0}
@@ -131,7 +132,6 @@ def test_the_command_trains_decodes_and_compares(tmp_path, capsys, monkeypatch):
     page = (tmp_path / "page.md").read_text()
     assert page == as_page(report) and page.startswith("# Do they?") and "| own candidates | apart | together |" in page
     assert str(tmp_path / "ask.json") in page and capsys.readouterr().out.strip() == page.strip()
-    what_was_measured_before_a_full_disk_is_kept(line, tmp_path, monkeypatch)
 
 
 def a_prompt_that_is_too_long_is_said_before_heads_are_trained(line, folder, capsys):
@@ -159,20 +159,19 @@ def the_target_is_freed_before_it_is_loaded_again(monkeypatch):
     monkeypatch.setattr(Target, "load", loaded)
 
 
-def what_was_measured_before_a_full_disk_is_kept(line, folder, monkeypatch):
+def what_was_measured_before_a_full_disk_is_kept(line, folder, capsys, monkeypatch):
+    """And is what the next run tells of: it decodes nothing."""
+
     def full_disk(path, text):
         raise OSError(28, "No space left on device")
 
     real = files.write_text
-    (folder / "out.json").unlink()
-    line = [str(one).replace("out.json", "again.json") for one in line]
     monkeypatch.setattr(files, "write_text", full_disk)
-    assert main(line) == 2
-    assert (folder / "again.json.partial").exists()
+    assert main([str(one) for one in line]) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert (folder / "out.json.partial").exists() and not (folder / "out.json").exists()
     monkeypatch.setattr(files, "write_text", real)
     monkeypatch.setattr(bench._Bench, "group", None)
-    assert main(line) == 0
-    assert (folder / "again.json").exists() and not (folder / "again.json.partial").exists()
 
 
 def test_findings_say_better_worse_or_nothing(monkeypatch):

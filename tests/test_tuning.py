@@ -54,10 +54,13 @@ def few_texts(monkeypatch):
 
 @pytest.fixture
 def small(monkeypatch):
-    """A grid that is quickly gone through."""
+    """A grid that is quickly gone through, on two texts, and few passes: by this clock all take as long."""
+    monkeypatch.setattr(rehearsal, "examples", lambda: examples()[:2])
     monkeypatch.setattr(tuning, "TOP_KS", (2, 3))
     monkeypatch.setattr(tuning, "DEPTHS", (1, 2))
     monkeypatch.setattr(tuning, "FINALISTS", 2)
+    for name in ("verify_cost", "together"):
+        monkeypatch.setattr(tuning, name, partial(getattr(rehearsal, name), repeats=2))
 
 
 @pytest.fixture(scope="module")
@@ -296,20 +299,21 @@ def test_the_grid_keeps_numbers_and_what_the_method_allows():
 # ---- the whole
 
 
-@pytest.mark.parametrize("pulses", [3, 40, 160])
-def test_measuring_can_be_ended_and_begun_again(target, small, pulses):
+def test_measuring_can_be_ended_and_begun_again(target, small):
     """Within the passes that are timed first, the writing of texts, and their replays."""
-    tuner, asked = Tuner(target), ("eagle2", make_of(target, "eagle2"), TreeSettings(**ALL))
-    done = []
+    asked = ("eagle2", make_of(target, "eagle2"), TreeSettings(**ALL))
+    whole = Tuner(target).resolved(*asked)
+    for pulses in (3, 40, 120):
+        tuner, done = Tuner(target), []
 
-    def pulse():
-        done.append(len(done))
-        if len(done) == pulses:
-            raise InterruptedError
+        def pulse(done=done, pulses=pulses):
+            done.append(len(done))
+            if len(done) == pulses:
+                raise InterruptedError
 
-    with pytest.raises(InterruptedError):
-        tuner.resolved(*asked, pulse)
-    assert not tuner.found and tuner.resolved(*asked) == Tuner(target).resolved(*asked)
+        with pytest.raises(InterruptedError):
+            tuner.resolved(*asked, pulse)
+        assert not tuner.found and tuner.resolved(*asked) == whole
 
 
 @pytest.mark.parametrize("name", with_trees())

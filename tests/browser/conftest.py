@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import cache
+
 import pytest
 import synthetic
 from playwright.sync_api import sync_playwright
@@ -12,13 +15,14 @@ from jakiro.ui import page, recorded
 PROGRAM = SHELL or CHROMIUM
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def playwright():
+    """Not for the whole session: its event loop would be in the way of tests that run one of their own."""
     with sync_playwright() as started:
         yield started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium(playwright):
     """A browser whose tabs know nothing of each other."""
     started = playwright.chromium.launch(executable_path=PROGRAM, args=FLAGS)
@@ -26,7 +30,7 @@ def chromium(playwright):
     started.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def profile(playwright, tmp_path_factory):
     """A browser that keeps the scripts that it has compiled, so that the page opens in half the time."""
     folder = tmp_path_factory.mktemp("profile")
@@ -35,9 +39,9 @@ def profile(playwright, tmp_path_factory):
     started.close()
 
 
-@pytest.fixture(scope="module")
-def address(request, target, tmp_path_factory):
-    """A page with two recorded races, one hostile, and a tiny target. A module can say how long live ones are."""
+@pytest.fixture(scope="package")
+def page_of(target, tmp_path_factory):
+    """The address of a page with two recorded races, one hostile, and a tiny target, by how long live races are."""
     folder = tmp_path_factory.mktemp("traces")
     run = synthetic.tree_trace(12, nodes=24)
     vanilla, eagle = synthetic.vanilla_trace(run.tokens), synthetic.tree_trace(16, nodes=20, experts=False, skill=0.5)
@@ -45,10 +49,21 @@ def address(request, target, tmp_path_factory):
     for trace in (vanilla, run):
         trace.pieces.update(dict.fromkeys(trace.tokens[:4], HOSTILE))
     recorded.save(folder, "hostile", "Hostile", HOSTILE, [vanilla, run])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "NEW_TOKENS", getattr(request.module, "NEW_TOKENS", page.NEW_TOKENS))
-        with served(folder, target) as address:
-            yield address
+    with ExitStack() as stack:
+
+        @cache
+        def page_of(new_tokens: int) -> str:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(page, "NEW_TOKENS", new_tokens)
+                return stack.enter_context(served(folder, target))
+
+        yield page_of
+
+
+@pytest.fixture(scope="module")
+def address(request, page_of):
+    """The page's. A module can say how long live races are."""
+    return page_of(getattr(request.module, "NEW_TOKENS", page.NEW_TOKENS))
 
 
 @pytest.fixture

@@ -63,9 +63,10 @@ def test_what_moves_when_back_is_pressed_does_not_come_into_the_history(show, ke
     """A key just before, or a replay: the race that is left must not be put on top of the one that is fetched."""
     tab = show("?race=question&method=eagle2&round=3&motion=0")
     tab.wait_for_selector("[data-round='3'][data-method=eagle2]")
+    tab.clock.install()
     part(tab, "races").select_option("hostile")
     tab.wait_for_function("new URLSearchParams(location.search).get('race') === 'hostile'")
-    tab.wait_for_timeout(300)  # what the first sight of a race writes is written
+    tab.clock.run_for(300)  # what the first sight of a race writes is written
     held = []
     tab.route("**/races/question.json", lambda route: held.append(route))
     press = """(key) => {
@@ -77,13 +78,13 @@ def test_what_moves_when_back_is_pressed_does_not_come_into_the_history(show, ke
         tab.wait_for_timeout(50)
     expect(part(tab, "play")).to_contain_text("Play")
     tab.keyboard.press("ArrowRight")  # in the race that is left
+    tab.clock.run_for(800)  # an address is written within 250 ms, and what is slow is said after 700
     expect(part(tab, "notice")).to_have_text("Loading …")
-    tab.wait_for_timeout(300)  # an address is written within 250 ms
     assert "race=question" in tab.url
     held[0].continue_()
     tab.wait_for_selector("[data-round='3'][data-method=eagle2]")
     expect(part(tab, "notice")).to_have_text("")
-    tab.wait_for_timeout(400)
+    tab.clock.run_for(400)
     tab.go_forward()
     expect(part(tab, "prompt")).to_have_text(HOSTILE)
 

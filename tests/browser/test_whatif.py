@@ -192,12 +192,18 @@ def test_the_end_of_what_was_stopped_is_not_taken_for_the_end_of_the_next(show, 
     expect(view.get_by_label("The other lane")).to_have_value("0")
 
 
+def look_at_compare(tab):
+    """The tab is open, and the server has said that nothing is kept: before, too, the button can be pressed."""
+    with tab.expect_response("**/compare/*/*.json"):
+        tab.locator("[data-tab=compare]").click()
+    expect(tab.locator("[data-view=compare] .primary")).to_be_enabled()
+
+
 def test_a_comparison_that_fails_late_leaves_what_is_asked_since(show):
     tab = show("?motion=0")
     race_live(tab, "the an the")
     held = []
-    tab.locator("[data-tab=compare]").click()
-    expect(tab.locator("[data-view=compare] .primary")).to_be_enabled()  # the address has been asked before
+    look_at_compare(tab)
     tab.route("**/compare/*/*.json", lambda route: held.append(route))
     tab.locator("[data-view=compare] .primary").click()
     while not held:
@@ -217,8 +223,7 @@ def test_a_late_comparison_does_not_go_to_another_race(show):
     tab = show("?motion=0")
     race_live(tab, "the an the")
     held = []
-    tab.locator("[data-tab=compare]").click()
-    expect(tab.locator("[data-view=compare] .primary")).to_be_enabled()  # the address has been asked before
+    look_at_compare(tab)
     tab.route("**/live-*/compare/*/*.json", lambda route: held.append(route))
     tab.locator("[data-view=compare] .primary").click()
     expect(part(tab, "notice")).to_contain_text("Drafting along the text")

@@ -26,10 +26,10 @@ def stops_figure(trace: Trace) -> dict | None:
     data = [bars(rest, names, "@other", "rounds", **look, marker={"color": colors, "line": {"width": 0}})]
     if any(one.alone is not None for one in found):
         data.append(bars(rescuable, names, "@mixture", ALONE, **look, showlegend=True))
-    shares = [f" {one.rounds}" for one in found]
+    counts = [f" {one.rounds}" for one in found]
     numbers = {"mode": "text", "textposition": "middle right", "hoverinfo": "skip", "showlegend": False}
     ends = [one.rounds for one in found]
-    data.append({"type": "scatter", "x": ends, "y": names, "text": shares, "textfont": {"color": "@text"}} | numbers)
+    data.append({"type": "scatter", "x": ends, "y": names, "text": counts, "textfont": {"color": "@text"}} | numbers)
     axes = {
         "xaxis": axis((0, 1), "y", "rounds", range=[0, 1.08 * max(ends)], nticks=6),
         "yaxis": axis((0, 1), "x", autorange="reversed", showgrid=False, ticklabelstandoff=6),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -91,7 +90,7 @@ class HeadJob:
         ids = torch.from_numpy(ids[mine].astype(np.int64)).to(self.device)
         with torch.no_grad():
             features = self._features(batch, ids[:, :-1])
-            embeddings = F.embedding(ids[:, :-1], self.model.get_input_embeddings().weight)  # as `Target.embed`
+            embeddings = self.target.embed(ids[:, :-1])
         drawn = self._noise(embeddings[:, 1:], len(said), mine)
         ends = self.recipe.rate, 0.05 * self.recipe.rate
         rate = factor(index, self.steps, ends, self.recipe.schedule, min(50, self.steps // 8))

@@ -16,6 +16,7 @@ from joblib import cpu_count
 _OWN = Path(__file__).parent
 _NOT_TIMED = {"commands", "doctor", "training", "ui"}  # folders whose code decides nothing about a run's speed
 _PEAK, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")  # of Linux
+_settled = 0  # objects that the last full collection left
 
 
 def machine(device: torch.device) -> dict[str, Any]:
@@ -84,11 +85,16 @@ def use_threads(count: int | None = None, spare: int = 0) -> int:
 def settle() -> None:
     """Let the garbage collector pass over all that exists now: a full collection may stop a race for half a second.
 
-    This one is full: what has become garbage since an earlier call goes, too.
+    Where a tenth has come since the last full one, this one is full: what has become garbage meanwhile goes, too.
     """
-    gc.unfreeze()
+    global _settled
     gc.collect()
     gc.freeze()
+    if gc.get_freeze_count() > 1.1 * _settled:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+        _settled = gc.get_freeze_count()
 
 
 def reset_peak(device: torch.device) -> None:

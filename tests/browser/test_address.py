@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, open_page, part, race_live
+from served import HOSTILE, IN_CHROMIUM, part, race_live
 
 pytestmark = IN_CHROMIUM
 NEW_TOKENS = 32  # of its live races
@@ -119,24 +119,22 @@ def test_nothing_below_stays_nothing(show):
 
 
 @pytest.mark.parametrize("status", [404, 409])
-def test_in_place_of_a_race_that_is_not_to_be_had_another_is_shown_from_its_beginning(chromium, address, status):
-    tab, _ = open_page(chromium, address)
-    tab.route("**/races/live-1.json", lambda route: route.fulfill(status=status, body="not now"))
-    tab.goto(f"{address}?race=live-1&method=eagle2&round=3&node=2&place=5")
+def test_in_place_of_a_race_that_is_not_to_be_had_another_is_shown_from_its_beginning(show, address, status):
+    path = "?race=live-1&method=eagle2&round=3&node=2&place=5"
+    gone = {"**/races/live-1.json": lambda route: route.fulfill(status=status, body="not now")}
+    tab = show(path, routes=gone, expected=str(status))
     expect(part(tab, "notice")).to_have_text("not now")
     tab.wait_for_function("location.search.includes('race=question')")
     tab.goto(f"{address}?race=question")
     tab.wait_for_function("location.search.includes('round=')")
     usual = tab.evaluate("location.search")
-    tab.goto(f"{address}?race=live-1&method=eagle2&round=3&node=2&place=5")
+    tab.goto(f"{address}{path}")
     tab.wait_for_function("(usual) => location.search === usual", arg=usual)
-    tab.context.close()
 
 
-def test_a_race_that_still_runs_can_be_chosen_when_it_is_over(chromium, address):
-    tab, trouble = open_page(chromium, address)
-    tab.route("**/races/live-1.json", lambda route: route.fulfill(status=409, body="still running"))
-    tab.goto(f"{address}?race=live-1")
+def test_a_race_that_still_runs_can_be_chosen_when_it_is_over(show, address):
+    early = {"**/races/live-1.json": lambda route: route.fulfill(status=409, body="still running")}
+    tab = show("?race=live-1", routes=early, expected="409")
     expect(part(tab, "notice")).to_have_text("still running")
     expect(part(tab, "races")).to_have_value("question")
     races = part(tab, "races")
@@ -151,5 +149,3 @@ def test_a_race_that_still_runs_can_be_chosen_when_it_is_over(chromium, address)
     races.select_option("live-1")
     expect(part(tab, "prompt")).to_have_text(HOSTILE)
     expect(races).to_have_value("live-1")
-    tab.context.close()
-    assert trouble and all("409" in text for text in trouble)

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, open_page, part, wait_for_tree
+from served import HOSTILE, IN_CHROMIUM, WIDE, part, wait_for_tree
 
 pytestmark = IN_CHROMIUM
 A_DRAFTED_NODE = """() => {
@@ -254,7 +254,7 @@ def test_captions_are_read_in_full(show, width):
 
 
 def test_the_tree_is_sketched_until_plotly_is_there(chromium, address):
-    tab = chromium.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    tab = chromium.new_context(viewport=WIDE).new_page()  # which has no plotly from an earlier visit
     held = []
     tab.route("**/plotly/*", lambda route: held.append(route))  # playwright takes no method of a list
     tab.goto(f"{address}?race=question&method=jakiro&round=3")
@@ -270,8 +270,8 @@ def test_the_tree_is_sketched_until_plotly_is_there(chromium, address):
     tab.context.close()
 
 
-def test_rounds_that_follow_fast_are_sketched_and_the_last_is_drawn(chromium, address):
-    tab, trouble = open_page(chromium, address, "?race=question&method=jakiro&round=0")
+def test_rounds_that_follow_fast_are_sketched_and_the_last_is_drawn(show):
+    tab = show("?race=question&method=jakiro&round=0")
     wait_for_tree(tab)
     tab.locator("[data-figure=tree]").hover()
     tab.locator("[data-figure=tree] [data-title='Zoom in']").click()
@@ -288,8 +288,6 @@ def test_rounds_that_follow_fast_are_sketched_and_the_last_is_drawn(chromium, ad
     tab.click("#tab-tree")
     wait_for_tree(tab)
     assert tab.evaluate(SHOWN)["sketch"] == "hidden"
-    tab.context.close()
-    assert trouble == []
 
 
 def test_what_follows_fast_ends_as_what_is_opened_there(show):

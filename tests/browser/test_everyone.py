@@ -29,9 +29,11 @@ def test_every_view_can_be_read_by_everyone(show):
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
     found += [f"around them: {one}" for one in troubles(tab)]
     part(tab, "benchmarks").locator("summary").first.click()
+    tab.wait_for_selector("[data-part=benchmarks][data-drawn]")
+    found += [f"benchmarks: {one}" for one in troubles(tab, "[data-part=benchmarks]")]
     tab.locator("#viewer [data-do=help]").click()
     tab.wait_for_selector("dialog[open]")
-    found += [f"help: {one}" for one in troubles(tab)]
+    found += [f"help: {one}" for one in troubles(tab, "dialog")]
     assert found == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import synthetic
 from playwright.sync_api import expect
-from served import IN_CHROMIUM, open_page, part, wait_for_tree, with_facts
+from served import IN_CHROMIUM, part, wait_for_tree, with_facts
 
 from jakiro.trace import to_json
 
@@ -13,12 +13,8 @@ UNREACHED = "The server cannot be reached; try again when it is back."
 GONE = {"status": 404, "content_type": "text/plain", "body": "it is not kept any more"}
 
 
-def expect_only_404s(trouble):
-    assert trouble and all("404" in text for text in trouble)
-
-
-def test_a_race_that_is_gone_leaves_the_one_shown(chromium, address):
-    tab, trouble = open_page(chromium, address, "?race=question&method=eagle2&round=3&node=2&motion=0")
+def test_a_race_that_is_gone_leaves_the_one_shown(show):
+    tab = show("?race=question&method=eagle2&round=3&node=2&motion=0", expected="404")
     wait_for_tree(tab)
     tab.route("**/races/hostile.json", lambda route: route.fulfill(**GONE))
     part(tab, "races").select_option("hostile")
@@ -35,23 +31,19 @@ def test_a_race_that_is_gone_leaves_the_one_shown(chromium, address):
     part(tab, "races").select_option("hostile")
     expect(part(tab, "kind")).to_have_text("recorded")
     tab.wait_for_function("location.search.includes('race=hostile')")
-    tab.context.close()
-    expect_only_404s(trouble)
 
 
-def test_a_server_that_is_out_of_reach_leaves_the_race_shown(chromium, address):
-    tab, trouble = open_page(chromium, address, "?race=question&round=3&motion=0")
+def test_a_server_that_is_out_of_reach_leaves_the_race_shown(show):
+    tab = show("?race=question&round=3&motion=0", expected="ERR_FAILED")
     tab.wait_for_selector("[data-round='3'][data-method]")
     tab.route("**/races/hostile.json", lambda route: route.abort())
     part(tab, "races").select_option("hostile")
     expect(part(tab, "notice")).to_have_text(UNREACHED)
     expect(part(tab, "races")).to_have_value("question")
-    tab.context.close()
-    assert all("ERR_FAILED" in text for text in trouble)
 
 
-def test_a_race_that_is_gone_is_offered_no_more(chromium, address):
-    tab, trouble = open_page(chromium, address, "?race=question")
+def test_a_race_that_is_gone_is_offered_no_more(show):
+    tab = show("?race=question", expected="404")
     trace = to_json(synthetic.tree_trace(6, nodes=16, seed=5))
     file = {"name": "run.json", "mimeType": "application/json", "buffer": trace.encode()}
     part(tab, "file").set_input_files(file)
@@ -64,30 +56,26 @@ def test_a_race_that_is_gone_is_offered_no_more(chromium, address):
     expect(part(tab, "notice")).to_have_text(GONE["body"])
     expect(part(tab, "races").locator(f"option[value='{kept}']")).to_have_count(0)
     assert part(tab, "races").input_value() == "question"
-    tab.context.close()
-    expect_only_404s(trouble)
 
 
-def test_where_the_whole_race_is_gone_its_branch_stays(chromium, address):
+def test_where_the_whole_race_is_gone_its_branch_stays(show):
     back = {"race": "gone", "method": "vanilla", "round": 1}
-    tab, trouble = open_page(chromium, address)
-    tab.route("**/races/question.json", with_facts(about={"back": back}))
-    tab.goto(f"{address}?race=question&method=jakiro&round=3")
+    routes = {"**/races/question.json": with_facts(about={"back": back})}
+    tab = show("?race=question&method=jakiro&round=3", routes=routes, expected="404")
     wait_for_tree(tab)
     part(tab, "back").click()
     expect(part(tab, "notice")).to_contain_text("'gone' is not kept any more")
     tab.keyboard.press("ArrowRight")
     tab.wait_for_selector("[data-round='4'][data-method=jakiro]")
     expect(tab.locator("[data-tab=tree]")).to_have_attribute("aria-selected", "true")
-    tab.context.close()
-    expect_only_404s(trouble)
 
 
-def test_cut_nodes_that_are_gone_can_be_asked_for_again(chromium, address):
-    tab, trouble = open_page(chromium, address)
-    tab.route("**/races/question.json", with_facts(lane={"cut": True}))
-    tab.route("**/cut/2.json", lambda route: route.fulfill(**GONE))
-    tab.goto(f"{address}?race=question&method=jakiro&round=3")
+def test_cut_nodes_that_are_gone_can_be_asked_for_again(show):
+    routes = {
+        "**/races/question.json": with_facts(lane={"cut": True}),
+        "**/cut/2.json": lambda route: route.fulfill(**GONE),
+    }
+    tab = show("?race=question&method=jakiro&round=3", routes=routes, expected="404")
     wait_for_tree(tab)
     part(tab, "cut").click()
     expect(part(tab, "notice")).to_have_text(GONE["body"])
@@ -98,12 +86,10 @@ def test_cut_nodes_that_are_gone_can_be_asked_for_again(chromium, address):
     assert answer.value.ok
     tab.wait_for_function("location.search.includes('cut=1')")
     wait_for_tree(tab)
-    tab.context.close()
-    expect_only_404s(trouble)
 
 
-def test_benchmarks_that_do_not_come_are_said_once_and_asked_for_again(chromium, address):
-    tab, trouble = open_page(chromium, address, "?race=question&method=jakiro&round=3")
+def test_benchmarks_that_do_not_come_are_said_once_and_asked_for_again(show):
+    tab = show("?race=question&method=jakiro&round=3", expected="404")
     wait_for_tree(tab)
     tab.route("**/benchmarks.json", lambda route: route.fulfill(**GONE))
     part(tab, "benchmarks").locator("summary").click()
@@ -117,5 +103,3 @@ def test_benchmarks_that_do_not_come_are_said_once_and_asked_for_again(chromium,
     for _ in range(2):
         part(tab, "benchmarks").locator("summary").click()
     tab.wait_for_selector("[data-part=benchmarks][data-drawn]")
-    tab.context.close()
-    expect_only_404s(trouble)

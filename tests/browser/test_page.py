@@ -49,14 +49,12 @@ def test_it_opens_on_a_recorded_race_and_says_so(show):
     assert tab.locator("[data-figure=tree] .points path").count() > 10
 
 
-def test_processors_go_by_their_short_names(chromium, address):
-    tab, _ = open_page(chromium, address)
-    tab.route("**/races/question.json", with_facts(about={"device": "Intel(R) Xeon(R) Processor @ 2.80GHz"}))
-    tab.goto(f"{address}?race=question")
+def test_processors_go_by_their_short_names(show):
+    facts = with_facts(about={"device": "Intel(R) Xeon(R) Processor @ 2.80GHz"})
+    tab = show("?race=question", routes={"**/races/question.json": facts})
     wait_for_tree(tab)
     expect(part(tab, "source")).to_contain_text("· Intel Xeon @ 2.80GHz ·")
     assert "Intel(R) Xeon(R) Processor @" in part(tab, "source").get_attribute("data-help")
-    tab.context.close()
 
 
 def test_every_view_is_in_the_address(show):
@@ -384,14 +382,11 @@ def test_a_lane_says_what_its_method_does(show):
         expect(title).to_have_attribute("data-help", METHODS[name].summary)
 
 
-def test_a_side_of_a_what_if_was_not_stopped_by_anybody(chromium, address):
-    tab, _ = open_page(chromium, address)
+def test_a_side_of_a_what_if_was_not_stopped_by_anybody(show):
     for branch, said in (("", 1), ("what if", 0)):
-        tab.route("**/races/question.json", with_facts(lane={"stop": "stopped", "branch": branch}))
-        tab.goto(f"{address}?race=question")
-        tab.wait_for_selector("[data-ready=yes]")
+        facts = with_facts(lane={"stop": "stopped", "branch": branch})
+        tab = show("?race=question", routes={"**/races/question.json": facts})
         expect(part(tab, "lanes").locator(".numbers", has_text="· stopped")).to_have_count(said)
-    tab.context.close()
 
 
 def test_numbers_of_the_round_have_definitions(show):

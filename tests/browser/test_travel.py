@@ -215,14 +215,10 @@ def test_the_replay_ends_on_the_last_round(show):
     tab.wait_for_selector(f"[data-round='{last}'][data-method=vanilla]")
 
 
-def test_a_key_before_the_first_frame_counts(chromium, address):
-    tab = chromium.new_context().new_page()
-    tab.add_init_script(FEW_FRAMES)
-    tab.goto(f"{address}?race=question&method=jakiro&round=0")
-    tab.wait_for_selector("[data-ready=yes]")
+def test_a_key_before_the_first_frame_counts(show):
+    tab = show("?race=question&method=jakiro&round=0", script=FEW_FRAMES)
     tab.keyboard.press("ArrowRight")
     at(tab, 1)
-    tab.context.close()
 
 
 def test_for_a_talk_only_the_race_is_shown(show):

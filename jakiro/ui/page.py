@@ -16,12 +16,14 @@ from typing import Any
 
 import gradio as gr
 from gradio.events import Dependency
+from starlette.middleware import Middleware
 
 from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.methods import METHODS
 from jakiro.traces import traces_json
 from jakiro.ui import questions, site
 from jakiro.ui.controls import Controls
+from jakiro.ui.early import THERE, Early
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import SUMMARIES, Library
 from jakiro.ui.live import branches, comparisons, examinations, live_races
@@ -41,6 +43,7 @@ MONO = ["ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "DejaVu
 
 # Names of custom events must stand in this text, quoted: gr.HTML looks for them here.
 ON_LOAD = """
+@there
 const events = {run: 'run', stop: 'stop', ready: 'ready', branch: 'branch', compare: 'compare', doctor: 'doctor'};
 import(new URL('@viewer/main.js', document.baseURI))
   .then((viewer) => viewer.mount({element, props, watch, send: (name, data) => trigger(events[name], data)}));
@@ -94,7 +97,10 @@ def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str
         "theme": _theme(),
         "css_paths": [assets / "style.css"],
         "head": head,
-        "app_kwargs": {"routes": site.routes(modules, library, models, BENCHMARKS)},
+        "app_kwargs": {
+            "routes": site.routes(modules, library, models, BENCHMARKS),
+            "middleware": [Middleware(Early)],
+        },
         "footer_links": ["api"],
         "run_history": False,
         "ssr_mode": False,
@@ -127,7 +133,7 @@ def _layout(library: Library, assets: Path, examples: list[dict[str, str]]) -> t
         controls = Controls()
     with gr.HTML(
         html_template=(assets / "page.html").read_text(encoding="utf-8"),
-        js_on_load=ON_LOAD.replace("@viewer", Modules(assets / "viewer").path),
+        js_on_load=ON_LOAD.replace("@there", THERE).replace("@viewer", Modules(assets / "viewer").path),
         value="",
         elem_id="viewer",
         apply_default_css=False,

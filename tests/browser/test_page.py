@@ -34,6 +34,20 @@ COLOURS = """() => {
   const plot = document.querySelector('[data-figure=tree]');
   return [getComputedStyle(document.querySelector('.lane')).backgroundColor, plot.layout.font.color];
 }"""
+COUNT_FRAMES = """{
+  const frame = requestAnimationFrame;
+  window.asked = 0;
+  window.requestAnimationFrame = (draw) => { asked += 1; return frame(draw); };
+}"""
+AT_REST = """async () => {
+  // whether no frame is asked for any more in half a second: at last in the fortieth
+  for (let i = 0; i < 40; i += 1) {
+    const before = asked;
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    if (asked === before) return true;
+  }
+  return false;
+}"""
 
 
 @ON_EVERY_SCREEN
@@ -55,6 +69,13 @@ def test_processors_go_by_their_short_names(show):
     wait_for_tree(tab)
     expect(part(tab, "source")).to_contain_text("· Intel Xeon @ 2.80GHz ·")
     assert "Intel(R) Xeon(R) Processor @" in part(tab, "source").get_attribute("data-help")
+
+
+def test_a_page_at_rest_asks_for_no_frames(show):
+    """Gradio's loading sign did when it had gone, for a tenth of a core."""
+    tab = show("?race=question&motion=0", script=COUNT_FRAMES)
+    wait_for_tree(tab)
+    assert tab.evaluate(AT_REST)
 
 
 def test_every_view_is_in_the_address(show):

@@ -1,7 +1,7 @@
 """A script that runs before all others of the page: what Gradio is told to put into the head comes after its own.
 
 Gradio's loading sign counts its time on, frame by frame, when it has long gone (6.31): a tenth of a core, for nothing.
-It keeps the function that asks for a frame as it finds it at first. It finds ours, which gives it none any more from
+It keeps the function that asks for a frame as it finds it at first. It finds ours, which gives it one a second from
 when the page is there (`THERE`).
 """
 
@@ -14,7 +14,7 @@ THERE = "dispatchEvent(new Event('jakiro-there'));"
 _SCRIPT = b"""<script>{
   const frame = requestAnimationFrame;
   let there = false;
-  window.requestAnimationFrame = (draw) => (there ? 0 : frame(draw));
+  window.requestAnimationFrame = (draw) => (there ? setTimeout(frame, 1000, draw) : frame(draw));
   addEventListener('jakiro-there', () => { there = true; window.requestAnimationFrame = frame; }, {once: true});
 }</script>"""
 

@@ -7,6 +7,7 @@ import weakref
 
 import pytest
 
+from jakiro import machine
 from jakiro.engine import record
 from jakiro.machine import settle
 from jakiro.methods import METHODS
@@ -108,7 +109,8 @@ class Cycle:
         self.itself = self
 
 
-def test_what_has_become_garbage_since_is_collected_when_much_has_come():
+def test_what_has_become_garbage_since_is_collected_when_much_has_come(monkeypatch):
+    monkeypatch.setattr(machine, "_settled", 0)
     settle()
     cycle = Cycle()
     seen = weakref.ref(cycle)

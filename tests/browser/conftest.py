@@ -9,11 +9,15 @@ from functools import cache
 import pytest
 import synthetic
 from playwright.sync_api import sync_playwright
-from served import CHROMIUM, FLAGS, HOSTILE, SCREENS, SHELL, WIDE, served, visit
+from served import CHROMIUM, FLAGS, HOSTILE, SCREENS, SHELL, WIDE, launched, visit, wait_for_tree
 
 from jakiro.ui import page, recorded
+from jakiro.ui.library import Library
+from jakiro.ui.live import live_races
+from jakiro.ui.models import Models
 
 PROGRAM = SHELL or CHROMIUM
+PROMPT = "the an the"
 
 
 @pytest.fixture(scope="package")
@@ -33,16 +37,19 @@ def chromium(playwright):
 
 @pytest.fixture(scope="package")
 def profile(playwright, tmp_path_factory):
-    """A browser that keeps the scripts that it has compiled, so that the page opens in half the time."""
+    """A browser that keeps the scripts that it has compiled, in memory too, so that the page opens in a third of the
+    time."""
     folder = tmp_path_factory.mktemp("profile")
-    started = playwright.chromium.launch_persistent_context(folder, executable_path=PROGRAM, args=FLAGS)
+    args = [*FLAGS, "--renderer-process-limit=1"]
+    started = playwright.chromium.launch_persistent_context(folder, executable_path=PROGRAM, args=args)
     yield started
     started.close()
 
 
 @pytest.fixture(scope="package")
 def page_of(target, tmp_path_factory):
-    """The address of a page with two recorded races, one hostile, and a tiny target, by how long live races are."""
+    """A page with two recorded races, one hostile, and a tiny target, by how long live races are: its address, its
+    models, its library."""
     folder = tmp_path_factory.mktemp("traces")
     run = synthetic.tree_trace(12, nodes=24)
     vanilla, eagle = synthetic.vanilla_trace(run.tokens), synthetic.tree_trace(16, nodes=20, experts=False, skill=0.5)
@@ -53,18 +60,51 @@ def page_of(target, tmp_path_factory):
     with ExitStack() as stack:
 
         @cache
-        def page_of(new_tokens: int) -> str:
+        def page_of(new_tokens: int) -> tuple[str, Models, Library]:
+            models, library = Models(lambda: target), Library(folder)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(page, "NEW_TOKENS", new_tokens)
-                return stack.enter_context(served(folder, target))
+                return stack.enter_context(launched(models, library)), models, library
 
         yield page_of
 
 
 @pytest.fixture(scope="module")
-def address(request, page_of):
-    """The page's. A module can say how long live races are."""
-    return page_of(getattr(request.module, "NEW_TOKENS", page.NEW_TOKENS))
+def new_tokens(request):
+    """How long live races are. A module can say it."""
+    return getattr(request.module, "NEW_TOKENS", page.NEW_TOKENS)
+
+
+@pytest.fixture(scope="module")
+def address(page_of, new_tokens):
+    """The page's."""
+    return page_of(new_tokens)[0]
+
+
+@pytest.fixture(scope="module")
+def decoded(page_of, new_tokens):
+    """The traces of a live race."""
+    _, models, library = page_of(new_tokens)
+    id = Library.new_id()
+    for _ in live_races(models, library, None)(id, PROMPT, page.RACERS, new_tokens, 0, 1, 0):
+        pass
+    return library.traces(id)
+
+
+@pytest.fixture
+def show_live(show, page_of, new_tokens, decoded):
+    """Opens the page on a live race that is over, of which nothing has been asked yet."""
+    _, _, library = page_of(new_tokens)
+
+    def open_one():
+        library.begin(id := Library.new_id(), PROMPT)
+        library.keep(id, decoded)
+        tab = show(f"?race={id}&method=jakiro&motion=0")
+        tab.wait_for_selector("#viewer [data-models=ready]")
+        wait_for_tree(tab)
+        return tab
+
+    return open_one
 
 
 @pytest.fixture

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, part, race_live
+from served import HOSTILE, IN_CHROMIUM, part
 
 pytestmark = IN_CHROMIUM
 NEW_TOKENS = 32  # of its live races
 
 
-def test_a_comparison_is_there_again_with_its_address(show):
-    tab = show("?motion=0")
-    race_live(tab, "the an the")
+def test_a_comparison_is_there_again_with_its_address(show_live):
+    tab = show_live()
     tab.locator("[data-tab=compare]").click()
     view = tab.locator("[data-view=compare]")
     view.get_by_label("The other lane").select_option(label="EAGLE-2")
@@ -31,9 +30,8 @@ def test_a_comparison_is_there_again_with_its_address(show):
     assert len(asked) == 1
 
 
-def test_the_lanes_of_an_address_that_were_never_compared_are_asked_for_once(show):
-    tab = show("?motion=0")
-    race_live(tab, "an the")
+def test_the_lanes_of_an_address_that_were_never_compared_are_asked_for_once(show_live):
+    tab = show_live()
     asked = []
     tab.on("request", lambda request: asked.append(request.url) if "/compare/" in request.url else None)
     for name in ("compare", "diversity", "compare"):
@@ -44,9 +42,8 @@ def test_the_lanes_of_an_address_that_were_never_compared_are_asked_for_once(sho
     assert len(asked) == 1
 
 
-def test_the_button_waits_for_what_is_asked_of_the_address(show):
-    tab = show("?motion=0")
-    race_live(tab, "an the")
+def test_the_button_waits_for_what_is_asked_of_the_address(show_live):
+    tab = show_live()
     held = []
     tab.route("**/compare/*/*.json", lambda route: held.append(route))
     tab.locator("[data-tab=compare]").click()
@@ -118,11 +115,10 @@ def test_nothing_below_stays_nothing(show):
     expect(part(tab, "against").locator("option:checked")).to_have_text("nothing")
 
 
-@pytest.mark.parametrize("status", [404, 409])
-def test_in_place_of_a_race_that_is_not_to_be_had_another_is_shown_from_its_beginning(show, address, status):
+def test_in_place_of_a_race_that_is_not_to_be_had_another_is_shown_from_its_beginning(show, address):
     path = "?race=live-1&method=eagle2&round=3&node=2&place=5"
-    gone = {"**/races/live-1.json": lambda route: route.fulfill(status=status, body="not now")}
-    tab = show(path, routes=gone, expected=str(status))
+    gone = {"**/races/live-1.json": lambda route: route.fulfill(status=404, body="not now")}
+    tab = show(path, routes=gone, expected="404")
     expect(part(tab, "notice")).to_have_text("not now")
     tab.wait_for_function("location.search.includes('race=question')")
     tab.goto(f"{address}?race=question")

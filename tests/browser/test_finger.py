@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
-from served import IN_CHROMIUM, open_page
+from served import IN_CHROMIUM, SCREENS, wait_for_tree
 
 pytestmark = IN_CHROMIUM
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+NARROW = SCREENS["narrow"]["viewport"]
 A_NODE = """() => {
   // a drafted node of the tree that is on the screen, and where
   const plot = document.querySelector('[data-figure=tree]'), {xaxis, yaxis} = plot._fullLayout;
@@ -19,19 +19,20 @@ A_NODE = """() => {
 
 
 @pytest.fixture
-def phone(chromium, address):
+def phone(show):
     """A tab on a phone, and its screen: `touch(kind, (x, y) ...)`."""
-    tab, trouble = open_page(chromium, address, "?race=question&method=jakiro&round=5&tab=tree", **PHONE)
-    tab.wait_for_selector("[data-figure=tree][data-drawn=yes]")
+    tab = show("?race=question&method=jakiro&round=5&tab=tree", viewport=NARROW)
     screen = tab.context.new_cdp_session(tab)
+    screen.send("Emulation.setDeviceMetricsOverride", NARROW | {"deviceScaleFactor": 1, "mobile": True})
+    screen.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    tab.reload()  # figures are drawn for a mouse or for a finger
+    wait_for_tree(tab)
 
     def touch(kind, *points):
         fingers = [{"x": x, "y": y} for x, y in points]
         screen.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": fingers})
 
-    yield tab, touch
-    tab.context.close()
-    assert trouble == []
+    return tab, touch
 
 
 @pytest.mark.parametrize("figure", ["[data-figure=tree]", "[data-part=bars]"])

@@ -66,9 +66,8 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     expect(part(tab, "kind")).to_have_text("live")
 
 
-def test_what_ifs_of_one_run_are_told_apart_in_the_list(show):
-    tab = show("?motion=0")
-    race_live(tab, "the an the")
+def test_what_ifs_of_one_run_are_told_apart_in_the_list(show_live):
+    tab = show_live()
     form = tab.locator("form.whatif")
     for depth in (4, 2, 2):
         tab.locator("[data-tab=whatif]").click()
@@ -124,9 +123,8 @@ def test_two_lanes_are_compared_along_one_text(show):
     tab.wait_for_function("!location.search.includes('place=')")
 
 
-def test_what_was_compared_goes_with_the_replay(show, chromium, address, tmp_path):
-    tab = show("?motion=0")
-    race_live(tab, "an the")
+def test_what_was_compared_goes_with_the_replay(show_live, chromium, address, tmp_path):
+    tab = show_live()
     tab.locator("[data-tab=compare]").click()
     tab.locator("[data-view=compare]").get_by_role("button", name="Compare").click()
     tab.wait_for_selector("[data-figure=overlay][data-drawn=yes]:visible")
@@ -140,9 +138,8 @@ def test_what_was_compared_goes_with_the_replay(show, chromium, address, tmp_pat
     assert trouble == []
 
 
-def test_what_is_asked_of_a_busy_model_need_not_be_waited_for(show, monkeypatch):
-    tab = show("?motion=0")
-    race_live(tab, "the an the")
+def test_what_is_asked_of_a_busy_model_need_not_be_waited_for(show_live, monkeypatch):
+    tab = show_live()
     free = threading.Event()
     compare = comparing.along
     monkeypatch.setattr(comparing, "along", lambda *given: free.wait(120) and compare(*given))
@@ -157,9 +154,8 @@ def test_what_is_asked_of_a_busy_model_need_not_be_waited_for(show, monkeypatch)
     expect(part(tab, "prompt")).to_have_text("an the")
 
 
-def test_the_end_of_what_was_stopped_is_not_taken_for_the_end_of_the_next(show, monkeypatch):
-    tab = show("?motion=0")
-    race_live(tab, "the an the")
+def test_the_end_of_what_was_stopped_is_not_taken_for_the_end_of_the_next(show_live, monkeypatch):
+    tab = show_live()
     begun, free = [], [threading.Event(), threading.Event()]
     compare = comparing.compare
 
@@ -199,9 +195,8 @@ def look_at_compare(tab):
     expect(tab.locator("[data-view=compare] .primary")).to_be_enabled()
 
 
-def test_a_comparison_that_fails_late_leaves_what_is_asked_since(show):
-    tab = show("?motion=0")
-    race_live(tab, "the an the")
+def test_a_comparison_that_fails_late_leaves_what_is_asked_since(show_live):
+    tab = show_live()
     held = []
     look_at_compare(tab)
     tab.route("**/compare/*/*.json", lambda route: held.append(route))
@@ -219,9 +214,8 @@ def test_a_comparison_that_fails_late_leaves_what_is_asked_since(show):
     expect(tab.locator("[data-view=compare] .links")).to_be_visible()
 
 
-def test_a_late_comparison_does_not_go_to_another_race(show):
-    tab = show("?motion=0")
-    race_live(tab, "the an the")
+def test_a_late_comparison_does_not_go_to_another_race(show_live):
+    tab = show_live()
     held = []
     look_at_compare(tab)
     tab.route("**/live-*/compare/*/*.json", lambda route: held.append(route))
@@ -238,18 +232,16 @@ def test_a_late_comparison_does_not_go_to_another_race(show):
     expect(tab.locator("[data-view=compare] .links")).to_be_hidden()
 
 
-def test_what_needs_the_model_can_be_asked_as_soon_as_it_is_there(show):
-    tab = show("?motion=0")
-    race_live(tab, "the an the")
+def test_what_needs_the_model_can_be_asked_as_soon_as_it_is_there(show, show_live):
+    tab = show_live()
     tab.wait_for_function("location.search.includes('race=live')")  # the address follows with a delay
     again = show(f"?{tab.url.partition('?')[2]}&tab=compare")
     again.wait_for_selector("#viewer [data-models=ready]")
     expect(again.locator("[data-view=compare] .primary")).to_be_enabled()
 
 
-def test_diversity_offers_the_comparison_and_stays_where_it_is(show):
-    tab = show("?motion=0")
-    race_live(tab, "the an the")
+def test_diversity_offers_the_comparison_and_stays_where_it_is(show_live):
+    tab = show_live()
     tab.locator("[data-tab=diversity]").click()
     offer = tab.locator("[data-view=diversity] .offered button")
     expect(offer).to_have_text("Against EAGLE-2 after the same tokens")
@@ -261,9 +253,8 @@ def test_diversity_offers_the_comparison_and_stays_where_it_is(show):
 
 
 @WIDE_AND_NARROW
-def test_the_doctor_examines_the_head_of_the_lane_shown(show):
-    tab = show("?motion=0")
-    race_live(tab, "the an the")
+def test_the_doctor_examines_the_head_of_the_lane_shown(show_live):
+    tab = show_live()
     tab.locator("[data-tab=run]").click()
     view = tab.locator("[data-view=run]")
     view.get_by_role("button", name="Examine Jakiro’s head").click()

@@ -45,8 +45,9 @@ MONO = ["ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "DejaVu
 ON_LOAD = """
 @there
 const events = {run: 'run', stop: 'stop', ready: 'ready', branch: 'branch', compare: 'compare', doctor: 'doctor'};
+const given = {...JSON.parse(props.facts), get value() { return props.value; }};
 import(new URL('@viewer/main.js', document.baseURI))
-  .then((viewer) => viewer.mount({element, props, watch, send: (name, data) => trigger(events[name], data)}));
+  .then((viewer) => viewer.mount({element, props: given, watch, send: (name, data) => trigger(events[name], data)}));
 """
 
 
@@ -117,6 +118,12 @@ def _theme() -> gr.themes.Base:
 
 
 def _layout(library: Library, assets: Path, examples: list[dict[str, str]]) -> tuple[gr.HTML, Inputs]:
+    facts = {
+        "races": [asdict(race) for race in library.recorded.values()],
+        "exports": list(EXPORTS),
+        "methods": descriptions(),
+        "summaries": dict(SUMMARIES),
+    }
     with gr.Sidebar(open=False, label="Settings", elem_id="settings"):
         gr.Markdown("### Settings of the next live race")
         methods = gr.CheckboxGroup(
@@ -137,10 +144,7 @@ def _layout(library: Library, assets: Path, examples: list[dict[str, str]]) -> t
         value="",
         elem_id="viewer",
         apply_default_css=False,
-        races=[asdict(race) for race in library.recorded.values()],
-        exports=list(EXPORTS),
-        methods=descriptions(),
-        summaries=dict(SUMMARIES),
+        facts=json.dumps(facts),  # one text: with every change of `value` Gradio copies each number and text anew
     ) as viewer:
         prompt = gr.Textbox(
             label="Prompt",

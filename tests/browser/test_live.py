@@ -20,6 +20,11 @@ from jakiro.ui.race import Race
 pytestmark = IN_CHROMIUM
 NEW_TOKENS = 48  # of a live race here
 ROUNDS, EVENTS = Race.rounds, live.events
+COUNT_COPIES = """{
+  const copy = structuredClone;
+  window.copied = [];
+  window.structuredClone = (one, ...more) => { copied.push(one); return copy(one, ...more); };
+}"""
 
 
 def slowly(race):
@@ -319,6 +324,14 @@ def test_with_an_empty_box_the_prompt_that_is_shown_is_run(show):
     expect(tab.locator("#prompt textarea")).to_have_value(prompt)
     expect(part(tab, "prompt")).to_have_text(prompt)
     expect(tab.locator("[data-do=run]")).to_be_enabled(timeout=60000)
+
+
+def test_a_running_race_copies_nothing_that_stays_the_same(show):
+    """Gradio copies all numbers and texts of a component with every change of one."""
+    tab = show("?motion=0", script=COUNT_COPIES)
+    run(tab, "the an the")
+    tab.wait_for_selector("#viewer [data-running=no]")
+    assert tab.evaluate("copied.length") > 0 and not tab.evaluate("copied.includes('Hostile')")
 
 
 def test_bad_input_is_said_on_the_page_and_leaves_what_was_shown(show):

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import pytest
 import synthetic
+import torch
 
 from jakiro.engine import Prefill
 from jakiro.measuring import tuning
@@ -26,7 +27,7 @@ from jakiro.ui.library import Library, StillRunning
 from jakiro.ui.live import live_races
 from jakiro.ui.models import Loaded, Models, RequestError, load
 from jakiro.ui.race import Left, Race, check
-from jakiro.ui.stream import events, flushed
+from jakiro.ui.stream import CROWDED, PERIOD, events, flushed, pace
 from jakiro.ui.whatif import what_if
 
 METHODS = ["vanilla", "prompt_lookup", "eagle2", "jakiro"]
@@ -201,6 +202,15 @@ def test_models_that_cannot_be_loaded_say_so():
 
 
 # ---- the stream
+
+
+@pytest.mark.parametrize(
+    ("device", "threads", "period"), [("cpu", 2, CROWDED), ("cpu", 1, PERIOD), ("cuda", 2, PERIOD)]
+)
+def test_the_stream_is_slower_where_the_browser_may_be_in_the_way(monkeypatch, device, threads, period):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(stream, "cpu_count", lambda: 2)
+    assert pace(torch.device(device)) == period
 
 
 def test_the_stream_tells_every_token_once(models):

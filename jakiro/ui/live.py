@@ -18,7 +18,7 @@ from jakiro.ui.comparing import compare
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.race import Race, check
-from jakiro.ui.stream import events, flushed
+from jakiro.ui.stream import events, flushed, pace
 from jakiro.ui.whatif import what_if
 
 Decorator = Callable[[Callable], Callable]
@@ -34,7 +34,7 @@ def live_races(models: Models, library: Library, gpu: Decorator | None) -> Calla
         if titles := [METHODS[name].title for name in race.untuned()]:
             text = f"Measuring which draft tree suits this machine, for {' and '.join(titles)}: some seconds, once."
             gr.Info(text, duration=6)
-        yield from flushed(run(race, id), race.left)
+        yield from flushed(run(race, id), race.left, pace(race.target.device))
 
     def run(race: Race, id: str) -> Iterator[dict[str, Any]]:
         try:

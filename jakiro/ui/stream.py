@@ -20,6 +20,9 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+from joblib import cpu_count
+
 from jakiro.engine import Prefill
 from jakiro.machine import device_name
 from jakiro.methods import METHODS
@@ -28,6 +31,7 @@ from jakiro.trace import StepTrace
 from jakiro.ui.race import Race
 
 PERIOD = 0.25  # seconds between two flushes: each costs the browser, on whose cores the race may run too
+CROWDED = 0.5  # the same where the race computes on all cores
 IDLE = 0.5  # seconds without news after which what there is is given again: only then can Gradio close an iterator
 
 
@@ -50,7 +54,12 @@ def events(race: Race, name: str) -> Iterator[dict[str, Any]]:
         yield line | facts | {"at": race.lanes[index].seconds}
 
 
-def flushed(source: Iterator[dict[str, Any]], left: threading.Event, period: float = PERIOD) -> Iterator[str]:
+def pace(device: torch.device) -> float:
+    """Seconds between two flushes of a race that computes on `device`."""
+    return CROWDED if device.type == "cpu" and torch.get_num_threads() >= cpu_count() else PERIOD
+
+
+def flushed(source: Iterator[dict[str, Any]], left: threading.Event, period: float) -> Iterator[str]:
     """Everything that `source` gave so far as lines of JSON, again every `period` seconds while there is more, and
     every IDLE seconds while there is not.
 

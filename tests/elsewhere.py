@@ -6,17 +6,22 @@ Its kind is "meta", which every build of torch lets pass without a driver.
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+
+import jakiro
 
 KIND = "meta"
+PROJECT = f"{Path(jakiro.__file__).parent}{os.sep}"
 ASKING = {f"aten::{name}" for name in ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")}
 INDEXING = {"aten::index", "aten::index_put_"}  # which may bring an index from the host
 COPYING = {"aten::_to_copy", "aten::copy_"}
@@ -62,11 +67,11 @@ class Device(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs, name = dict(kwargs or {}), func._schema.name
-        with self:
-            result = func.decompose(*args, **kwargs)
-        if result is not NotImplemented:  # in inference mode: an operation made of others
-            return result
-        given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        if _made_of_others(func):  # and seen at all: in inference mode
+            with self:
+                return func.decompose(*args, **kwargs)
+        given: list[torch.Tensor] = []
+        _mapped(given.append, (args, kwargs))
         remote = [one for one in given if isinstance(one, Remote)]
         device = kwargs.get("device")
         there = bool(remote) if device is None else torch.device(device).type == KIND
@@ -78,20 +83,14 @@ class Device(TorchDispatchMode):
         copied = name in COPYING and _crosses(args, there) and not _at_leisure(args, kwargs)
         if name in ASKING or copied or (mixed and name in INDEXING):
             self.waits.append(_line())
-        bare = tree_map(lambda one: one.here if isinstance(one, Remote) else one, (args, kwargs))
+        args_here, kwargs_here = _mapped(lambda one: one.here if isinstance(one, Remote) else one, (args, kwargs))
         if device is not None:
-            bare[1]["device"] = "cpu"
-        result = func(*bare[0], **bare[1])
+            kwargs_here["device"] = "cpu"
+        result = func(*args_here, **kwargs_here)
         if name == "aten::copy_":
             return args[0]
         known = {id(one.here): one for one in remote}  # what wrote in place gives back what it was given
-
-        def placed(one):
-            if not there or not isinstance(one, torch.Tensor):
-                return one
-            return known[id(one)] if id(one) in known else Remote(one)
-
-        return tree_map(placed, result)
+        return _mapped(lambda one: known[id(one)] if id(one) in known else Remote(one), result) if there else result
 
 
 class _Lists(TorchFunctionMode):
@@ -108,6 +107,23 @@ class _Lists(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+@cache
+def _made_of_others(operation: torch._ops.OpOverload) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(operation.name(), "CompositeImplicitAutograd")
+
+
+def _mapped(change: Callable, given):
+    """`given`, lists, tuples and dictionaries in each other, with `change` made to its tensors. torch's own `tree_map`
+    asks a lot more, of each number too, and takes half of a test's time."""
+    if isinstance(given, torch.Tensor):
+        return change(given)
+    if isinstance(given, (list, tuple)):
+        return type(given)(_mapped(change, one) for one in given)
+    if isinstance(given, dict):
+        return {name: _mapped(change, one) for name, one in given.items()}
+    return given
+
+
 def _crosses(args: tuple, there: bool) -> bool:
     """Whether a copy is from one device to the other."""
     if len(args) == 1:
@@ -122,5 +138,7 @@ def _at_leisure(args: tuple, kwargs: dict) -> bool:
 
 def _line() -> str:
     """Where in the project."""
-    own = [frame for frame in traceback.extract_stack() if "/jakiro/" in frame.filename]
-    return f"{own[-1].filename.rpartition('/jakiro/')[2]}:{own[-1].lineno}" if own else "elsewhere"
+    frame = sys._getframe()
+    while frame is not None and not frame.f_code.co_filename.startswith(PROJECT):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename.removeprefix(PROJECT)}:{frame.f_lineno}" if frame else "elsewhere"

@@ -34,15 +34,16 @@ class Tape(TorchDispatchMode):
             raise RuntimeError(f"{func} cannot be recorded")
         result = func(*args, **(kwargs or {}))
         given = {address(one) for one in tensors((args, kwargs))}
-        fresh = [one for one in tensors(result) if address(one) not in given]
-        self.calls.append((func, args, kwargs or {}, result, bool(fresh)))
+        made = tensors(result)
+        fresh = any(address(one) not in given for one in made)
+        self.calls.append((func, args, kwargs or {}, made if fresh else []))
         return result
 
     def replay(self) -> None:
-        for func, args, kwargs, before, fresh in self.calls:
+        for func, args, kwargs, made in self.calls:
             now = func(*args, **kwargs)
-            if fresh:
-                for old, new in zip(tensors(before), tensors(now), strict=True):
+            if made:
+                for old, new in zip(made, tensors(now), strict=True):
                     old.copy_(new)
 
 
@@ -62,8 +63,9 @@ def record(work: Callable[[], T], device: torch.device) -> Callable[[], T]:
     tape = Tape()
     with tape:
         result = work()
-    for one in tensors([call[3] for call in tape.calls if call[4]]):
-        one.zero_()  # a recording computes nothing
+    for *_, made in tape.calls:
+        for one in made:
+            one.zero_()  # a recording computes nothing
 
     def replay() -> T:
         tape.replay()

@@ -39,13 +39,12 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
     check_tree(options.method)
     prompts = read_prompts(options.prompts, options.limit)
     target = Target.load(options.target, options.device, options.dtype)
-    tuner = Tuner(target)
-    loaded = bench.load_methods(target, ["vanilla", options.method], dict.fromkeys(SIZES, AUTO), tuner)
+    tuner, sampling = Tuner(target), Sampling(options.temperature)
+    loaded = bench.load_methods(target, ["vanilla", options.method], dict.fromkeys(SIZES, AUTO), sampling, tuner)
     make, chosen = loaded.pop(options.method)
     sizes = product(options.top_k, options.depth, options.total_tokens)
     fixed = [replace(chosen, **dict(zip(SIZES, size, strict=True))) for size in sizes]
     methods = loaded | {AUTO: (make, chosen)} | {label(one): (make, one) for one in fixed}
-    sampling = Sampling(options.temperature)
     found = bench.run(target, prompts, methods, options.max_new_tokens, [sampling], repeats=options.repeats)
     rows = [{"tree": name} | values for name, values in means(found).items()]
     speed = {row["tree"]: row["tokens_per_s"] for row in rows}

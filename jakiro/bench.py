@@ -28,7 +28,7 @@ from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import Trace
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY, Sampling
 
 SCHEMA = "jakiro-bench/1"
 WARM_UP = 2  # prompts that each method decodes at each temperature before anything is counted
@@ -49,10 +49,16 @@ class Generated:
 Peers = dict[str, Callable[[list[int], int, Sampling], Generated]]  # name -> what decodes ids within a budget
 
 
-def load_methods(target: Target, names: Sequence[str], changes: dict[str, str], tuner: Tuner | None = None) -> Methods:
+def load_methods(
+    target: Target,
+    names: Sequence[str],
+    changes: dict[str, str],
+    sampling: Sampling = GREEDY,
+    tuner: Tuner | None = None,
+) -> Methods:
     """`asked_for`, with numbers for what is auto: measured here, with a tuner of the target's own if None is given."""
     tuner, asked = tuner or Tuner(target), asked_for(target, names, changes)
-    return {name: (make, tuner.resolved(name, make, settings)) for name, (make, settings) in asked.items()}
+    return {name: (make, tuner.resolved(name, make, settings, sampling)) for name, (make, settings) in asked.items()}
 
 
 def asked_for(target: Target, names: Sequence[str], changes: dict[str, str]) -> Methods:
@@ -77,11 +83,11 @@ def asked_for(target: Target, names: Sequence[str], changes: dict[str, str]) -> 
     return loaded
 
 
-def settled(target: Target, asked: Methods, journal: Journal) -> Methods:
+def settled(target: Target, asked: Methods, sampling: Sampling, journal: Journal) -> Methods:
     """The methods with numbers for what is auto: the journal's; where it has none yet they are measured and noted."""
     if journal.settings is None:
         tuner = Tuner(target)
-        journal.settle({name: asdict(tuner.resolved(name, *method)) for name, method in asked.items()})
+        journal.settle({name: asdict(tuner.resolved(name, *method, sampling)) for name, method in asked.items()})
     return {name: (make, type(settings)(**journal.settings[name])) for name, (make, settings) in asked.items()}
 
 

@@ -45,6 +45,9 @@ class Sampling:
             raise ValueError(f"seed is {self.seed!r}; use a whole number from 0 to {MAX_SEED} (2**53)")
 
 
+GREEDY = Sampling()
+
+
 def pick(logits: Tensor, positions: Sequence[int], sampling: Sampling) -> Tensor:
     """The target's token after each row: logits [n, vocab], absolute position of each picked token [n] -> [n].
 

@@ -139,11 +139,14 @@ def test_a_tuning_is_shown_with_its_best_trees(tmp_path):
     [found] = json.loads(payload(tmp_path))["reports"]
     assert found["table"]["rows"] == [["10", "5", "3", "2.50", "10.00", "250.0"]]
     assert found["facts"][0] == ["note", "An older head."]
-    assert ["expected", "from 80 rounds replayed on 9 answers of the target"] in found["facts"]
+    replayed = "from 80 rounds replayed on 9 answers of the target"
+    assert ["expected", f"{replayed}, greedy"] in found["facts"]
     assert found["figures"][0]["title"] == "Which tree pays: jakiro"
     here, same = json.loads(payload(tmp_path, [data]))["reports"]  # what a race of the page measured comes first
     assert same == found and here["title"] == "auto on this machine: Jakiro"
     assert here | {"name": "trees", "title": "trees"} == found
+    [warm, _] = json.loads(payload(tmp_path, [data | {"temperature": 0.7, "top_p": 0.9}]))["reports"]
+    assert ["expected", f"{replayed}, sampled at temperature 0.7 and top_p 0.9"] in warm["facts"]
 
 
 def test_a_rounds_cost_stands_beside_published_and_ideal_ones(tmp_path):

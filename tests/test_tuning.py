@@ -32,10 +32,11 @@ from jakiro.ui.figures.tuning import tuning_figure
 from jakiro.ui.models import load
 from jakiro.ui.race import Race, check
 from jakiro.ui.stream import events
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY, Sampling
 
 ALL = {"top_k": AUTO, "depth": AUTO, "total_tokens": AUTO}
 SIZES = tuple(ALL)
+SAMPLED = Sampling(0.5, 0.9)
 TICK = 2.0**-10  # s, a power of two: sums are exact
 
 
@@ -150,28 +151,35 @@ def test_a_cut_is_the_tree_that_the_drafter_builds_at_that_size(target, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), [("eagle2", (60, 2)), ("eagle2", (8, 3)), ("jakiro", (60, 2)), ("jakiro", (40, 3))]
+    ("name", "shape", "sampling"),
+    [
+        ("eagle2", (60, 2), GREEDY),
+        ("eagle2", (8, 3), GREEDY),
+        ("jakiro", (60, 2), GREEDY),
+        ("jakiro", (40, 3), GREEDY),
+        ("jakiro", (60, 2), SAMPLED),
+    ],
 )
-def test_replayed_rounds_are_those_of_decoding(target, name, shape):
+def test_replayed_rounds_are_those_of_decoding(target, name, shape, sampling):
     make = make_of(target, name)
     settings = METHODS[name].settings(top_k=shape[0], depth=shape[1], total_tokens=60)
-    texts = rehearsal.write(target, lambda: make(settings))[0][::2]
+    texts = rehearsal.write(target, lambda: make(settings), sampling)[0][::2]
     totals = (2, 8, 20, 60)
     trial = Rehearsal(make, settings, totals)
     for text in texts:
         rehearse(target, [trial], text)
     for total in totals:
-        rounds, tokens = decoded(target, make, replace(settings, total_tokens=total), texts)
+        rounds, tokens = decoded(target, make, replace(settings, total_tokens=total), sampling, texts)
         assert (trial.rounds[total], trial.tokens[total]) == (rounds, tokens)
     assert trial.tokens[60] > trial.rounds[60] or shape[0] < 10, "some draft was accepted"
 
 
-def decoded(target, make, settings, texts) -> tuple[int, int]:
+def decoded(target, make, settings, sampling, texts) -> tuple[int, int]:
     """Rounds that begin where those of a trial do, and their tokens, by the engine itself."""
     rounds = tokens = 0
     for text in texts:
         budget, at = len(text.ids) - text.start, text.start
-        _, *steps = decode(target, make(settings), text.ids[: text.start], budget, Sampling(), inspect=False)
+        _, *steps = decode(target, make(settings), text.ids[: text.start], budget, sampling, inspect=False)
         for step in steps:
             assert text.ids[at + 1 :][: len(step.emitted)] == step.emitted
             if at < text.stop:
@@ -312,7 +320,7 @@ def test_measuring_can_be_ended_and_begun_again(target, small):
                 raise InterruptedError
 
         with pytest.raises(InterruptedError):
-            tuner.resolved(*asked, pulse)
+            tuner.resolved(*asked, pulse=pulse)
         assert not tuner.found and tuner.resolved(*asked) == whole
 
 
@@ -336,6 +344,29 @@ def test_auto_becomes_numbers_once(target, small, name):
 def test_measuring_again_finds_the_same(target, small):
     one, two = (Tuner(target).tuning("eagle2", make_of(target, "eagle2"), TreeSettings(**ALL)) for _ in range(2))
     assert one == two
+
+
+def test_each_way_to_sample_has_its_own_tree(target, small, monkeypatch):
+    """Measured on answers that are sampled so. The seed is no such way, nor is top_p where nothing is sampled."""
+    written = []
+    monkeypatch.setattr(tuning, "write", lambda *given: written.append(rehearsal.write(*given)) or written[-1])
+    tuner, asked = Tuner(target), ("eagle2", make_of(target, "eagle2"), TreeSettings(**ALL))
+    greedy, sampled = (tuner.tuning(*asked, sampling) for sampling in (GREEDY, SAMPLED))
+    assert tuner.tuning(*asked) is greedy and (sampled.temperature, sampled.top_p) == (0.5, 0.9)
+    assert tuner.tuning(*asked, replace(SAMPLED, seed=7)) is sampled
+    assert tuner.tuning(*asked, Sampling(top_p=0.5, seed=7)) is greedy
+    likeliest, drawn = ([text.ids for text in texts] for texts, _ in written)
+    assert [ids[:2] for ids in likeliest] == [ids[:2] for ids in drawn] and likeliest != drawn
+    assert {sampling for _, sampling in tuner._written} == {SAMPLED}, "of the texts the latest are enough"
+    assert tuner.waits("eagle2", asked[2], Sampling(0.5)) and not tuner.waits("eagle2", asked[2], SAMPLED)
+
+
+def test_the_latest_measurements_are_kept(target, small, monkeypatch):
+    monkeypatch.setattr(tuning, "KEPT", 2)
+    tuner, asked = Tuner(target), ("eagle2", make_of(target, "eagle2"), TreeSettings(2, 2, AUTO))
+    for heat in (0, 0.5, 1):
+        tuner.resolved(*asked, Sampling(heat))
+    assert [one.temperature for one in tuner.found.values()] == [0.5, 1]
 
 
 def test_methods_share_what_belongs_to_the_target(target, small, monkeypatch):
@@ -374,11 +405,32 @@ def test_a_trace_stores_the_numbers(folder, small, tmp_path):
 
 def test_tune_prints_and_writes_what_it_found(folder, small, tmp_path, capsys):
     out = tmp_path / "tuning.json"
-    assert run(folder, "tune", "--method", "eagle2", "--set", "depth=2", "--out", out) == 0
+    heat = ["--temperature", 0.7, "--top-p", 0.9]
+    assert run(folder, "tune", "--method", "eagle2", "--set", "depth=2", *heat, "--out", out) == 0
     found, printed = json.loads(out.read_text()), capsys.readouterr().out
     assert found["schema"] == "jakiro-tuning/1" and found["settings"] == {**ALL, "depth": 2, "draft_temperature": 1.0}
     assert {"machine", "versions", "command", "verify", "draft", "overhead_s"} <= found.keys()
-    assert f"top_k {found['chosen']['top_k']}, depth 2, total_tokens" in printed and "over one" in printed
+    assert f"temperature 0.7: top_k {found['chosen']['top_k']}, depth 2, total_tokens" in printed
+    assert "over one" in printed and (found["temperature"], found["top_p"]) == (0.7, 0.9)
+
+
+@pytest.mark.parametrize(("command", "heats", "asked"), [("trace", [0.8], 0.8), ("bench", [1, 0.5], 0.5)])
+def test_what_is_auto_is_measured_as_it_is_sampled(folder, tmp_path, monkeypatch, command, heats, asked):
+    """Of several temperatures at the lowest."""
+    seen = []
+
+    def resolved(tuner, method, make, settings, sampling):
+        seen.append(sampling.temperature)
+        return replace(settings, top_k=2) if autos(settings) else settings
+
+    monkeypatch.setattr(Tuner, "resolved", resolved)
+    line = {
+        "trace": ["--method", "eagle2", "--prompt", "the ant"],
+        "bench": ["--methods", "vanilla,eagle2", "--limit", 1],
+    }[command]
+    more = ["--set", "top_k=auto", "--max-new-tokens", 4, "--temperature", *heats, "--out", tmp_path / "out.json"]
+    assert run(folder, command, *line, *more) == 0
+    assert set(seen) == {asked}
 
 
 @pytest.mark.parametrize(
@@ -433,6 +485,10 @@ def test_a_race_measures_before_its_lanes_are_timed(target, small):
     spent = {line["lane"]: line["at"] for line in lines if line["event"] == "tokens"}
     assert spent[1] == TICK * (1 + 4 * len(traces[1].steps)), "ticks of its own rounds only"
     assert Race(models, check(models, *asked)).untuned() == []
+    sampled = Race(models, check(models, *asked[:3], 0.5, 1, 0, changes))
+    assert sampled.untuned() == ["eagle2"]
+    list(sampled.rounds())
+    assert sampled.untuned() == [] and sampled.traces()[1].temperature == 0.5
 
 
 def test_the_figure_shows_the_curve_and_marks_the_choice():

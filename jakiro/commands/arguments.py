@@ -52,16 +52,19 @@ def parser() -> argparse.ArgumentParser:
     help_ = "a setting, as depth=6, for every method that has it; repeatable; README lists them"
     chosen.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=help_)
 
+    heat = {"type": float, "default": 0.0, "help": "0 is greedy"}
+    mass = {"type": float, "default": 1.0, "help": "above 0 and up to 1, where 1 keeps every token"}
+
     decoding = argparse.ArgumentParser(add_help=False, parents=[model, chosen])
     decoding.add_argument("--max-new-tokens", type=int, default=128, help="of an answer (default: %(default)s)")
-    decoding.add_argument("--top-p", type=float, default=1.0, help="above 0 and up to 1, where 1 keeps every token")
+    decoding.add_argument("--top-p", **mass)
     decoding.add_argument("--seed", type=int, default=0, help="the same seed gives the same text by every method")
     decoding.add_argument("--out", type=Path, required=True, help="file to write")
 
     one = commands.add_parser("trace", parents=[decoding], help="decode one prompt and write its trace")
     one.add_argument("--method", required=True, help="vanilla, prompt_lookup, eagle2, eagle3 or jakiro")
     one.add_argument("--prompt", required=True)
-    one.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
+    one.add_argument("--temperature", **heat)
 
     sound = commands.add_parser("validate", help="say whether files hold sound traces")
     sound.add_argument("files", type=Path, nargs="+", metavar="trace.json")
@@ -79,13 +82,16 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument("--variants", type=Path, metavar="FILE.json", help=own)
     many.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
     many.add_argument("--limit", type=positive, help="prompts of each file")
-    many.add_argument("--temperature", type=float, nargs="+", default=[0.0], help="0 is greedy; several are measured")
+    several = "0 is greedy; several are measured, with what is auto for the lowest"
+    many.add_argument("--temperature", type=float, nargs="+", default=[0.0], help=several)
     many.add_argument("--repeats", type=positive, default=1, help="speeds are medians over them")
     many.add_argument("--peers", action="store_true", help="measure transformers' own generation beside them")
     many.add_argument("--limits", action="store_true", help="measure what the device and the bare networks allow")
 
     fit = commands.add_parser("tune", parents=[model, chosen], help="measure which draft tree suits this machine")
     fit.add_argument("--method", required=True, help="eagle2, eagle3 or jakiro")
+    fit.add_argument("--temperature", **heat)
+    fit.add_argument("--top-p", **mass)
     fit.add_argument("--out", type=Path, help="file to write; without it the result is only printed")
 
     sick = commands.add_parser("doctor", parents=[model], help="say why a head accepts little")

@@ -20,7 +20,8 @@ def trace(options: argparse.Namespace) -> int:
     check_writable(options.out)
     target, sampling = _target(options), _sampling(options)
     ids = encode(target.tokenizer, options.prompt)
-    (make, settings) = load_methods(target, [options.method], _pairs(options.set, "--set"))[options.method]
+    asked = target, [options.method], _pairs(options.set, "--set"), sampling
+    [(make, settings)] = load_methods(*asked).values()
     run = record(target, make(settings), ids, options.max_new_tokens, sampling, options.method, settings)
     save(run, options.out)
     rate = f"tau {tau(run):.2f}" if run.steps else "no rounds"
@@ -55,7 +56,7 @@ def bench(options: argparse.Namespace) -> int:
     journal = benchmark.open_journal(options.out, target, texts, asked, *how, variants.folders(compared))
     if len(journal):
         print(f"going on with {journal.path}: {len(journal)} prompts are done", file=sys.stderr)
-    methods = benchmark.settled(target, asked, journal)
+    methods = benchmark.settled(target, asked, samplings[0], journal)
     report = benchmark.run(target, texts, methods, *how, journal) | {"command": options.line}
     if options.limits:
         report["limits"] = limits(target, methods, texts[0].text)
@@ -86,14 +87,15 @@ def tune(options: argparse.Namespace) -> int:
     from jakiro.machine import machine, versions
     from jakiro.measuring.tuning import Tuner, as_text
     from jakiro.methods import check_tree
+    from jakiro.verify import Sampling
 
     if options.out:
         check_writable(options.out)
     check_tree(options.method)
-    target = _target(options)
+    target, sampling = _target(options), Sampling(options.temperature, options.top_p)
     tuner = Tuner(target)
     sizes = dict.fromkeys(("top_k", "depth", "total_tokens"), "auto")
-    load_methods(target, [options.method], sizes | _pairs(options.set, "--set"), tuner)
+    load_methods(target, [options.method], sizes | _pairs(options.set, "--set"), sampling, tuner)
     if not tuner.found:
         raise ValueError("nothing is auto: leave one of top_k, depth and total_tokens out of --set")
     [found] = tuner.found.values()

@@ -4,7 +4,7 @@ The text that the target writes does not depend on how it is drafted, and a head
 tree would have had accepted at a place of a finished text is the longest path of that tree along the text: it takes a
 draft, but no pass of the target. A draft of the most nodes answers for all fewer ones, which are its best by score.
 Rounds are then replayed from place to place as decoding would have gone. This counts exactly what decoding the same
-texts greedily would accept, up to the last bits of features, which come from one pass over the whole text here.
+texts would accept, up to the last bits of features, which come from one pass over the whole text here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jakiro.programs import now
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.tree import DraftTree
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY, Sampling
 
 Pulse = Callable[[], None]  # called before every piece of the work; what it raises ends the work
 Piece = TypeVar("Piece")
@@ -88,8 +88,10 @@ def _passes(target: Target, most: int) -> Callable[[int], float]:
 
 
 @torch.inference_mode()
-def write(target: Target, make: Callable[[], Drafter], pulse: Pulse = unwatched) -> tuple[list[Text], float]:
-    """The target's greedy answers to the page's examples, and the median overhead of the rounds that drafted them.
+def write(
+    target: Target, make: Callable[[], Drafter], sampling: Sampling = GREEDY, pulse: Pulse = unwatched
+) -> tuple[list[Text], float]:
+    """The target's answers to the page's examples, and the median overhead of the rounds that drafted them.
 
     Raises ValueError where none of them fits into the target's context, or no answer goes beyond its first token.
     """
@@ -99,7 +101,7 @@ def write(target: Target, make: Callable[[], Drafter], pulse: Pulse = unwatched)
         ids = encode(target.tokenizer, prompt.text)
         if len(ids) + LENGTH + TAIL <= target.context:
             drafter = make()
-            events = decode(target, drafter, ids, LENGTH + TAIL, Sampling(), inspect=False)
+            events = decode(target, drafter, ids, LENGTH + TAIL, sampling, inspect=False)
             prefill, *steps = watched(events, pulse)
             whole = [*ids, prefill.first, *(token for step in steps for token in step.emitted)]
             if steps:

@@ -4,8 +4,8 @@ What to expect of a tree: tokens a round, from rounds replayed on the target's o
 seconds of a round: its draft, the target's pass over its nodes, and the overhead. Costs are medians, measured in turn.
 After each text the slower half of the shapes (top_k, depth) leaves, down to a few, so that most of the time goes to
 those that are close. Drafts and passes that are timed alone are too cheap, so for the last few they are timed as they
-follow one another. Known limits: the answers are greedy and few, at short contexts; the pass is timed after a fixed
-prefix and interpolated between sizes.
+follow one another. Known limits: the answers are few, at short contexts, and drawn once where they are sampled; the
+pass is timed after a fixed prefix and interpolated between sizes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from jakiro.machine import device_name
 from jakiro.measuring.rehearsal import Pulse, Rehearsal, Text, rehearse, together, unwatched, verify_cost, write
 from jakiro.settings import AUTO, autos
 from jakiro.target import Target
+from jakiro.verify import GREEDY, Sampling
 
 SCHEMA = "jakiro-tuning/1"
 TOP_KS = (2, 3, 5, 10)
 DEPTHS = (1, 2, 3, 4, 6, 8)
 TOTALS = (2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 60)
 FINALISTS = 6  # shapes that are replayed on every text
+KEPT = 64  # measurements, the latest: a page may be asked for any temperature
 
 Make = Callable[[Any], Drafter]
 Curve = list[tuple[int, float]]  # (nodes, seconds of one pass of the target)
@@ -63,49 +65,60 @@ class Tuning:
     overhead_s: float  # of a round
     points: list[Point]  # most tokens a second first; those that left early, after fewer texts, at the end
     chosen: Point
+    temperature: float = 0.0  # of the answers
+    top_p: float = 1.0
     schema: str = SCHEMA
 
 
 class Tuner:
-    """Measures on one target, each method and settings once; what methods have in common is measured for all."""
+    """Measures on one target, each method, settings and way to sample once; what they have in common only once."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.found: dict[tuple[str, Any], Tuning] = {}
+        self.found: dict[tuple[str, Any, Sampling], Tuning] = {}
         self._verify: Curve = []
-        self._written: dict[Sequence[int], tuple[list[Text], float]] = {}  # layers that are read -> texts, overhead
+        # layers that are read, how it is sampled, the latest way alone -> texts, overhead
+        self._written: dict[tuple[Sequence[int], Sampling], tuple[list[Text], float]] = {}
 
-    def resolved(self, method: str, make: Make, settings: Any, pulse: Pulse = unwatched) -> Any:
+    def resolved(
+        self, method: str, make: Make, settings: Any, sampling: Sampling = GREEDY, pulse: Pulse = unwatched
+    ) -> Any:
         """The settings with numbers for what is auto. Measures the first time: seconds, and nothing else should run.
 
+        The surer the target is of its tokens the larger the tree that pays, so each temperature and top_p has its own.
         What `pulse` raises, which is called all the while, ends the measuring; it then begins again the next time.
         """
         names = autos(settings)
         if not names:
             return settings
-        chosen = self.tuning(method, make, settings, pulse).chosen
+        chosen = self.tuning(method, make, settings, sampling, pulse).chosen
         return replace(settings, **{name: getattr(chosen, name) for name in names})
 
-    def waits(self, method: str, settings: Any) -> bool:
+    def waits(self, method: str, settings: Any, sampling: Sampling = GREEDY) -> bool:
         """Whether `resolved` would have to measure."""
-        return bool(autos(settings)) and (method, settings) not in self.found
+        return bool(autos(settings)) and (method, settings, _heat(sampling)) not in self.found
 
-    def tuning(self, method: str, make: Make, settings: TreeSettings, pulse: Pulse = unwatched) -> Tuning:
-        """What was measured for a method with these settings."""
-        key = method, settings
+    def tuning(
+        self, method: str, make: Make, settings: TreeSettings, sampling: Sampling = GREEDY, pulse: Pulse = unwatched
+    ) -> Tuning:
+        """What was measured for a method with these settings, sampled so."""
+        key = method, settings, _heat(sampling)
         if key not in self.found:
-            self.found[key] = self._tune(method, make, settings, pulse)
+            while len(self.found) >= KEPT:
+                del self.found[next(iter(self.found))]
+            self.found[key] = self._tune(method, make, settings, _heat(sampling), pulse)
         return self.found[key]
 
-    def _tune(self, method: str, make: Make, settings: TreeSettings, pulse: Pulse) -> Tuning:
+    def _tune(self, method: str, make: Make, settings: TreeSettings, sampling: Sampling, pulse: Pulse) -> Tuning:
         target = self.target
         self._verify = self._verify or sorted(verify_cost(target, pulse=pulse).items())
         usual = sizes(target.device)
         numbers = replace(settings, **{name: usual[name] for name in autos(settings)})
         reads = make(numbers).reads
-        if reads not in self._written:
-            self._written[reads] = write(target, lambda: make(numbers), pulse)
-        texts, overhead = self._written[reads]
+        if (reads, sampling) not in self._written:
+            self._written = {key: texts for key, texts in self._written.items() if key[1] == sampling}
+            self._written[reads, sampling] = write(target, lambda: make(numbers), sampling, pulse)
+        texts, overhead = self._written[reads, sampling]
         curve = rising(self._verify)
         trials = list(candidates(make, settings))
         last = compare(target, trials, texts, curve, overhead, pulse)
@@ -124,7 +137,14 @@ class Tuner:
             overhead_s=overhead,
             points=points,
             chosen=points[0],
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
         )
+
+
+def _heat(sampling: Sampling) -> Sampling:
+    """What of it makes the target surer or less sure."""
+    return replace(sampling, seed=0) if sampling.temperature else GREEDY
 
 
 def candidates(make: Make, settings: TreeSettings) -> Iterator[Rehearsal]:
@@ -210,4 +230,5 @@ def as_text(tuning: Tuning, best: int = 8) -> str:
     ]
     chosen = tuning.chosen
     size = f"top_k {chosen.top_k}, depth {chosen.depth}, total_tokens {chosen.total_tokens}"
-    return "\n".join([*lines, "", f"{tuning.method} on {tuning.target}, {tuning.device}, {tuning.dtype}: {size}"])
+    where = f"{tuning.target}, {tuning.device}, {tuning.dtype}, temperature {tuning.temperature:g}"
+    return "\n".join([*lines, "", f"{tuning.method} on {where}: {size}"])

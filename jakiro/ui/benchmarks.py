@@ -67,14 +67,21 @@ def _tuning(name: str, data: dict[str, Any]) -> dict[str, Any]:
     chosen = data["chosen"]
     best = [point for point in data["points"] if point["texts"] == chosen["texts"]][:POINTS]
     rows = [[f"{one['total_tokens']}", f"{one['top_k']}", f"{one['depth']}", *_expected(one)] for one in best]
+    replayed = f"from {chosen['rounds']} rounds replayed on {chosen['texts']} answers of the target, {_heat(data)}"
     facts = [
         *_common(data),
         ["method", f"{data['method']}: {_settings(data['settings'])}"],
-        ["expected", f"from {chosen['rounds']} rounds replayed on {chosen['texts']} answers of the target"],
+        ["expected", replayed],
     ]
     figure = {"title": f"Which tree pays: {data['method']}", **tuning_figure(data)}
     table = {"head": TREES, "rows": rows}
     return {"name": name, "title": name, "facts": facts, "figures": [figure], "table": table, "summary": []}
+
+
+def _heat(tuning: dict[str, Any]) -> str:
+    """How the answers were sampled. Tunings of before it was written were greedy."""
+    heat, mass = tuning.get("temperature", 0), tuning.get("top_p", 1)
+    return f"sampled at temperature {heat:g}" + (f" and top_p {mass:g}" if mass < 1 else "") if heat else "greedy"
 
 
 def _shapes(name: str, data: dict[str, Any]) -> dict[str, Any]:

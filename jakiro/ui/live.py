@@ -32,8 +32,8 @@ def live_races(models: Models, library: Library, gpu: Decorator | None) -> Calla
         race = Race(loaded, check(loaded, *arguments))
         library.begin(id, race.request.prompt)
         if titles := [METHODS[name].title for name in race.untuned()]:
-            text = f"Measuring which draft tree suits this machine, for {' and '.join(titles)}: some seconds, once."
-            gr.Info(text, duration=6)
+            what = f"which draft tree suits machine and temperature, for {' and '.join(titles)}"
+            gr.Info(f"Measuring {what}: some seconds, once.", duration=6)
         yield from flushed(run(race, id), race.left, pace(race.target.device))
 
     def run(race: Race, id: str) -> Iterator[dict[str, Any]]:

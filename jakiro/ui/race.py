@@ -109,13 +109,14 @@ class Race:
 
     def untuned(self) -> list[str]:
         """The methods whose lanes will begin by measuring which tree suits the target."""
-        return [name for name, settings in self.settings.items() if self.models.tuner.waits(name, settings)]
+        tuner, sampling = self.models.tuner, self.request.sampling
+        return [name for name, settings in self.settings.items() if tuner.waits(name, settings, sampling)]
 
     def _run(self, method: str) -> Generator[Prefill | StepTrace, None, None]:
         """What a lane does. It measures what is auto before it gives anything, so that no event's time holds that."""
         request, make = self.request, self.models.makers[method]
-        asked = self.settings[method]
-        settings = self.settings[method] = self.models.tuner.resolved(method, make, asked, self._stay)
+        asked = method, make, self.settings[method], request.sampling
+        settings = self.settings[method] = self.models.tuner.resolved(*asked, self._stay)
         yield from decode(self.target, make(settings), request.ids, request.max_new_tokens, request.sampling)
 
     def _stay(self) -> None:

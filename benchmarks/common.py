@@ -23,7 +23,7 @@ from jakiro.machine import machine, versions
 from jakiro.models.loading import DTYPES
 from jakiro.target import Target
 from jakiro.trace import StepTrace
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY
 
 PHASES = ("draft_s", "verify_s", "overhead_s")
 SETTLE = 2  # rounds left out at the start of a run: a head's pass over the prompt is part of the first
@@ -105,7 +105,7 @@ def rounds(target: Target, drafter: Drafter, prompt: list[int], count: int, dept
             f"{len(prompt)} tokens and {count} rounds of up to {depth + 1} do not fit into the {target.context} that "
             f"{target.name} reads; ask for shorter texts or fewer rounds"
         )
-    made = decode(target, drafter, prompt, room, Sampling(), inspect=False)
+    made = decode(target, drafter, prompt, room, GREEDY, inspect=False)
     _, *steps = islice(made, 1 + SETTLE + count)
     return steps[SETTLE:]
 

@@ -41,7 +41,7 @@ from jakiro.measuring.prompts import examples
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import StepTrace
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY
 
 SCHEMA = "jakiro-long-text/1"
 LENGTHS = (64, 256, 512, 1024, 1536, 1900)
@@ -147,7 +147,7 @@ def memory(target: Target, methods: Methods, count: int) -> list[dict[str, Any]]
 
 def fill_context(target: Target, drafter: Drafter) -> int:
     """Decode until the context is full, the inspector's columns included as on the page; the number of rounds."""
-    made = decode(target, drafter, text(target, SHORT), target.context, Sampling())
+    made = decode(target, drafter, text(target, SHORT), target.context, GREEDY)
     return sum(not isinstance(event, Prefill) for event in made)
 
 

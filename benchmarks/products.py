@@ -33,7 +33,7 @@ from jakiro.models import products as layouts
 from jakiro.models.products import Product, by_fbgemm, by_onednn, lay_out, usual_way
 from jakiro.target import Target
 from jakiro.text import encode
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY
 
 SCHEMA = "jakiro-products/3"
 TURNS, CALLS = 9, 40
@@ -79,7 +79,7 @@ def drafts(target: Target, laid_out: LaidOut) -> list[dict[str, Any]]:
         for _ in range(TURNS):
             for way, make in makers.items():
                 _choose(target.model, laid_out[way])
-                run = record(target, make(settings), prompt, NEW_TOKENS, Sampling(), name, settings)
+                run = record(target, make(settings), prompt, NEW_TOKENS, GREEDY, name, settings)
                 times[way] += [step.draft_s for step in run.steps[common.SETTLE :]]
         found.append({"method": name, "nodes": settings.total_tokens} | _medians(times))
     return found

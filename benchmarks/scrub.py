@@ -43,7 +43,7 @@ from jakiro.methods import METHODS
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.ui import recorded
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY
 
 VISITS = 7
 VIEWS = {  # tab -> what is there when it is drawn
@@ -133,7 +133,7 @@ def compared(chromium: Browser, target: Target, nodes: int) -> list[float]:
     runs = []
     for name in ("eagle2", "jakiro"):
         settings = METHODS[name].settings(**tree)
-        runs.append(record(target, METHODS[name].load(target)(settings), ids, 96, Sampling(), name, settings))
+        runs.append(record(target, METHODS[name].load(target)(settings), ids, 96, GREEDY, name, settings))
     with tempfile.TemporaryDirectory() as folder:
         recorded.save(folder, "pair", "Pair", PROMPT, runs)
         with served(Path(folder), target) as address:

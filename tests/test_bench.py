@@ -17,9 +17,8 @@ from jakiro.measuring.peers import generate_peers
 from jakiro.measuring.prompts import Prompt, read_prompts
 from jakiro.target import Target
 from jakiro.text import encode
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY, Sampling
 
-GREEDY = Sampling()
 QUESTIONS = {"chat": ["the man ran", "an ant and the hat"], "maths": ["1 2 3 1 2 3 1 2"]}
 
 

@@ -16,10 +16,9 @@ from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.target import Target
 from jakiro.traces import read_traces, traces_json
 from jakiro.tree import CutNodes, DraftTree
-from jakiro.verify import Sampling, pick
+from jakiro.verify import GREEDY, Sampling, pick
 
 PROMPT = [5, 17, 230, 41, 5, 99]
-GREEDY = Sampling()
 SAMPLED = Sampling(temperature=1.1, top_p=0.9, seed=4)
 
 

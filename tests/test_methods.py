@@ -15,10 +15,9 @@ from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.trace import Trace
 from jakiro.traces import read_traces, traces_json
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY, Sampling
 
 PROMPT = [5, 17, 230, 41, 5, 17]
-GREEDY = Sampling()
 OWN = {"id", "parent", "depth", "state", "q", "p", "score"}  # names of docs/trace.md
 COLUMNS = {"source": {None, 0, 1, 2, 3}, "head": {None, 0, 1}}
 

@@ -31,7 +31,7 @@ from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.training import history, recipe_file
 from jakiro.training.head_recipe import HeadRecipe
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY, Sampling
 
 LOOKED_AT = 2  # prompts of each task whose experts are looked at
 
@@ -169,7 +169,7 @@ def _experts(target: Target, experiment: Experiment, methods: dict, prompts: Seq
     for one in experiment.variants:
         make, settings = methods[one.label]
         budget, ids = experiment.max_new_tokens, [encode(target.tokenizer, prompt.text) for prompt in some]
-        traces = [record(target, make(settings), text, budget, Sampling(), one.label, settings) for text in ids]
+        traces = [record(target, make(settings), text, budget, GREEDY, one.label, settings) for text in ids]
         runs = [run for run in map(run_diversity, traces) if run and run.overlap]
         if runs:
             rounds = sum(len(trace.steps) for trace in traces)

@@ -30,7 +30,7 @@ from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
 from jakiro.tree import MAX_LEVELS
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")  # what configs call their number
 TURNS = 12  # runs of each method, each followed by bare passes
@@ -78,13 +78,13 @@ def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) 
 def _both(target: Target, make: Callable, settings: Any, prompt: list[int], first: bool) -> tuple[Trace, Trace]:
     """The same run without and with its columns recorded, BLOCK rounds of each in turn, of `first` before the other."""
     found: dict[bool, list] = {kind: [] for kind in (first, not first)}
-    running = {kind: decode(target, make(settings), prompt, NEW_TOKENS, Sampling(), kind) for kind in found}
+    running = {kind: decode(target, make(settings), prompt, NEW_TOKENS, GREEDY, kind) for kind in found}
     block = [None]
     while block:
         for kind, rounds in found.items():
             rounds += (block := list(islice(running[kind], BLOCK)))
     plain, looked_at = (
-        as_trace(target, prompt, NEW_TOKENS, Sampling(), found[kind][0], found[kind][1:]) for kind in (False, True)
+        as_trace(target, prompt, NEW_TOKENS, GREEDY, found[kind][0], found[kind][1:]) for kind in (False, True)
     )
     return plain, looked_at
 

@@ -25,7 +25,7 @@ from jakiro.training.card_text import BEGUN, CARD, GROWING, LICENCES
 from jakiro.training.packing import pack, row_widths
 from jakiro.training.repeats import goes_round
 from jakiro.training.target_recipe import Recipe, Stage
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY
 
 ANSWERED = 10  # prompts of each evaluation set whose answers are looked at
 HEADS = ("eagle2", "jakiro")
@@ -187,7 +187,7 @@ def _answers(target: Target, data: Path) -> list[Answer]:
     for path in sorted((data / "eval").glob("*.jsonl")):
         for number, prompt in enumerate(read_prompts([path], ANSWERED)):
             ids = encode(target.tokenizer, prompt.text)
-            tokens = record(target, make(settings), ids, 128, Sampling(), "vanilla", inspect=False).tokens
+            tokens = record(target, make(settings), ids, 128, GREEDY, "vanilla", inspect=False).tokens
             found.append(Answer(prompt, decode(target.tokenizer, tokens), goes_round(tokens), number < SHOWN))
     return found
 

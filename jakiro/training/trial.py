@@ -26,7 +26,7 @@ from jakiro.training.answers import prompts_of
 from jakiro.training.data import draw
 from jakiro.training.loop import write_rows
 from jakiro.training.sources import Source
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY
 
 LONGEST = 512  # tokens of a prompt that is decoded
 PATIENCE = 2000  # held-out documents without a new prompt, one after another, at which a mix is taken to have no others
@@ -109,7 +109,7 @@ class Trials:
         """Accepted tokens of every round. Each text has a drafter of its own, which remembers nothing of another."""
         found = []
         for ids in self.prompts:
-            run = record(self.target, make(), ids, self.how.new_tokens, Sampling(), "", None, inspect=False)
+            run = record(self.target, make(), ids, self.how.new_tokens, GREEDY, "", None, inspect=False)
             found += [len(step.accepted) for step in run.steps]
         return found or [0]
 

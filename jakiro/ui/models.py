@@ -14,7 +14,7 @@ from jakiro.machine import machine, settle, versions
 from jakiro.measuring.tuning import Tuner
 from jakiro.methods import METHODS, on_heads
 from jakiro.target import Target
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY
 
 LOG = logging.getLogger(__name__)
 WARM_UP_TOKENS = 8
@@ -132,4 +132,4 @@ class Models:
 
 def _warm_up(target: Target, drafter: Drafter) -> None:
     """A few tokens, thrown away: first calls pay for kernels and threads."""
-    record(target, drafter, [0, 1, 2, 3], WARM_UP_TOKENS, Sampling())
+    record(target, drafter, [0, 1, 2, 3], WARM_UP_TOKENS, GREEDY)

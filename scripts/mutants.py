@@ -346,6 +346,13 @@ MUTANTS = [
         "test_tuning.py",
     ),
     Mutant(
+        "what is auto is measured on greedy answers whatever the temperature",
+        "jakiro/measuring/tuning.py",
+        "self._written[reads, sampling] = write(target, lambda: make(numbers), sampling, pulse)",
+        "self._written[reads, sampling] = write(target, lambda: make(numbers), GREEDY, pulse)",
+        "test_tuning.py",
+    ),
+    Mutant(
         "ratios of an experiment are not paired",
         "jakiro/measuring/bootstrap.py",
         '"over_reference_interval": _middle(drawn[index] / drawn[base]),',

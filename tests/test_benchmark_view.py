@@ -143,7 +143,7 @@ def test_a_tuning_is_shown_with_its_best_trees(tmp_path):
     assert ["expected", f"{replayed}, greedy"] in found["facts"]
     assert found["figures"][0]["title"] == "Which tree pays: jakiro"
     here, same = json.loads(payload(tmp_path, [data]))["reports"]  # what a race of the page measured comes first
-    assert same == found and here["title"] == "auto on this machine: Jakiro"
+    assert same == found and here["title"] == "auto on this machine: Jakiro, greedy"
     assert here | {"name": "trees", "title": "trees"} == found
     [warm, _] = json.loads(payload(tmp_path, [data | {"temperature": 0.7, "top_p": 0.9}]))["reports"]
     assert ["expected", f"{replayed}, sampled at temperature 0.7 and top_p 0.9"] in warm["facts"]

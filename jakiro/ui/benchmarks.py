@@ -37,7 +37,8 @@ def payload(folder: Path, tunings: Sequence[dict[str, Any]] = ()) -> str:
     found = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in _files(folder)]
     reports = [_tuning(f"here-{number}", data) for number, data in enumerate(tunings, 1)]
     for report, data in zip(reports, tunings, strict=True):
-        report["title"] = f"auto on this machine: {TITLES.get(data['method'], data['method'])}"
+        method = TITLES.get(data["method"], data["method"])
+        report["title"] = f"auto on this machine: {method}, {_heat(data)}"
     reports += [_KINDS[data["schema"]](path.stem, data) for path, data in found if data.get("schema") in _KINDS]
     return json.dumps({"reports": reports, "themes": THEMES, "config": CONFIG}, ensure_ascii=False, allow_nan=False)
 

@@ -2,9 +2,9 @@
 
 `products`: for each shape of the target's weights and of its heads', one product of so many rows as torch makes it by
 itself, with the weight kept column by column, packed for oneDNN, and packed for FBGEMM in float16. `passes`: the
-target's pass over a tree of n nodes, its picks included, in the same four ways, the packed ones with large weights
-alone and columns for the others. `drafts`: those of its heads for one text, in the three that are laid out. `used` says
-which of them jakiro/models/products.py takes on this processor. Medians; the ways take turns.
+target's pass over a tree of n nodes, its picks included, as torch makes its products, with all weights in columns or
+all packed for oneDNN, and as jakiro/models/products.py lays them out on an Intel processor and on others. `drafts`:
+those of its heads for one text, likewise. `used` says which of these this processor gets. Medians; the ways take turns.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ from jakiro.measuring.prompts import examples
 from jakiro.measuring.rehearsal import verify_cost
 from jakiro.methods import METHODS, on_heads
 from jakiro.models import products as layouts
-from jakiro.models.products import Product, by_fbgemm, by_onednn, lay_out, usual_way
+from jakiro.models.products import INTEL, OTHERS, Layout, Plan, Product, by_fbgemm, by_onednn, lay_out, usual_plan
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.verify import GREEDY
 
-SCHEMA = "jakiro-products/3"
+SCHEMA = "jakiro-products/4"
 TURNS, CALLS = 9, 40
 NEW_TOKENS = 48  # of a text that is drafted for
-PLAIN = "plain"  # beside the ways of jakiro/models/products.py: not laid out at all
-WAYS = (PLAIN, "columns", "onednn", "halves")
-LaidOut = dict[str, dict[nn.Module, Product]]  # by way: a model's layers, and what multiplies in their place
+COLUMNS: Plan = (Layout("columns"),)
+WAYS = ("plain", "columns", "onednn", "halves")  # of one product
+PLANS = {"plain": (), "columns": COLUMNS, "onednn": (Layout("onednn"),), "intel": INTEL, "others": OTHERS}
+LaidOut = dict[str, dict[nn.Module, Product]]  # by plan: a model's layers, and what multiplies in their place
 
 
 @torch.inference_mode()
 def product_row(weight: torch.Tensor, rows: int) -> dict[str, Any]:
     """One product of `rows` rows, in four ways."""
     x = torch.randn(rows, weight.shape[1])
-    makers = (partial(F.linear, weight=weight), Product(weight, way="columns"), by_onednn(weight), by_fbgemm(weight))
+    makers = (partial(F.linear, weight=weight), Product(weight, plan=COLUMNS), by_onednn(weight), by_fbgemm(weight))
     works = {way: partial(multiply, x) for way, multiply in zip(WAYS, makers, strict=True)}
     found: dict[str, list[float]] = {way: [] for way in WAYS}
     for _ in range(TURNS):
@@ -57,13 +58,13 @@ def product_row(weight: torch.Tensor, rows: int) -> dict[str, Any]:
 
 
 def passes(target: Target, nodes: Sequence[int], laid_out: LaidOut) -> list[dict[str, Any]]:
-    """Target passes, the four ways in turns."""
-    found: dict[int, dict[str, list[float]]] = {n: {way: [] for way in WAYS} for n in nodes}
+    """Target passes, the plans in turns."""
+    found: dict[int, dict[str, list[float]]] = {n: {plan: [] for plan in laid_out} for n in nodes}
     for _ in range(TURNS):
-        for way, products in laid_out.items():
+        for plan, products in laid_out.items():
             _choose(target.model, products)
             for n, seconds in verify_cost(target, nodes).items():
-                found[n][way].append(seconds)
+                found[n][plan].append(seconds)
     return [{"nodes": n} | _medians(times) for n, times in found.items()]
 
 
@@ -72,15 +73,15 @@ def drafts(target: Target, laid_out: LaidOut) -> list[dict[str, Any]]:
     prompt, found = encode(target.tokenizer, examples()[0].text), []
     for name in _heads(target):
         settings, makers = METHODS[name].defaults(target), {}
-        for way in WAYS[1:]:
-            with patch.object(layouts, "usual_way", return_value=way):
-                makers[way] = METHODS[name].load(target)
-        times: dict[str, list[float]] = {way: [] for way in makers}
+        for plan, usual in PLANS.items():
+            with patch.object(layouts, "usual_plan", return_value=usual):
+                makers[plan] = METHODS[name].load(target)
+        times: dict[str, list[float]] = {plan: [] for plan in makers}
         for _ in range(TURNS):
-            for way, make in makers.items():
-                _choose(target.model, laid_out[way])
+            for plan, make in makers.items():
+                _choose(target.model, laid_out[plan])
                 run = record(target, make(settings), prompt, NEW_TOKENS, GREEDY, name, settings)
-                times[way] += [step.draft_s for step in run.steps[common.SETTLE :]]
+                times[plan] += [step.draft_s for step in run.steps[common.SETTLE :]]
         found.append({"method": name, "nodes": settings.total_tokens} | _medians(times))
     return found
 
@@ -89,11 +90,10 @@ def _medians(found: dict[str, list[float]]) -> dict[str, float]:
     return {f"{way}_s": median(times) for way, times in found.items()}
 
 
-def _laid_out(model: nn.Module, way: str) -> dict[nn.Module, Product]:
-    """The model's layers that are laid out so, and what multiplies in their place."""
+def _laid_out(model: nn.Module, plan: Plan) -> dict[nn.Module, Product]:
+    """The model's layers, and what multiplies in their place."""
     _choose(model, {})
-    if way != PLAIN:
-        lay_out(model, way)
+    lay_out(model, plan)
     return {module: product for module in model.modules() if (product := _product_of(module))}
 
 
@@ -113,12 +113,13 @@ def _product_of(module: nn.Module) -> Product | None:
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
     target = Target.load(options.target)
     weights = {tuple(one.shape): one.contiguous() for one in [*_weights(target.model), *_weights_of_heads(target)]}
-    gaining = [one for one in weights.values() if Product(one, way="columns").weight is not one]
+    gaining = [one for one in weights.values() if Product(one, plan=COLUMNS).weight is not one]
     if not gaining:
         raise ValueError("no weight of this target is laid out here (fp32 on x86 alone); there is nothing to compare")
     rows = [product_row(weight, count) for weight in gaining for count in options.rows]
-    laid_out = {way: _laid_out(target.model, way) for way in WAYS}  # once, as a target does
-    found = {"used": usual_way(), "products": rows, "passes": passes(target, options.nodes, laid_out)}
+    laid_out = {name: _laid_out(target.model, plan) for name, plan in PLANS.items()}  # once, as a target does
+    used = next((name for name, plan in PLANS.items() if plan == usual_plan()), None)
+    found = {"used": used, "products": rows, "passes": passes(target, options.nodes, laid_out)}
     found["drafts"] = drafts(target, laid_out)
     lines = {"products": _product, "passes": _pass, "drafts": _draft}
     head = common.head(SCHEMA, target.device) | {"target": target.name, "dtype": "float32"}
@@ -154,7 +155,8 @@ def _draft(row: dict[str, Any]) -> dict[str, str]:
 
 
 def _ways(row: dict[str, Any], unit: str, scale: float) -> dict[str, str]:
-    return {f"{way} {unit}": common.cell(row[f"{way}_s"], scale=scale) for way in WAYS if f"{way}_s" in row}
+    ways = [key.removesuffix("_s") for key in row if key.endswith("_s")]
+    return {f"{way} {unit}": common.cell(row[f"{way}_s"], scale=scale) for way in ways}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -250,8 +250,8 @@ MUTANTS = [
     Mutant(
         "weights are rounded to float16 whatever they are",
         "jakiro/models/products.py",
-        'elif way == "halves" and weight.numel() >= LARGE[way] and fits_halves(weight):',
-        'elif way == "halves" and weight.numel() >= LARGE[way]:',
+        'return weight.numel() >= self.smallest and (self.way != "halves" or fits_halves(weight))',
+        "return weight.numel() >= self.smallest",
         "test_products.py",
     ),
     Mutant(

@@ -85,9 +85,9 @@ def test_products(run, folder, monkeypatch):
     assert {row["rows"] for row in report["products"]} == {1, 7}
     assert [row["nodes"] for row in report["passes"]] == [1, 9]
     assert {"eagle2", "jakiro"} <= {row["method"] for row in report["drafts"]}
-    assert all(row[f"{way}_s"] > 0 for row in report["products"] + report["passes"] for way in products.WAYS)
-    assert all(row[f"{way}_s"] > 0 for row in report["drafts"] for way in products.WAYS if way != products.PLAIN)
-    assert report["used"] in products.WAYS
+    assert all(row[f"{way}_s"] > 0 for row in report["products"] for way in products.WAYS)
+    assert all(row[f"{plan}_s"] > 0 for row in report["passes"] + report["drafts"] for plan in products.PLANS)
+    assert report["used"] in products.PLANS
 
 
 def test_attention(run, monkeypatch):

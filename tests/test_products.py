@@ -9,25 +9,26 @@ from torch import nn
 from torch.nn import functional as F
 
 from jakiro.models import products
-from jakiro.models.products import FEW, LARGE, Product, fits_halves, lay_out, spared_bytes, usual_way
+from jakiro.models.products import INTEL, OTHERS, Layout, Product, fits_halves, lay_out, spared_bytes, usual_plan
 from jakiro.target import Target
 
 PACKS = platform.machine().lower() in ("x86_64", "amd64") and torch.backends.mkldnn.is_available()
 packs = pytest.mark.skipif(not PACKS, reason="weights are laid out on x86 alone")
-WAYS = ("columns", "onednn", "halves")
+COLUMNS, ONEDNN, HALVES = PLANS = [(Layout(way),) for way in ("columns", "onednn", "halves")]
+plans = pytest.mark.parametrize("plan", [*PLANS, INTEL, OTHERS], ids=["columns", "onednn", "halves", "intel", "others"])
 
 
 @pytest.mark.parametrize("shape", [(1,), (7,), (2, 33)])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("out", [320, 520, 2100])
-@pytest.mark.parametrize("way", WAYS)
+@plans
 @torch.inference_mode()
-def test_a_product_is_the_linear_layer(shape, bias, out, way):
+def test_a_product_is_the_linear_layer(shape, bias, out, plan):
     torch.manual_seed(0)
     layer = nn.Linear(256, out, bias=bias)
     layer.weight.copy_(layer.weight.bfloat16())
     x, residual = torch.randn(*shape, 256), torch.randn(shape[-1], out)
-    product = Product(layer.weight, layer.bias, way)
+    product = Product(layer.weight, layer.bias, plan)
     torch.testing.assert_close(product(x), layer(x), atol=1e-5, rtol=1e-5)
     if not bias:
         rows = x.flatten(0, -2)[: len(residual)]
@@ -35,23 +36,33 @@ def test_a_product_is_the_linear_layer(shape, bias, out, way):
 
 
 @packs
-@pytest.mark.parametrize(("processor", "way"), [("AMD EPYC", "onednn"), ("Intel(R) Xeon(R) Processor", "halves")])
-def test_the_processor_decides_how_weights_are_laid_out(processor, way, monkeypatch):
+@pytest.mark.parametrize(("processor", "plan"), [("AMD EPYC", OTHERS), ("Intel(R) Xeon(R) Processor", INTEL)])
+def test_the_processor_decides_how_weights_are_laid_out(processor, plan, monkeypatch):
     monkeypatch.setattr(products, "device_name", lambda device: processor)
-    assert usual_way.__wrapped__() == way
+    assert usual_plan.__wrapped__() == plan
     monkeypatch.setattr(products, "FBGEMM", ())
-    assert usual_way.__wrapped__() == ("onednn" if way == "onednn" else "columns"), "a build without FBGEMM"
+    assert usual_plan.__wrapped__() == plan[1:], "a build without FBGEMM has no halves"
 
 
 @packs
-@pytest.mark.parametrize(("way", "large"), LARGE.items())
-def test_weights_are_packed_that_are_worth_its_start(way, large, monkeypatch):
+@pytest.mark.parametrize("way", ["columns", "onednn", "halves"])
+def test_a_weight_takes_the_first_layout_that_it_is_large_enough_for(way, monkeypatch):
     calls = []
     monkeypatch.setattr(F, "linear", lambda *given: calls.append(given) or torch.zeros(1))
-    for size in (256, large // 256 - 1, large // 256, 2 * large // 256):
-        Product(torch.randn(size, 256).bfloat16().float(), way=way)(torch.randn(1, 5, 256))
-    assert [len(weight) for _, weight, _ in calls] == [256, large // 256 - 1]
-    assert all(weight.T.is_contiguous() for _, weight, _ in calls)
+    plan = (Layout(way, 200 * 256), Layout("columns", 100 * 256))
+    for size in (99, 100, 199, 200, 400):
+        Product(torch.randn(size, 256).bfloat16().float(), plan=plan)(torch.randn(1, 5, 256))
+    by_torch = {len(weight): weight for _, weight, _ in calls}
+    assert list(by_torch) == [99, 100, 199] + ([200, 400] if way == "columns" else [])
+    assert [size for size, weight in by_torch.items() if not weight.T.is_contiguous()] == [99]
+
+
+@packs
+def test_products_of_many_rows_are_made_with_the_weight_itself():
+    weight = torch.randn(300, 256).bfloat16().float()
+    product, x = Product(weight, plan=(Layout("halves", rows=64),)), torch.randn(65, 256)
+    assert torch.equal(product(x), F.linear(x, weight))
+    assert torch.equal(product(x[:64]), Product(weight, plan=HALVES)(x[:64]))
 
 
 @packs
@@ -61,12 +72,8 @@ def test_halves_are_for_weights_that_float16_holds():
     weight = 0.02 * torch.randn(2100, 256)
     assert fits_halves(weight.bfloat16().float()) and fits_halves(weight.half().float()) and not fits_halves(weight)
     assert not fits_halves(1e6 * weight.bfloat16().float()), "beyond float16's range"
-    assert Product(weight, way="halves").nbytes == weight.nbytes
-    weight = weight.bfloat16().float()
-    product = Product(weight, way="halves")
-    assert product.nbytes == weight.nbytes // 2
-    many = torch.randn(FEW + 1, 256)
-    assert torch.equal(product(many), F.linear(many, weight)), "many rows are multiplied with the weight itself"
+    assert Product(weight, plan=HALVES).nbytes == weight.nbytes
+    assert Product(weight.bfloat16().float(), plan=HALVES).nbytes == weight.nbytes // 2
 
 
 @packs
@@ -74,15 +81,15 @@ def test_what_a_pass_reads_is_counted_as_it_is_laid_out():
     model = nn.Sequential(nn.Linear(256, 2100, bias=False), nn.Linear(256, 64))
     model[0].weight.data = model[0].weight.data.bfloat16().float()
     assert spared_bytes(model) == 0
-    lay_out(model, "halves")
-    assert spared_bytes(model) == model[0].weight.nbytes // 2
-    lay_out(model, "onednn")
+    lay_out(model, HALVES)
+    assert spared_bytes(model) == model[0].weight.nbytes // 2  # float16 does not hold the other's
+    lay_out(model, ONEDNN)
     assert spared_bytes(model) == 0
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_gradients_flow_through_a_product(way):
-    product, x = Product(torch.randn(2100, 256).half().float(), way=way), torch.randn(60, 256, requires_grad=True)
+@plans
+def test_gradients_flow_through_a_product(plan):
+    product, x = Product(torch.randn(2100, 256).half().float(), plan=plan), torch.randn(60, 256, requires_grad=True)
     product(x).sum().backward()
     torch.testing.assert_close(x.grad, product.weight.sum(dim=0).expand(60, -1), atol=1e-4, rtol=1e-4)
 
@@ -90,20 +97,19 @@ def test_gradients_flow_through_a_product(way):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 def test_other_types_are_left_to_torch(dtype):
     weight = torch.randn(520, 256, dtype=dtype)
-    assert all(Product(weight, way=way)._packed is None for way in WAYS)
-    assert Product(weight, way="columns").weight is weight
+    assert all(Product(weight, plan=plan)._packed is None for plan in PLANS)
+    assert Product(weight, plan=COLUMNS).weight is weight
 
 
 @packs
-@pytest.mark.parametrize("way", WAYS)
-def test_a_models_layers_multiply_with_them_and_it_stays_what_it_was(way, monkeypatch):
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_models_layers_multiply_with_them_and_it_stays_what_it_was(plan):
     torch.manual_seed(0)
-    monkeypatch.setattr(products, "LARGE", dict.fromkeys(LARGE, 1))
     model = tiny_model(hidden_size=64, vocab_size=100).to(torch.bfloat16).to(torch.float32)
     ids = torch.arange(90)[None]
     before, state = model(ids).logits, {name: one.clone() for name, one in model.state_dict().items()}
-    lay_out(model, way)
-    assert isinstance(model.lm_head.forward, Product) and (model.lm_head.forward._packed is None) == (way == "columns")
+    lay_out(model, plan)
+    assert isinstance(model.lm_head.forward, Product) and (model.lm_head.forward._packed is None) == (plan == COLUMNS)
     after = model(ids).logits
     torch.testing.assert_close(after, before, atol=1e-5, rtol=1e-5)
     assert state.keys() == model.state_dict().keys()

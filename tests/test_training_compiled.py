@@ -12,6 +12,7 @@ from tiny import tiny_model
 
 from jakiro.drafting.head import Head, HeadOutput
 from jakiro.methods import on_heads
+from jakiro.models.products import Layout
 from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
@@ -48,8 +49,7 @@ def test_a_compiled_step_reads_a_model_that_trials_decode_with(monkeypatch, tmp_
     """Decoding for itself a target lays its weights out, which no compiled loss can read."""
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    monkeypatch.setattr("jakiro.models.products.usual_way", lambda: "onednn")
-    monkeypatch.setattr("jakiro.models.products.LARGE", {"onednn": 1})
+    monkeypatch.setattr("jakiro.models.products.usual_plan", lambda: (Layout("onednn"),))
     job = job_of(HeadRecipe.of(given(trial={"every": 1})))
     target = Target.wrap(job.model, graphs=False)
     job.trials = Trials(target, [[5, 9, 7]], Trial(1, new_tokens=8), tmp_path / "trials.csv")

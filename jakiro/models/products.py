@@ -5,16 +5,18 @@ long for a few rows as for one where the weight is kept row by row, as `nn.Linea
 processor and on the weight's size (`benchmarks/products.py` measures each way, products-*.json):
 
 - columns: the weight column by column, for MKL.
-- onednn: large weights packed for oneDNN, whose own start costs more than that saves with small ones.
-- halves: large weights in float16, packed for FBGEMM, which multiplies in float32 and so has half as much to read. Only
-  where float16 holds them: what a checkpoint has in 16 bits, as most do.
+- onednn: packed for oneDNN.
+- halves: in float16, packed for FBGEMM, which multiplies in float32 and so has half as much to read. Only where float16
+  holds the weight: what a checkpoint has in 16 bits, as most do.
 """
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Callable
 from functools import cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,26 +26,46 @@ from jakiro.machine import device_name
 
 SMALLEST = 4096  # parameters of a weight that is laid out: smaller ones never get there
 MOST = 4 << 30  # bytes of a model's weights that are kept a second time; larger models keep none
-LARGE = {"onednn": 1 << 17, "halves": 1 << 19}  # parameters from which on a weight is packed; below: columns
-FEW = 64  # rows for which halves are quicker
 FBGEMM = ("x86", "fbgemm")  # torch's engines that have it
 
 
-class Product:
-    """x [..., in] -> x W^T + b [..., out]. `way`: how a weight in fp32 is laid out, if that gains here at all."""
+class Layout(NamedTuple):
+    """One way, and where it is the quickest."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None, way: str | None = None) -> None:
-        self.weight, self.bias, way = weight, bias, way or usual_way()
+    way: str
+    smallest: int = SMALLEST  # parameters of a weight: products with smaller ones cost less than the way's own start
+    rows: float = math.inf  # of more of them a product is made with the weight as it is
+
+    def takes(self, weight: Tensor) -> bool:
+        """Whether a weight is large enough and can be laid out so."""
+        return weight.numel() >= self.smallest and (self.way != "halves" or fits_halves(weight))
+
+
+Plan = tuple[Layout, ...]  # the first that takes a weight; without any it stays as it is
+INTEL = (Layout("halves", 1 << 19, rows=64), Layout("columns"))  # products-xeon.json
+OTHERS = (Layout("halves", 1 << 16), Layout("onednn", 1 << 16))  # products-cpu.json
+
+
+class Product:
+    """x [..., in] -> x W^T + b [..., out]. `plan`: how a weight in fp32 is laid out, if that gains here at all."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, plan: Plan | None = None) -> None:
+        self.weight, self.bias = weight, bias
         self._packed: Callable[[Tensor], Tensor] | None = None
+        self._most = math.inf  # rows of a product with it
         self.nbytes = weight.nbytes  # that a product of few rows reads of the weight
-        if not _gains(weight):
+        plan = usual_plan() if plan is None else plan
+        layout = next((one for one in plan if one.takes(weight)), None) if _gains(weight) else None
+        if layout is None:
             return
-        if way == "onednn" and weight.numel() >= LARGE[way]:
-            self._packed = by_onednn(weight, bias)
-        elif way == "halves" and weight.numel() >= LARGE[way] and fits_halves(weight):
-            self._packed, self.nbytes = by_fbgemm(weight, bias), weight.nbytes // 2
-        else:
+        if layout.way == "columns":
             self.weight = weight.detach().T.contiguous().T
+            return
+        self._most = layout.rows
+        if layout.way == "onednn":
+            self._packed = by_onednn(weight, bias)
+        else:
+            self._packed, self.nbytes = by_fbgemm(weight, bias), weight.nbytes // 2
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._packed(x) if self._packs(x) else F.linear(x, self.weight, self.bias)
@@ -56,7 +78,7 @@ class Product:
 
     def _packs(self, x: Tensor) -> bool:
         """Products with packed weights have no gradient."""
-        return self._packed is not None and not x.requires_grad
+        return self._packed is not None and not x.requires_grad and x.numel() <= self._most * x.shape[-1]
 
 
 def by_onednn(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
@@ -66,15 +88,9 @@ def by_onednn(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], 
 
 
 def by_fbgemm(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
-    """A product of rows in float32 with a weight in float16; of many rows with the weight as it is."""
-    weight = weight.detach().contiguous()
-    packed = torch.ops.quantized.linear_prepack_fp16(weight, bias)
-
-    def multiply(x: Tensor) -> Tensor:
-        few = x.numel() <= FEW * x.shape[-1]
-        return torch.ops.quantized.linear_dynamic_fp16(x, packed) if few else F.linear(x, weight, bias)
-
-    return multiply
+    """A product of rows in float32 with a weight in float16."""
+    packed = torch.ops.quantized.linear_prepack_fp16(weight.detach().contiguous(), bias)
+    return lambda x: torch.ops.quantized.linear_dynamic_fp16(x, packed)
 
 
 def fits_halves(weight: Tensor) -> bool:
@@ -84,19 +100,18 @@ def fits_halves(weight: Tensor) -> bool:
 
 
 @cache
-def usual_way() -> str:
-    """What is quickest here: on Intel's processors MKL and FBGEMM (products-xeon.json), on others MKL and oneDNN."""
-    if "Intel" not in device_name(torch.device("cpu")):
-        return "onednn"
-    return "halves" if torch.backends.quantized.engine in FBGEMM else "columns"
+def usual_plan() -> Plan:
+    """What is quickest here."""
+    plan = INTEL if "Intel" in device_name(torch.device("cpu")) else OTHERS
+    return tuple(one for one in plan if one.way != "halves" or torch.backends.quantized.engine in FBGEMM)
 
 
-def lay_out(model: nn.Module, way: str | None = None) -> None:
+def lay_out(model: nn.Module, plan: Plan | None = None) -> None:
     """Let a model's linear layers multiply as `Product` does. Its code and its parameters stay as they are."""
     layers = [module for module in model.modules() if type(module) is nn.Linear and _gains(module.weight)]
     if sum(layer.weight.nbytes for layer in layers) <= MOST:
         for layer in layers:
-            layer.forward = Product(layer.weight, layer.bias, way)
+            layer.forward = Product(layer.weight, layer.bias, plan)
 
 
 def spared_bytes(model: nn.Module) -> int:

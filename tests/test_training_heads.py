@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from jakiro.drafting.config import HeadConfig
 from jakiro.drafting.head import EagleHead, Head, HeadOutput, JakiroHead
-from jakiro.drafting.weights import load_head
+from jakiro.drafting.weights import load_head, own_tensors
 from jakiro.methods import on_heads
 from jakiro.models.generation import generate
 from jakiro.target import Target
@@ -89,6 +89,17 @@ def test_the_recipe_beside_a_head_is_one(trained, data, tmp_path):
     folders = train_both(trained, data, tmp_path / "run", tmp_path, steps=2)
     for folder in folders.values():
         assert HeadRecipe.read(folder / "recipe.json") == head_recipe(2)
+
+
+def test_heads_are_written_in_the_recipes_dtype(trained, data, tmp_path):
+    """In float16 unless it says otherwise, from one run folder."""
+    halves = train_both(trained, data, tmp_path / "run", tmp_path / "halves", steps=2)
+    whole = train_both(trained, data, tmp_path / "run", tmp_path / "whole", steps=2, dtype="float32")
+    for name in halves:
+        rounded, exact = (own_tensors(folders[name]) for folders in (halves, whole))
+        assert {one.dtype for one in rounded.values()} == {torch.float16}
+        assert all(torch.equal(one, exact[key].half()) for key, one in rounded.items())
+        assert any((one.float() != exact[key]).any() for key, one in rounded.items())
 
 
 def test_heads_go_on_wider_and_never_narrower(trained, data, tmp_path):

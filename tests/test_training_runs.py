@@ -285,6 +285,7 @@ def test_contents_are_read_and_names_are_not(tmp_path):
     ("changes", "message"),
     [
         ({"schedule": "steps"}, "no learning-rate schedule"),
+        ({"dtype": "fp16"}, "dtype of the recipe is 'fp16'"),
         ({"short": [48]}, "do not divide"),
         ({"mix": []}, "no texts"),
         ({"heads": {"jakiro": SMALL}, "trial": {"every": 1, "depth": 1}}, "head 'jakiro' cannot be tried"),

@@ -52,6 +52,7 @@ class HeadRecipe:
     schedule: str = "cosine"  # how it falls, or linear
     trial: Trial | None = None  # decode held-out prompts now and then
     seed: int = 0
+    dtype: str = "float16"  # of the weights as they are written
     note: str = ""  # for the model card
 
     @classmethod

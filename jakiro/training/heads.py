@@ -19,6 +19,7 @@ from jakiro.drafting.eagle3_head import Eagle3Head
 from jakiro.drafting.weights import load_weights, own_tensors, save_head
 from jakiro.files import write_text
 from jakiro.models.generation import end_ids
+from jakiro.models.loading import DTYPES
 from jakiro.target import Target
 from jakiro.training import answers, history, loop, workers
 from jakiro.training.claims import claim, contents, digest, lies_in
@@ -29,9 +30,10 @@ from jakiro.training.head_recipe import KINDS, HeadRecipe, Plan
 from jakiro.training.optim import check_schedule
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
 from jakiro.training.precision import product_dtype
+from jakiro.training.recipe_file import check_dtype
 from jakiro.training.trial import Trials, held_out_prompts, ways
 
-FREE = ("note", "trial", "remember")  # fields of a recipe on which neither rows nor weights depend
+FREE = ("note", "trial", "remember", "dtype")  # fields of a recipe on which neither rows nor a run's weights depend
 UNSEEN = ("num_attention_heads", "num_key_value_heads", "rms_norm_eps", "rope_theta", "rope_type", "rope_factor")
 
 
@@ -85,7 +87,7 @@ def train_heads(
     job = HeadJob(accelerator, target, heads, recipe, rows, compiled, shard, trials)
     loop.run(job, run, accelerator.is_main_process)
     for name, head in job.heads().items():
-        if not lies_in(out[name], head):
+        if not lies_in(out[name], head.to(DTYPES[recipe.dtype])):
             save_head(out[name], head)
         shutil.copy(run / "recipe.json", out[name])
         history.write(out[name], [*done[name], _told(recipe, name, run, rows)])
@@ -105,6 +107,7 @@ def _check(names: list[str], accelerator: Accelerator, recipe: HeadRecipe, shard
     if unknown := [name for name in names if name not in recipe.heads]:
         raise ValueError(f"the recipe has no head {unknown[0]!r}; it has {', '.join(recipe.heads)}")
     check_schedule(recipe.schedule)
+    check_dtype(recipe.dtype)
     row_widths(recipe.row, recipe.short)
     workers.share(accelerator, recipe.rows)  # narrower rows are a multiple of them
     if recipe.average and workers.sharded(accelerator, shard):

@@ -11,6 +11,8 @@ from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from jakiro.models.loading import DTYPES
+
 T = TypeVar("T")
 LARGEST = 1e15  # number; float32 and int64 hold it
 
@@ -66,3 +68,9 @@ def check_numbers(made: object, *names: str, low: float = 0.0, high: float = LAR
         for one in value if isinstance(value, tuple) else (value,):
             if type(one) not in (int, float) or not low <= one <= high:
                 raise ValueError(f"{name} is {value!r}: use a number of at least {low:g} and at most {high:g}")
+
+
+def check_dtype(dtype: str) -> None:
+    """Raise ValueError for a dtype that weights cannot be written in."""
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype of the recipe is {dtype!r}; use one of {', '.join(DTYPES)}")

@@ -27,6 +27,7 @@ from jakiro.training.data import Shelf, draw, take
 from jakiro.training.growth import check_growth, grow, mean, silence
 from jakiro.training.optim import check_schedule
 from jakiro.training.packing import load_rows, row_widths, save_rows
+from jakiro.training.recipe_file import check_dtype
 from jakiro.training.target_job import StageJob
 from jakiro.training.target_recipe import AS_SAVED, Recipe, Stage
 from jakiro.training.tokenizer import END, PAD, tokenizer_for, tokenizer_of
@@ -168,8 +169,7 @@ def _model_of(start: Path, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -
 
 def _check(accelerator: Accelerator, recipe: Recipe, done: int, shard: bool) -> None:
     """Raise ValueError before anything is done if a stage after the first `done` cannot be trained so."""
-    if recipe.dtype not in DTYPES:
-        raise ValueError(f"dtype of the recipe is {recipe.dtype!r}; use one of {', '.join(DTYPES)}")
+    check_dtype(recipe.dtype)
     for before, stage in pairwise(recipe.stages):
         check_growth(before.layers, stage.layers)
     for stage in recipe.stages[done:]:

@@ -47,14 +47,17 @@ export function addressKeeper() {
   return {keep, drop};
 
   function keep(state) {
+    if (timer && latest.race !== state.race) write(); // the race that is left has its own
     latest = state;
-    timer ??= setTimeout(() => {
-      timer = null;
-      const before = new URLSearchParams(location.search).get('race');
-      if (shown && before && before !== latest.race) history.pushState(history.state, '', address(latest));
-      else history.replaceState(history.state, '', address(latest));
-      shown = latest.race;
-    }, 250);
+    timer ??= setTimeout(write, 250);
+  }
+
+  function write() {
+    drop();
+    const before = new URLSearchParams(location.search).get('race');
+    if (shown && before && before !== latest.race) history.pushState(history.state, '', address(latest));
+    else history.replaceState(history.state, '', address(latest));
+    shown = latest.race;
   }
 }
 

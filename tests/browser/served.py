@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -87,6 +87,15 @@ def visit(tab: Page, address: str, path: str = "") -> list[str]:
     tab.goto(address + path)
     tab.wait_for_selector("[data-ready]")
     return trouble
+
+
+def wait_until(tab: Page, holds: Callable[[], bool]) -> None:
+    """Until something holds outside the browser, which goes on meanwhile. Fails after TIMEOUT."""
+    for _ in range(TIMEOUT // 50):
+        if holds():
+            return
+        tab.wait_for_timeout(50)
+    raise AssertionError(f"what a test waits for did not come within {TIMEOUT / 1000:.0f} s")
 
 
 def part(tab: Page, name: str) -> Locator:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, part
+from served import HOSTILE, IN_CHROMIUM, part, wait_until
 
 pytestmark = IN_CHROMIUM
 NEW_TOKENS = 32  # of its live races
@@ -49,8 +49,7 @@ def test_the_button_waits_for_what_is_asked_of_the_address(show_live):
     tab.locator("[data-tab=compare]").click()
     button = tab.locator("[data-view=compare] .primary")
     expect(button).to_be_disabled()
-    while not held:
-        tab.wait_for_timeout(50)
+    wait_until(tab, lambda: held)
     held[0].continue_()
     expect(button).to_be_enabled()
 
@@ -71,8 +70,7 @@ def test_what_moves_when_back_is_pressed_does_not_come_into_the_history(show, ke
       history.back();
     }"""
     tab.evaluate(press, key)
-    while not held:
-        tab.wait_for_timeout(50)
+    wait_until(tab, lambda: held)
     expect(part(tab, "play")).to_contain_text("Play")
     tab.keyboard.press("ArrowRight")  # in the race that is left
     tab.clock.run_for(800)  # an address is written within 250 ms, and what is slow is said after 700
@@ -84,6 +82,21 @@ def test_what_moves_when_back_is_pressed_does_not_come_into_the_history(show, ke
     tab.clock.run_for(400)
     tab.go_forward()
     expect(part(tab, "prompt")).to_have_text(HOSTILE)
+
+
+def test_back_leads_to_a_race_that_was_left_at_once(show):
+    """Before its address was written, which waits longer here than another race takes to be chosen."""
+    slow = (
+        "const set = setTimeout; window.setTimeout = (call, ms, ...args) => set(call, ms === 250 ? 3000 : ms, ...args)"
+    )
+    tab = show("?motion=0", script=slow)
+    left = part(tab, "races").input_value()
+    other = "hostile" if left == "question" else "question"
+    part(tab, "races").select_option(other)
+    tab.wait_for_function("(other) => new URLSearchParams(location.search).get('race') === other", arg=other)
+    tab.go_back()
+    expect(part(tab, "races")).to_have_value(left)
+    assert f"race={left}" in tab.url
 
 
 def test_a_lane_that_is_chosen_changes_places_with_the_one_above_it(show):

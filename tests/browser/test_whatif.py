@@ -6,7 +6,7 @@ import re
 import threading
 
 from playwright.sync_api import expect
-from served import IN_CHROMIUM, WIDE_AND_NARROW, open_page, part, race_live, wait_for_tree
+from served import IN_CHROMIUM, WIDE_AND_NARROW, open_page, part, race_live, wait_for_tree, wait_until
 
 from jakiro.ui import comparing, live
 
@@ -169,16 +169,14 @@ def test_the_end_of_what_was_stopped_is_not_taken_for_the_end_of_the_next(show_l
     view = tab.locator("[data-view=compare]")
     view.locator(".primary").click()
     expect(part(tab, "notice")).to_contain_text("when the model is free")
-    while not begun:
-        tab.wait_for_timeout(50)
+    wait_until(tab, lambda: begun)
     tab.locator("[data-do=stop]").click()
     expect(part(tab, "notice")).to_contain_text("not waiting for the answer")
     view.get_by_label("The other lane").select_option(label="Vanilla")
     view.locator(".primary").click()
     expect(part(tab, "notice")).to_contain_text("when the model is free")
     free[0].set()
-    while len(begun) < 2:
-        tab.wait_for_timeout(50)
+    wait_until(tab, lambda: len(begun) == 2)
     tab.wait_for_timeout(1500)  # by which the page says that no answer comes
     expect(part(tab, "notice")).to_contain_text("when the model is free")
     expect(tab.locator("[data-do=stop]")).to_be_visible()
@@ -201,12 +199,10 @@ def test_a_comparison_that_fails_late_leaves_what_is_asked_since(show_live):
     look_at_compare(tab)
     tab.route("**/compare/*/*.json", lambda route: held.append(route))
     tab.locator("[data-view=compare] .primary").click()
-    while not held:
-        tab.wait_for_timeout(50)
+    wait_until(tab, lambda: held)
     tab.locator("[data-do=stop]").click()
     tab.locator("[data-view=compare] .primary").click()
-    while len(held) < 2:
-        tab.wait_for_timeout(50)
+    wait_until(tab, lambda: len(held) == 2)
     held[0].fulfill(body="{")  # which is no comparison
     tab.wait_for_timeout(300)
     expect(part(tab, "notice")).to_contain_text("when the model is free")
@@ -221,8 +217,7 @@ def test_a_late_comparison_does_not_go_to_another_race(show_live):
     tab.route("**/live-*/compare/*/*.json", lambda route: held.append(route))
     tab.locator("[data-view=compare] .primary").click()
     expect(part(tab, "notice")).to_contain_text("Drafting along the text")
-    while not held:
-        tab.wait_for_timeout(100)
+    wait_until(tab, lambda: held)
     part(tab, "races").select_option("question")
     expect(part(tab, "prompt")).to_have_text("Why?")
     [late] = held

@@ -17,9 +17,11 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   const reader = liveReader({ours: (event) => (event.nonce ?? 0) === nonce, started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); }});
   let doing = '', asked = 0, unanswered = 0, halted = false, leaving = false; // doing: 'race' or 'question'; asked: how often anything was; leaving: Stop is hidden, and had the keyboard's focus
   let held = 0, waiting = null, nonce = 0; // which of what was asked Gradio has; hands over the next; comes with the answer to a question
+  let joining = false, stopping = false; // whether its server has yet to say how it calls what Gradio has, and what is to be stopped then
   let model = null, heads = [], lacking = 'The models are loading.'; // why there is no model yet, or never
   run.addEventListener('asked', () => (run.disabled ? say(run.dataset.help) : start())); // Enter in the prompt
   for (const event of ['over', 'answered']) run.addEventListener(event, over);
+  new PerformanceObserver((list) => list.getEntries().some(({name}) => new URL(name).pathname.endsWith('/queue/join')) && setTimeout(joined)).observe({type: 'resource'});
   askForModels();
   return {read: reader.read, stop: halt, start, running: () => doing !== '', again, compare, examine, unable, heads: () => heads};
 
@@ -34,16 +36,27 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   /** Send what is asked; where Gradio is not yet through with what was stopped, then: until then it would drop this. */
   function hand(own, ...given) {
     waiting = () => {
-      [held, waiting, halted] = [own, null, false];
+      [held, waiting, halted, joining, stopping] = [own, null, false, true, false];
       send(...given);
     };
     if (!held) waiting();
   }
 
+  function joined() {
+    joining = false;
+    if (stopping) cancel();
+  }
+
+  /** Stop what Gradio has, which it can only when it knows how its server calls that. */
+  function cancel() {
+    stopping = joining;
+    if (!joining) send('stop');
+  }
+
   /** Gradio is through with what it has. After a stop it says so twice. */
   function over() {
     const own = held;
-    held = 0;
+    [held, joining] = [0, false];
     if (!own) return;
     if (waiting) setTimeout(() => held || waiting?.());
     else missed(own);
@@ -113,13 +126,13 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   function halt() {
     if (!doing) return;
     if (doing === 'question') { // the answer, if it is still worked on, is not waited for
-      if (held === asked) send('stop'); // else it was never sent
+      if (held === asked) cancel(); // else it was never sent
       rest();
       return say('Stopped: not waiting for the answer.');
     }
     [halted, waiting] = [true, null];
     say('Stopping …');
-    if (!held || held === asked) send('stop'); // else it was never sent
+    if (!held || held === asked) cancel(); // else it was never sent
     const id = reader.id();
     reader.forget();
     settle(id, false, id ? 'Stopped: the race is shown as far as it went.' : 'Stopped before the race began.');

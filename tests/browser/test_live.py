@@ -9,7 +9,19 @@ from dataclasses import replace
 
 import synthetic
 from playwright.sync_api import expect
-from served import DROP, FEW_FRAMES, IN_CHROMIUM, WIDE_AND_NARROW, launched, open_page, part, served, wait_for_tree
+from served import (
+    DROP,
+    FEW_FRAMES,
+    IN_CHROMIUM,
+    WIDE_AND_NARROW,
+    launched,
+    open_page,
+    part,
+    race_live,
+    served,
+    wait_for_tree,
+    wait_until,
+)
 
 from jakiro.trace import to_json
 from jakiro.ui import library, live, recorded
@@ -400,6 +412,23 @@ def test_what_gradio_refuses_leaves_the_page_free(show):
     run(tab, "the an the")
     expect(part(tab, "notice")).to_contain_text("took nothing on")
     expect(tab.locator("[data-do=run]")).to_be_visible()
+
+
+def test_a_stop_before_the_server_has_answered_is_heard(show):
+    """A double click on Run is one on Stop, too."""
+    tab = show("?motion=0")
+    held = []
+    tab.route("**/queue/join*", lambda route: held.append(route))
+    run(tab, "an the")
+    wait_until(tab, lambda: held)
+    tab.locator("[data-do=stop]").click()
+    expect(part(tab, "notice")).to_have_text("Stopped before the race began.")
+    with tab.expect_response("**/cancel") as cancelled:
+        held[0].continue_()
+    assert cancelled.value.ok
+    tab.unroute("**/queue/join*")
+    race_live(tab, "the the an")
+    expect(part(tab, "prompt")).to_have_text("the the an")
 
 
 def test_a_run_right_after_a_stop_is_run(show, monkeypatch):

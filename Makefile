@@ -16,15 +16,16 @@ test:
 	$(PYTHON) -m pytest -n logical
 
 bench:  ## the six evaluation sets: the device's default tree, 60 nodes, Jakiro with a pass for each level, sampled
-	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --limits --prompts $(EVAL) --limit 6 --repeats 3 --out benchmarks/cpu.json
+	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --limits --prompts $(EVAL) --limit 10 --repeats 3 --out benchmarks/cpu.json
 	$(PYTHON) -m jakiro bench --prompts $(EVAL) --limit 10 --set top_k=10 --set depth=6 --set total_tokens=60 --out benchmarks/cpu-60.json
-	$(PYTHON) -m jakiro bench --prompts $(EVAL) --limit 6 --repeats 2 --set contrastive=off --out benchmarks/cpu-passes.json
-	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --temperature 1 --prompts $(EVAL) --limit 3 --repeats 2 --out benchmarks/cpu-t1.json
+	$(PYTHON) -m jakiro bench --prompts $(EVAL) --limit 10 --repeats 3 --set contrastive=off --out benchmarks/cpu-passes.json
+	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --temperature 1 --prompts $(EVAL) --limit 10 --repeats 3 --out benchmarks/cpu-t1.json
 
 auto:  ## which tree pays on this machine, and whether it is as quick as the best of a grid
 	$(PYTHON) -m jakiro tune --method eagle2 --out benchmarks/tuning-eagle2-cpu.json
 	$(PYTHON) -m jakiro tune --method jakiro --out benchmarks/tuning-jakiro-cpu.json
-	$(PYTHON) -m benchmarks.auto --method jakiro --prompts $(EVAL) --limit 2 --top-k 3 5 --depth 2 3 4 --total-tokens 6 10 16 --repeats 2 --out benchmarks/auto-jakiro.json
+	$(PYTHON) -m benchmarks.auto --method eagle2 --prompts $(EVAL) --limit 2 --top-k 3 5 --depth 2 3 4 --total-tokens 6 10 16 --repeats 3 --out benchmarks/auto-eagle2.json
+	$(PYTHON) -m benchmarks.auto --method jakiro --prompts $(EVAL) --limit 2 --top-k 3 5 --depth 2 3 4 --total-tokens 6 10 16 --repeats 3 --out benchmarks/auto-jakiro.json
 	$(PYTHON) -m benchmarks.auto --method jakiro --temperature 1 --prompts $(EVAL) --limit 2 --top-k 3 5 --depth 2 3 4 --total-tokens 6 10 16 --repeats 2 --out benchmarks/auto-jakiro-t1.json
 
 tree-sizes:  ## what trees of several sizes cost and bring here: where the default tree of a CPU comes from

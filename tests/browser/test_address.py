@@ -86,7 +86,8 @@ def test_what_moves_when_back_is_pressed_does_not_come_into_the_history(show, ke
 
 def test_back_leads_to_a_race_that_was_left_at_once(show):
     """Before its address was written, which waits longer here than another race takes to be chosen."""
-    slow = "const set = setTimeout; window.setTimeout = (call, ms) => set(call, ms === 250 ? 3000 : ms)"
+    slow = """const set = setTimeout;
+      window.setTimeout = (call, ms, ...given) => set(call, ms === 250 ? 3000 : ms, ...given);"""
     tab = show("?motion=0", script=slow)
     left = part(tab, "races").input_value()
     other = "hostile" if left == "question" else "question"

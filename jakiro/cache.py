@@ -18,6 +18,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from jakiro.programs import upload
 
 Shape = tuple[int, int]  # heads, width of a head
+Views = list[tuple[Tensor, Tensor] | None]  # of each layer's keys and values; None where it stores nothing
 ROOM = 256  # rows that a storage gets beyond what is asked for when it has to move
 
 
@@ -117,18 +118,49 @@ class KVCache(Cache):
         """The storage for a recorded pass, which sees the first `rows` rows and writes its own at `at` [n]."""
         return FixedRows(self._rows, rows, at, self.reads)
 
-    def _views(self) -> list[tuple[Tensor, Tensor] | None]:
-        """Each layer's keys and values, [1, heads, capacity, width]."""
-        slots = {shape: iter(storage.unsqueeze(1)) for shape, storage in self._storage.items()}
+    def window(self, rows: int) -> Window:
+        """The storage for a pass that is given views of it: of its own rows after those committed, and of all rows."""
+        end = self.length + rows
+        return Window(self._views(self.length, end), self._views(0, end), self.length, self.reads)
+
+    def _views(self, start: int = 0, end: int | None = None) -> Views:
+        """Each layer's keys and values, [1, heads, rows, width]."""
+        slots = {shape: iter(storage.unsqueeze(1)[..., start:end, :]) for shape, storage in self._storage.items()}
         return [pair and (next(slots[pair[0]]), next(slots[pair[1]])) for pair in self._shapes]
+
+
+class Window(Cache):
+    """A `KVCache` for one pass, as views: no number of what is committed goes into what is done with them."""
+
+    def __init__(self, own: Views, seen: Views, length: int, reads: tuple[int, ...]) -> None:
+        super().__init__(layers=[DynamicLayer() for _ in own])
+        self._own, self._seen, self._length, self.reads = own, seen, length, reads
+
+    def tensors(self) -> list[Tensor]:
+        """All views, in an order that depends on the layers alone."""
+        return [view for views in (self._own, self._seen) for pair in views if pair for view in pair]
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args, **kwargs
+    ) -> tuple[Tensor, Tensor]:
+        """Write [1, heads, n, width] into the pass's own rows; return all rows."""
+        for view, states in zip(self._own[layer_idx], (key_states, value_states), strict=True):
+            view.copy_(states)
+        return self._seen[layer_idx]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """The committed rows."""
+        return self._length
+
+    def get_mask_sizes(self, query_length: int | Tensor, layer_idx: int) -> tuple[int, int]:
+        """Rows that a pass sees, and the position of the first."""
+        return self._length + (query_length if isinstance(query_length, int) else len(query_length)), 0
 
 
 class FixedRows(Cache):
     """A `KVCache` for a recorded pass: as many rows whatever is committed; the mask tells them apart."""
 
-    def __init__(
-        self, layers: list[tuple[Tensor, Tensor] | None], rows: int, at: Tensor, reads: tuple[int, ...]
-    ) -> None:
+    def __init__(self, layers: Views, rows: int, at: Tensor, reads: tuple[int, ...]) -> None:
         super().__init__(layers=[DynamicLayer() for _ in layers])
         self._layers, self._count, self._at, self.reads = layers, rows, at, reads
 

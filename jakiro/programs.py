@@ -45,6 +45,16 @@ def recording_seconds() -> float:
     return _pause.seconds
 
 
+@contextmanager
+def clock_stopped() -> Iterator[None]:
+    """What is done within is recording."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        _pause.seconds += time.perf_counter() - start
+
+
 def replayable(device: torch.device) -> bool:
     """Whether programs can be recorded on this kind of device."""
     return device.type in _RECORDERS
@@ -59,11 +69,8 @@ def record(work: Callable[[], T], device: torch.device) -> Callable[[], T]:
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)  # what was asked of it before is not the recording's
-    start = time.perf_counter()
-    try:
+    with clock_stopped():
         return _RECORDERS[device.type](work, device)
-    finally:
-        _pause.seconds += time.perf_counter() - start
 
 
 def compile_work(work: Callable[..., T]) -> Callable[..., T]:

@@ -21,13 +21,16 @@ from transformers.cache_utils import Cache
 
 from jakiro.cache import KVCache, argument_of
 from jakiro.models import hub
-from jakiro.models.checks import check_trees, measure, why_no_graphs
+from jakiro.models.checks import check_trees, measure, why_not_recorded
 from jakiro.models.compiled import compile_layers
 from jakiro.models.fixed import ROWS, fixed_pass, padded
 from jakiro.models.generation import end_ids
 from jakiro.models.loading import DTYPES, check_request, choose_kernels, decoder_of, load_model, load_tokenizer
 from jakiro.models.products import lay_out
+from jakiro.models.taped import taped_pass
 from jakiro.models.windows import Form, Mask, alone
+from jakiro.programs import replayable
+from jakiro.tape import Tapes
 
 LOG = logging.getLogger(__name__)
 Pass = Callable[[], tuple[Tensor, Tensor]]  # to logits and features
@@ -48,8 +51,8 @@ class Target:
     ) -> None:
         """Wrap a loaded model. Raises ValueError if trees cannot be scored with it, saying why.
 
-        With `graphs`, passes are recorded and replayed where device and model allow it; `graphs` then says whether.
-        With `compile`, what is recorded is made by torch.compile; ValueError where nothing can be recorded.
+        With `graphs`, passes are recorded and replayed where device and model allow it: as CUDA graphs, or as tapes.
+        With `compile`, what is recorded is made by torch.compile; ValueError where that is no CUDA graph.
         """
         self.model = model.eval().requires_grad_(False)
         self.tokenizer = tokenizer
@@ -67,15 +70,21 @@ class Target:
         self.decoder.register_forward_hook(self._see)
         self.context, self._shapes, self.window = measure(self)  # rows that sliding layers see; 0 without such
         self.form: Form = alone
-        self.graphs = False
+        self.record_passes(False)
         self.vocab_size, self.hidden_size, self.logit_scale = check_trees(self)
         if compile:
             compile_layers(self.decoder)
-        self.no_graphs = why_no_graphs(self, graphs)  # why passes are not recorded; empty if they are
-        self.graphs = not self.no_graphs
+        self.no_graphs = why_not_recorded(self, graphs)  # why passes are not recorded; empty if they are
+        self.record_passes(not self.no_graphs)
         self.compiled = compile
-        if compile and self.no_graphs:
-            raise ValueError(f"only recorded passes are compiled, and {self.no_graphs}: leave out --compile")
+        if compile and not self.graphs:
+            why = self.no_graphs or f"{self.device.type} has none"
+            raise ValueError(f"only CUDA graphs are compiled, and {why}: leave out --compile")
+
+    def record_passes(self, wanted: bool) -> None:
+        """From now on; as CUDA graphs (`graphs`), elsewhere as tapes. Both None and False: pass by pass in Python."""
+        self.graphs = wanted and replayable(self.device)
+        self.tapes = Tapes() if wanted and not self.graphs else None
 
     @classmethod
     def wrap(
@@ -163,11 +172,14 @@ class Target:
         cache.reserve(len(parents))
         ids = torch.tensor(tokens, device=self.device)
         positions, mask = self._placed(parents, cache.length)
+        if self.tapes:
+            return taped_pass(self.tapes, ids, positions, mask, cache, self._pass)
         return lambda: self._pass(ids, positions, mask, cache)
 
     def _placed(self, parents: Sequence[int], length: int) -> tuple[Tensor, Mask | None]:
-        """Positions [n] and mask of a tree after `length` tokens; a single node needs no mask."""
-        if len(parents) == 1:
+        """Positions [n] and mask of a tree after `length` tokens. A single node needs none, but a tape has one: without
+        it models make their own, of a size that is a number."""
+        if len(parents) == 1 and not self.tapes:
             return torch.tensor([length], device=self.device), None
         levels, ancestors = _tree(parents)
         positions = torch.tensor(levels, device=self.device) + length

@@ -44,9 +44,8 @@ class Kept:
     @classmethod
     def read(cls, packed: Tensor) -> Kept:
         """From what `Growth.rerank` gives. The one copy to the host."""
-        tokens, parents, ids, bits = packed.cpu()
-        scores = bits.int().view(torch.float32)
-        return cls(tokens.tolist(), parents.tolist(), scores.tolist(), ids.tolist())
+        packed = packed.cpu()
+        return cls(*packed[:2].int().tolist(), packed[2].tolist(), packed[3].int().tolist())
 
 
 class Growth:
@@ -89,12 +88,14 @@ class Growth:
         return tokens[ids].tolist(), parents.tolist(), scores[ids].tolist(), ids.tolist()
 
     def rerank(self, count: int) -> Tensor:
-        """The best `count` nodes of the pool, or all where it has fewer, packed for `Kept.read`: int64 [4, n]."""
+        """The best `count` nodes of the pool, or all where it has fewer, packed for `Kept.read`: fp32 [4, n].
+
+        That holds whole numbers up to 2^24, so one copy carries them beside the scores.
+        """
         tokens, scores = torch.cat(self._tokens), torch.cat(self._scores)
         order = torch.sort(scores, descending=True, stable=True).indices
         ids = order[:count].sort().values
         root = ids.new_full((1,), -1)
         parents = torch.cat([root, self.frontier_ids()])[ids // self.width]
         nodes = torch.searchsorted(torch.cat([root, ids]), parents)
-        bits = scores[ids].view(torch.int32)  # so that one integer copy carries the floats unchanged
-        return torch.stack([tokens[ids], nodes, ids, bits])
+        return torch.stack([tokens[ids].float(), nodes.float(), scores[ids], ids.float()])

@@ -23,7 +23,7 @@ from .builder import Children, Growth, Kept
 from .columns import Rows
 from .fused import FusedHead
 from .sizes import TreeSettings
-from .state import FixedState, HeadState
+from .state import FixedState, HeadState, TapedState
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,12 @@ class HeadDrafter(Drafter):
         self.head, self.target, self.settings = head, target, settings
         self.width = min(settings.top_k, head.vocab or target.vocab_size)
         sizes = (head, head.embed or target.embed, self.width, settings.depth - 1)
-        fixed = {"fresh": settings.depth + 1, "compile": target.compiled}
-        self._state = FixedState(*sizes, **fixed) if target.graphs else HeadState(*sizes)
+        if target.graphs:
+            self._state = FixedState(*sizes, fresh=settings.depth + 1, compile=target.compiled)
+        elif target.tapes:
+            self._state = TapedState(*sizes, key=(type(self), settings))
+        else:
+            self._state = HeadState(*sizes)
         self._round: Round | None = None
         self._idle = settings.total_tokens == 1  # nothing is drafted
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jakiro.models.products import Product
+from jakiro.tape import Tapes
 
 from .head import EagleHead, JakiroHead, SwiGLU, attention, rotate
 
@@ -33,6 +34,7 @@ class FusedHead:
         self.qkv = Product(torch.cat([one.weight for one in projections]), bias)
         self.out = Product(own.o_proj.weight)
         self.norm = layer.post_attention_layernorm
+        self.tapes = Tapes()  # of drafts with it
 
     @property
     def nbytes(self) -> int:

@@ -9,8 +9,8 @@ and its mask is zeros, not rebuilt (on CUDA it hides the rows that are not yet f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,20 @@ from .fused import FusedHead
 from .head import rope_tables
 
 T = TypeVar("T")
+
+
+class Rows(NamedTuple):
+    """A pass's n rows in a head's memory and the s rows that it sees, these among them: views of what is kept."""
+
+    new_keys: Tensor  # [key heads, n, d], to be written
+    new_values: Tensor
+    keys: Tensor  # [key heads, s, d]
+    values: Tensor
+    cos: Tensor  # [n or 1, 1, d]
+    sin: Tensor
+    mask: Tensor | None = None  # [n, s] of a level; of this,
+    above: Tensor | None = None  # what its rows see of the levels before, which they have from their parents,
+    block: Tensor | None = None  # and of one another, [n, n]
 
 
 class HeadState:
@@ -40,39 +54,68 @@ class HeadState:
 
     def run(self, work: Callable[[Tensor, Tensor], T], tokens: Sequence[int], features: Tensor) -> T:
         """What `work` makes of the text's next tokens [m] and features [m, h], with one `extend` and then levels."""
+        self._advance(len(tokens))
         return work(upload(tokens, features.device), features)
 
     def extend(self, tokens: Tensor, features: Tensor) -> Tensor:
-        """Append text rows and return u of the last one, [1, h].
+        """Write the text's newest rows and return u of the last one, [1, h].
 
         Row j pairs features [m, h] of a token with the embedding of the token after it, tokens [m]; it sits at the
         position of the feature. Only the last row's answer is asked for, so only it attends.
         """
-        start, end = self.length, self.length + len(tokens)
-        if end > self.capacity:
-            self._grow(end)
-        entry = self.head.enter(self.embed(tokens), features)
-        query, keys, values = self.head.project(entry, self._cos[start:end], self._sin[start:end])
-        self._write(self.tree + start, keys, values)
-        self.length = end
-        text = slice(self.tree, self.tree + end)
-        return self.head.attend(entry[-1:], query[-1:], self._keys[:, text], self._values[:, text], None)
+        rows = self._text(len(tokens))
+        entry, query = self._enter(rows, tokens, features)
+        return self.head.attend(entry[-1:], query[-1:], rows.keys, rows.values, None)
 
-    def level(self, index: int, tokens: Tensor, features: Tensor, rows: Tensor) -> Tensor:
+    def level(self, index: int, tokens: Tensor, features: Tensor, parents: Tensor) -> Tensor:
         """u [width, h] of the frontier that is `index` levels below the root's children, all at one position.
 
-        tokens [width], features [width, h] of their parents, rows [width]: each node's parent in the pass before.
+        tokens [width], features [width, h] of their parents, `parents` [width]: each node's row in the pass before.
         """
-        start = self.tree - (index + 1) * self.width
-        below = start + self.width
+        rows = self._level(index)
         if index:
-            self._mask[:, below : self.tree] = self._mask[:, below : self.tree].index_select(0, rows)
-        self._mask[:, start:below] = self._own
+            rows.above.copy_(rows.above.index_select(0, parents))
+        rows.block.copy_(self._own)
+        entry, query = self._enter(rows, tokens, features)
+        return self.head.attend(entry, query, rows.keys, rows.values, rows.mask)
+
+    def _enter(self, rows: Rows, tokens: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Write a pass's rows: its u0 [n, h] and queries [n, heads, d]."""
         entry = self.head.enter(self.embed(tokens), features)
-        query, keys, values = self.head.project(entry, *self._turn(index))
-        self._write(start, keys, values)
-        seen = slice(start, self.tree + self._seen)
-        return self.head.attend(entry, query, self._keys[:, seen], self._values[:, seen], self._mask[:, seen])
+        query, keys, values = self.head.project(entry, rows.cos, rows.sin)
+        rows.new_keys.copy_(keys.transpose(0, 1))
+        rows.new_values.copy_(values.transpose(0, 1))
+        return entry, query
+
+    def _newest(self, most: int, tokens: Sequence[int], features: Tensor) -> tuple[Sequence[int], Tensor]:
+        """A round's new tokens and features; where they are more than that, the last one, the others being read."""
+        if len(tokens) <= most:
+            return tokens, features
+        self._advance(len(tokens) - 1)
+        self._enter(HeadState._text(self, len(tokens) - 1), upload(tokens[:-1], features.device), features[:-1])
+        return tokens[-1:], features[-1:]
+
+    def _advance(self, count: int) -> None:
+        """Count so many more text rows, for which there is room then."""
+        self.length += count
+        if self.length > self.capacity:
+            self._grow(self.length, self.length - count)
+
+    def _text(self, count: int) -> Rows:
+        """The last rows of the text."""
+        start, end = self.length - count, self.length
+        new, seen = slice(self.tree + start, self.tree + end), slice(self.tree, self.tree + end)
+        return self._rows(new, seen, self._cos[start:end], self._sin[start:end])
+
+    def _level(self, index: int) -> Rows:
+        start = self.tree - (index + 1) * self.width
+        below, seen = start + self.width, slice(start, self.tree + self._seen)
+        masks = (self._mask[:, seen], self._mask[:, below : self.tree], self._mask[:, start:below])
+        return self._rows(slice(start, below), seen, *self._turn(index), *masks)
+
+    def _rows(self, new: slice, seen: slice, *others: Tensor) -> Rows:
+        views = (part[:, rows] for rows in (new, seen) for part in (self._keys, self._values))
+        return Rows(*views, *others)
 
     @property
     def _seen(self) -> int:
@@ -84,11 +127,6 @@ class HeadState:
         here = slice(self.length + index, self.length + index + 1)
         return self._cos[here], self._sin[here]
 
-    def _write(self, start: int, keys: Tensor, values: Tensor) -> None:
-        rows = slice(start, start + len(keys))
-        self._keys[:, rows] = keys.transpose(0, 1)
-        self._values[:, rows] = values.transpose(0, 1)
-
     def _allocate(self, capacity: int) -> None:
         config, rows = self.head.config, self.tree + capacity
         self.capacity = capacity
@@ -98,11 +136,38 @@ class HeadState:
         positions = torch.arange(capacity + self.levels, device=self._like["device"])
         self._cos, self._sin = (table[:, None].to(**self._like) for table in rope_tables(config, positions))
 
-    def _grow(self, least: int) -> None:
-        keys, values, used = self._keys, self._values, self.tree + self.length
+    def _grow(self, least: int, filled: int) -> None:
+        keys, values, used = self._keys, self._values, self.tree + filled
         self._allocate(max(least, 2 * self.capacity))
         self._keys[:, :used] = keys[:, :used]
         self._values[:, :used] = values[:, :used]
+
+
+class TapedState(HeadState):
+    """The same with a round's work on a tape, which all runs with this head share: its views are made beforehand."""
+
+    def __init__(
+        self, head: FusedHead, embed: Callable[[Tensor], Tensor], width: int, levels: int, key: Hashable
+    ) -> None:
+        """`key`: what else decides on the work, beside its name and the number of new tokens."""
+        super().__init__(head, embed, width, levels)
+        self._key = key
+        self._views: list[Rows] = []
+
+    def run(self, work: Callable[[Tensor, Tensor], T], tokens: Sequence[int], features: Tensor) -> T:
+        """As before, written down the first time. `work` is known by its name."""
+        tokens, features = self._newest(self.levels + 2, tokens, features)
+        self._advance(len(tokens))
+        given = upload(tokens, features.device)
+        self._views = [super()._text(len(tokens)), *map(super()._level, range(self.levels))]
+        inputs = [given, features, *(one for rows in self._views for one in rows if one is not None)]
+        return self.head.tapes.run((self._key, work.__name__, len(tokens)), lambda: work(given, features), inputs)
+
+    def _text(self, count: int) -> Rows:
+        return self._views[0]
+
+    def _level(self, index: int) -> Rows:
+        return self._views[1 + index]
 
 
 class FixedState(HeadState):
@@ -132,11 +197,9 @@ class FixedState(HeadState):
 
     def run(self, work: Callable[[Tensor, Tensor], T], tokens: Sequence[int], features: Tensor) -> T:
         """As before, replayed from the second time on. `work` is known by its name."""
-        if len(tokens) > self._fresh:
-            super().extend(upload(tokens[:-1], features.device), features[:-1])
-            tokens, features = tokens[-1:], features[-1:]
+        tokens, features = self._newest(self._fresh, tokens, features)
         if self.length + self._fresh > self.capacity:
-            self._grow(self.length + self._fresh)
+            self._grow(self.length + self._fresh, self.length)
         numbers = [*tokens, *[0] * (self._fresh - len(tokens)), self.length, len(tokens)]
         self._numbers.copy_(upload(numbers, features.device), non_blocking=True)
         self._features[: len(tokens)] = features

@@ -192,26 +192,28 @@ def _logit_scale(target: Any, logits: Tensor, features: Tensor) -> float:
 
 
 @torch.inference_mode()
-def why_no_graphs(target: Any, wanted: bool) -> str:
+def why_not_recorded(target: Any, wanted: bool) -> str:
     """Why the target's passes cannot be recorded; empty if they can: replayed elsewhere in a text they give the same.
 
-    A model that waits for the device cannot be, and one that keeps a number of its first pass would decode wrongly.
+    A model that asks for numbers in mid-pass cannot be, and one that keeps a number of its first pass would decode
+    wrongly.
     """
     if not wanted:
         return "not asked for"
-    if not replayable(target.device):
+    if not replayable(target.device) and target.device.type != "cpu":
         return f"{target.device.type} has none"
     ids = [at * target.vocab_size // 9 for at in range(9)]
     answers = []
     try:
-        for target.graphs in (True, False):
+        for recorded in (True, False):
+            target.record_passes(recorded)
             cache = target.new_cache(16)
             target.prefill(torch.tensor(ids[:2], device=target.device), cache)
             target.score(ids[2:6], [-1, 0, 0, 1], cache)
             cache.keep(2, [0, 1, 3])
             answers.append(target.score(ids[5:9], [-1, 0, 0, 1], cache)[0].float().clone())
     except RuntimeError as error:
-        target.graphs = False
+        target.record_passes(False)
         return f"{target.name} cannot be recorded: {error}"
     replayed, plain = answers
     error = float((replayed - plain).norm() / (plain - plain.mean()).norm())

@@ -84,8 +84,8 @@ class _Scribe(TorchDispatchMode):
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         result = operation(*args, **kwargs)
-        tensors = [result] if isinstance(result, Tensor) else result or []
-        if _waits(operation, args) or not all(isinstance(one, Tensor) for one in tensors):
+        tensors = result if isinstance(result, (list, tuple)) else [result]
+        if _waits(operation, args) or not all(isinstance(one, (Tensor, type(None))) for one in tensors):
             raise RuntimeError(f"{operation} asks a tensor for its values")
         schema = operation._schema
         kinds = {one.name: one.type.annotation_str for one in schema.arguments}

@@ -103,8 +103,8 @@ MUTANTS = [
     Mutant(
         "a tree node of the head does not see its ancestors",
         "jakiro/drafting/state.py",
-        "self._mask[:, below : self.tree] = self._mask[:, below : self.tree].index_select(0, rows)",
-        "self._mask[:, below : self.tree] = self._mask[:, below : self.tree]",
+        "rows.above.copy_(rows.above.index_select(0, parents))",
+        "rows.above.copy_(rows.above)",
         "test_drafting.py test_head.py",
     ),
     Mutant(

@@ -38,8 +38,14 @@ def test_heads_that_share_keys_attend_as_torchs_do(heads, shared, count, batch, 
         torch.testing.assert_close(found.double(), right, atol=near, rtol=near)
 
 
-def test_what_is_not_few_queries_under_a_mask_is_torchs(monkeypatch):
+@pytest.fixture
+def as_on_cuda(monkeypatch):
+    monkeypatch.setattr(attention, "OURS", ("cpu",))
+
+
+def test_what_is_not_few_queries_under_a_mask_is_torchs(as_on_cuda, monkeypatch):
     layer, other = torch.nn.Module(), []
+    monkeypatch.setattr(attention, "TORCHS", ())
     monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *given, **named: other.append(named) or "torch's")
     for batch, count in ((1, 5), (3, 1)):
         *given, mask = case(2, count=count, batch=batch)
@@ -57,14 +63,28 @@ def test_what_is_not_few_queries_under_a_mask_is_torchs(monkeypatch):
     assert sdpa(layer, *given, mask) == "torch's" and len(other) == 6
 
 
+def test_a_cpus_kernel_takes_shared_keys_under_a_mask(monkeypatch):
+    layer = torch.nn.Module()
+    layer.num_key_value_groups = 3
+    *given, mask = case(count=5)
+    expected = sdpa_attention_forward(layer, *given, mask, scaling=0.5)[0]
+    repeated = []
+    monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *given, **named: repeated.append(given))
+    mixed, _ = sdpa(layer, *given, mask, scaling=0.5)
+    assert not repeated and mixed.is_contiguous()
+    torch.testing.assert_close(mixed, expected)
+    sdpa(layer, *given, None)
+    assert repeated
+
+
 @pytest.mark.parametrize("family", ["llama", "mistral", "gpt2"])
-def test_models_give_their_text_with_it(family, monkeypatch):
+def test_models_give_their_text_with_it(family, as_on_cuda, monkeypatch):
     """What transformers calls sdpa, replaced as it is on CUDA: in passes over trees, not over prompts."""
     seen = []
     monkeypatch.setattr(attention, "attend", lambda *given: seen.append(given) or attend(*given))
     texts = set()
     for way in (sdpa_attention_forward, sdpa):
-        target = Target.wrap(tiny_model(family))
+        target = Target.wrap(tiny_model(family), graphs=False)
         monkeypatch.setitem(AttentionInterface._global_mapping, "sdpa", way)
         target.ends = frozenset()
         for drafter in (VanillaDrafter(), Noise(3, 7)):

@@ -73,7 +73,7 @@ def test_families_give_their_text(graphs, family):
 
 
 def test_only_what_is_recorded_can_be_compiled():
-    with pytest.raises(ValueError, match="only recorded passes are compiled, and cpu has none: leave out --compile"):
+    with pytest.raises(ValueError, match="only CUDA graphs are compiled, and cpu has none: leave out --compile"):
         Target.wrap(tiny_model(), compile=True)
     with pytest.raises(ValueError, match="cpu has none"):
         Target.load("nowhere", compile=True)  # before anything is read

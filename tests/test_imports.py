@@ -12,7 +12,20 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "jakiro").rglob("*.py"))
 
 VIEWS = {"metrics", "graph", "analysis"}  # functions of traces
-LOOP = {"trace", "verify", "cache", "target", "text", "settings", "machine", "programs", "models", "drafter", "engine"}
+LOOP = {
+    "trace",
+    "verify",
+    "cache",
+    "target",
+    "text",
+    "settings",
+    "machine",
+    "programs",
+    "tape",
+    "models",
+    "drafter",
+    "engine",
+}
 ALLOWED = {  # part -> the parts of ours that it may import; more than one name deep where a folder needs it
     "reading": set(),
     "files": set(),
@@ -23,15 +36,16 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "text": set(),
     "machine": set(),
     "programs": set(),
+    "tape": {"programs"},
     "assets": set(),
     **{view: {"trace"} | VIEWS for view in VIEWS},
     "verify": {"trace", "programs"},
     "cache": {"trace", "programs"},
-    "models": {"cache", "machine", "programs"},
-    "target": {"trace", "cache", "models"},
+    "models": {"cache", "machine", "programs", "tape"},
+    "target": {"trace", "cache", "models", "programs", "tape"},
     "drafter": {"trace"},
     "engine": {"drafter", "trace", "verify", "cache", "target", "text", "machine", "programs"},
-    "drafting": {"trace", "drafter", "engine", "target", "cache", "settings", "programs", "models"},
+    "drafting": {"trace", "drafter", "engine", "target", "cache", "settings", "programs", "tape", "models"},
     "methods": LOOP | {"drafting"},
     "branch": LOOP | {"metrics"},
     "compare": LOOP | {"analysis"},

@@ -20,6 +20,7 @@ from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.models import fixed
 from jakiro.models.fixed import padded
 from jakiro.target import Target
+from jakiro.trace import Trace
 
 
 @pytest.fixture(autouse=True)
@@ -66,8 +67,13 @@ def test_traces_are_those_without_programs(target, recorded, method, sampling):
     for one in (target, recorded):
         [(make, settings)] = load_methods(one, [method], {}).values()
         traces.append(record(one, make(settings), PROMPT, CONTEXT, sampling))
-    plain, replayed = traces
-    assert replayed.tokens == plain.tokens and len(plain.tokens) == CONTEXT - len(PROMPT)
+    alike(*traces)
+    assert len(traces[0].tokens) == CONTEXT - len(PROMPT)
+
+
+def alike(plain: Trace, replayed: Trace) -> None:
+    """The same trees, with what is known of their nodes but for rounding."""
+    assert replayed.tokens == plain.tokens
     for expected, found in zip(plain.steps, replayed.steps, strict=True):
         assert (found.tree.tokens, found.tree.parents) == (expected.tree.tokens, expected.tree.parents)
         assert found.target_logprobs == pytest.approx(expected.target_logprobs, abs=1e-2, rel=1e-3)
@@ -229,7 +235,13 @@ def test_a_head_outgrows_its_buffers(target, recorded, monkeypatch):
 def test_large_trees_move_the_cache_once_in_a_while(target, monkeypatch):
     """Not in every round, although the text grows in each."""
     moved, views = [], KVCache._views
-    monkeypatch.setattr(KVCache, "_views", lambda cache: moved.append(cache.capacity) or views(cache))
+
+    def noted(cache, *rows):
+        if not rows:  # all, which storage is made or moved for
+            moved.append(cache.capacity)
+        return views(cache, *rows)
+
+    monkeypatch.setattr(KVCache, "_views", noted)
     monkeypatch.setattr(engine, "TREE_ROWS", 0)
     run = record(target, drafter_for(target, "mixture, contrastive")[1], PROMPT, 60, GREEDY)
     assert len(run.steps) > 20 and len(moved) == 2  # made, moved

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from importlib.metadata import version
@@ -14,7 +13,6 @@ from safetensors.torch import load_file, save_file
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tiny import CHAT, CONTEXT, path_tokens, random_tree, tiny_model, tiny_tokenizer
 from transformers import AttentionInterface, AutoModelForCausalLM
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from jakiro.models import checks, loading
 from jakiro.models.attention import sdpa
@@ -131,24 +129,13 @@ def test_the_scale_of_logits_is_found_in_half_precision(family, scale):
     assert target.logit_scale == pytest.approx(scale, rel=1e-3)
 
 
-@pytest.mark.parametrize(("device", "grouped", "calls"), [("cpu", "1", []), ("cuda", "0", [False])])
-def test_kernels_of_attention_are_those_of_the_device(monkeypatch, device, grouped, calls):
-    """Each target's own, whichever was loaded before."""
+@pytest.mark.parametrize(("device", "calls"), [("cpu", []), ("cuda", [False])])
+def test_kernels_of_attention_are_ours_and_never_cudnns(monkeypatch, device, calls):
     asked = []
-    monkeypatch.delenv(loading.CHOSEN, raising=False)
-    monkeypatch.setenv(loading.GROUPED, "")
     monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", asked.append)
     monkeypatch.setitem(AttentionInterface._global_mapping, "sdpa", None)
     loading.choose_kernels(torch.device(device))
-    assert AttentionInterface()["sdpa"] is {"cpu": sdpa_attention_forward, "cuda": sdpa}[device]
-    assert os.environ[loading.GROUPED] == grouped and asked == calls
-    monkeypatch.setenv(loading.GROUPED, "wished for")
-    loading.choose_kernels(torch.device(device))
-    assert os.environ[loading.GROUPED] == grouped  # what a process inherits from one of ours is no wish
-    monkeypatch.delenv(loading.CHOSEN)
-    monkeypatch.setenv(loading.GROUPED, "wished for")
-    loading.choose_kernels(torch.device(device))
-    assert os.environ[loading.GROUPED] == "wished for"
+    assert AttentionInterface()["sdpa"] is sdpa and asked == calls
 
 
 def test_a_target_whose_features_cannot_be_read_has_no_heads():

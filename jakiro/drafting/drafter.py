@@ -114,17 +114,17 @@ class HeadDrafter(Drafter):
         if self._idle:
             return 0
         length = self._state.length
-        passes = self._state.run(self._pass, _fresh(context), context.features)
+        steps = self._state.run(self._pass, _fresh(context), context.features)
         self._state.length = length
-        return passes
+        return 1 + sum(step.ahead is None for step in steps[:-1])
 
-    def _pass(self, tokens: Tensor, features: Tensor) -> int:
-        step = self.propose(self._state.extend(tokens, features), 0)
-        tokens, rows, passes = tokens[-1:].expand(self.width), tokens.new_zeros(self.width), 1
+    def _pass(self, tokens: Tensor, features: Tensor) -> list[Step]:
+        """Of every level; TorchScript leaves out what nothing is made from."""
+        steps = [self.propose(self._state.extend(tokens, features), 0)]
+        tokens, rows = tokens[-1:].expand(self.width), tokens.new_zeros(self.width)
         for level in range(1, self.settings.depth):
-            passes += step.ahead is None
-            step = self.follow(level, tokens, rows, step)
-        return passes
+            steps.append(self.follow(level, tokens, rows, steps[-1]))
+        return steps
 
     @torch.inference_mode()
     def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:

@@ -1,8 +1,10 @@
-"""Attention of a draft tree's tokens over a long text, on CUDA.
+"""Attention of a draft tree's tokens over a long text.
 
-torch's fused kernels give each head of so few queries to one block, which walks through all keys alone, in float32 and
-under a mask: 34 us over 256 rows on an H200 and 237 over 2,048, where a product, a softmax and a product, shared out
-over the whole device, take 16 and 54 (`python -m benchmarks.attention`, attention-h200.json).
+Heads that share keys take them as they are, where transformers would repeat them in every layer of a pass with a mask.
+torch's kernel for a CPU can do that. Its fused ones on CUDA give each head of so few queries to one block, which walks
+through all keys alone, in float32 and under a mask: 34 us over 256 rows on an H200 and 237 over 2,048, where a product,
+a softmax and a product, shared out over the whole device, take 16 and 54 (`python -m benchmarks.attention`,
+attention-h200.json).
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+TORCHS, OURS = ("cpu",), ("cuda",)  # devices on which torch's kernel takes shared keys, and on which `attend` does
 MOST = 256  # queries that count as few: scores of a long prompt are not written down
 
 
@@ -38,11 +42,18 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: flo
 def sdpa(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **named: Any
 ) -> tuple[Tensor, None]:
-    """What transformers calls `sdpa`, [b, n, heads, d]: by `attend` for few queries under a mask, one text's or one of
-    each of many texts, which are answered together."""
+    """What transformers calls `sdpa`, [b, n, heads, d], under a mask with shared keys.
+
+    `attend` is for few queries, one text's or one of each of many texts, which are answered together.
+    """
     mask, odd = attention_mask, {"position_bias", "softcap"} & {name for name in named if named[name] is not None}
     few = query.shape[2] == 1 or (len(query) == 1 and query.shape[2] <= MOST)
-    if odd or not few or named.get("dropout") or mask is None or mask.shape[1] != 1:
+    here = query.device.type in (OURS + TORCHS if few else TORCHS)
+    if not here or odd or named.get("dropout") or mask is None or mask.shape[1] != 1:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **named)
-    mixed = attend(query, key, value, mask[:, :, None], named.get("scaling"))
+    if query.device.type in OURS:
+        mixed = attend(query, key, value, mask[:, :, None], named.get("scaling"))
+    else:
+        shared = query.shape[1] > key.shape[1]
+        mixed = F.scaled_dot_product_attention(query, key, value, mask, scale=named.get("scaling"), enable_gqa=shared)
     return mixed.transpose(1, 2).contiguous(), None

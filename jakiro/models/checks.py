@@ -214,7 +214,7 @@ def why_not_recorded(target: Any, wanted: bool) -> str:
             answers.append(target.score(ids[5:9], [-1, 0, 0, 1], cache)[0].float().clone())
     except RuntimeError as error:
         target.record_passes(False)
-        return f"{target.name} cannot be recorded: {error}"
+        return f"{target.name} cannot be recorded: {str(error).strip().splitlines()[-1]}"
     replayed, plain = answers
     error = float((replayed - plain).norm() / (plain - plain.mean()).norm())
     close = error < (0.01 if _exact(target) else 0.2)

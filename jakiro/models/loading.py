@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from json import JSONDecodeError
 from pathlib import Path
 from pickle import UnpicklingError
@@ -20,7 +19,6 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from jakiro.models.attention import sdpa
 from jakiro.models.checks import ATTENTIONS
@@ -28,10 +26,8 @@ from jakiro.programs import replayable
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
-GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"  # 1: attention under a mask repeats no shared keys, which a CPU's kernel can do
 # What transformers raises over JSON files of a model that are cut off or say what cannot be.
 DAMAGED = (StrictDataclassError, ArithmeticError, KeyError, TypeError, JSONDecodeError)
-CHOSEN = "JAKIRO_CHOSE_GQA"  # beside GROUPED where that is not the user's wish: other processes inherit both
 
 
 def load_model(folder: Path, **how: Any) -> PreTrainedModel:
@@ -94,13 +90,11 @@ def decoder_of(model: PreTrainedModel) -> nn.Module:
 
 
 def choose_kernels(device: torch.device) -> None:
-    """Which kernels this process takes attention with from here on.
+    """Which kernels this process takes attention with from here on: ours where we have any.
 
-    On CUDA ours, and not cuDNN's: it plans for every shape anew, and a text has another length in every round.
+    On CUDA not cuDNN's: it plans for every shape anew, and a text has another length in every round.
     """
-    if CHOSEN in os.environ or not os.environ.get(GROUPED):
-        os.environ |= {GROUPED: str(int(device.type == "cpu")), CHOSEN: "1"}
-    AttentionInterface.register("sdpa", sdpa if device.type == "cuda" else sdpa_attention_forward)
+    AttentionInterface.register("sdpa", sdpa)
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
 
@@ -118,4 +112,4 @@ def check_request(device: str, dtype: str, attention: str | None = None, compile
     if int(number or 0) >= count:
         raise ValueError(f"device is {device!r}, but torch sees {count or 'no'} {kind.upper()} device here; use cpu")
     if compile and not replayable(torch.device(device)):
-        raise ValueError(f"only recorded passes are compiled, and {kind} has none: leave out --compile")
+        raise ValueError(f"only CUDA graphs are compiled, and {kind} has none: leave out --compile")

@@ -21,7 +21,7 @@ from transformers.cache_utils import Cache
 
 from jakiro.cache import KVCache, argument_of
 from jakiro.models import hub
-from jakiro.models.checks import check_trees, measure, why_not_recorded
+from jakiro.models.checks import check_trees, measure, record_if_possible
 from jakiro.models.compiled import compile_layers
 from jakiro.models.fixed import ROWS, fixed_pass, padded
 from jakiro.models.generation import end_ids
@@ -74,8 +74,7 @@ class Target:
         self.vocab_size, self.hidden_size, self.logit_scale = check_trees(self)
         if compile:
             compile_layers(self.decoder)
-        self.no_graphs = why_not_recorded(self, graphs)  # why passes are not recorded; empty if they are
-        self.record_passes(not self.no_graphs)
+        self.no_graphs = record_if_possible(self, graphs)  # why passes are not recorded; empty if they are
         self.compiled = compile
         if compile and not self.graphs:
             why = self.no_graphs or f"{self.device.type} has none"

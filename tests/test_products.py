@@ -9,7 +9,18 @@ from torch import nn
 from torch.nn import functional as F
 
 from jakiro.models import products
-from jakiro.models.products import INTEL, OTHERS, Layout, Product, fits_halves, lay_out, spared_bytes, usual_plan
+from jakiro.models.products import (
+    INTEL,
+    OTHERS,
+    Layout,
+    Part,
+    Product,
+    fits_halves,
+    join,
+    lay_out,
+    spared_bytes,
+    usual_plan,
+)
 from jakiro.target import Target
 
 PACKS = platform.machine().lower() in ("x86_64", "amd64") and torch.backends.mkldnn.is_available()
@@ -87,6 +98,57 @@ def test_what_a_pass_reads_is_counted_as_it_is_laid_out():
     assert spared_bytes(model) == 0
 
 
+def projections(bias: bool = False) -> list[nn.Linear]:
+    layers = [nn.Linear(64, size, bias=bias) for size in (96, 32, 64)]
+    for layer in layers:
+        layer.weight.data = layer.weight.data.half().float()
+    return layers
+
+
+@packs
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("plan", [HALVES, ONEDNN])
+@torch.inference_mode()
+def test_layers_that_read_the_same_multiply_once(bias, plan, monkeypatch):
+    layers, products_made = projections(bias), []
+    x, y = torch.randn(2, 1, 5, 64)
+    expected = {name: [layer(given) for layer in layers] for name, given in (("x", x), ("y", y))}
+    pack = products.pack
+    counted = lambda packed: packed._replace(multiply=lambda x: products_made.append(x) or packed.multiply(x))  # noqa: E731
+    monkeypatch.setattr(products, "pack", lambda *given: counted(pack(*given)))
+    assert join(layers, plan)
+    for order in ((0, 1, 2), (2, 0, 1)):
+        for name, given in (("x", x), ("y", y)):
+            found = {at: layers[at](given) for at in order}
+            torch.testing.assert_close([found[at] for at in range(3)], expected[name], atol=1e-5, rtol=1e-5)
+    assert len(products_made) == 4
+    mixed = [layers[0](x), layers[1](y), layers[2](x), layers[0](x), layers[0](y)]
+    right = [expected["x"][0], expected["y"][1], expected["x"][2], expected["x"][0], expected["y"][0]]
+    torch.testing.assert_close(mixed, right, atol=1e-5, rtol=1e-5)
+    assert spared_bytes(nn.ModuleList(layers)) == sum(64 * size * (2 if plan == HALVES else 0) for size in (96, 32, 64))
+
+
+@packs
+def test_layers_are_left_apart_where_their_weights_cannot_be_packed_together():
+    one, other, third = projections()
+    other.bias = nn.Parameter(torch.zeros(32))
+    assert not join([one, other, third], HALVES), "one of them has a bias"
+    other.bias, other.weight.data = None, torch.randn(32, 64)
+    assert not join([one, other, third], HALVES), "float16 does not hold one of them"
+    assert not join(projections(), COLUMNS) and not join(projections(), (Layout("halves", 1 << 20),))
+    assert not any("forward" in vars(layer) for layer in (one, other, third))
+
+
+@packs
+def test_products_of_many_rows_and_those_with_gradients_are_the_layers_own():
+    layers = projections()
+    join(layers, (Layout("halves", rows=64),))
+    many, learnt = torch.randn(65, 64), torch.randn(3, 64, requires_grad=True)
+    assert torch.equal(layers[1](many), F.linear(many, layers[1].weight))
+    layers[1](learnt).sum().backward()
+    torch.testing.assert_close(learnt.grad, layers[1].weight.sum(dim=0).expand(3, -1))
+
+
 @plans
 def test_gradients_flow_through_a_product(plan):
     product, x = Product(torch.randn(2100, 256).half().float(), plan=plan), torch.randn(60, 256, requires_grad=True)
@@ -110,6 +172,8 @@ def test_a_models_layers_multiply_with_them_and_it_stays_what_it_was(plan):
     before, state = model(ids).logits, {name: one.clone() for name, one in model.state_dict().items()}
     lay_out(model, plan)
     assert isinstance(model.lm_head.forward, Product) and (model.lm_head.forward._packed is None) == (plan == COLUMNS)
+    feed = model.model.layers[0].mlp
+    assert {type(one.forward) for one in (feed.gate_proj, feed.up_proj)} == {Product if plan == COLUMNS else Part}
     after = model(ids).logits
     torch.testing.assert_close(after, before, atol=1e-5, rtol=1e-5)
     assert state.keys() == model.state_dict().keys()

@@ -192,8 +192,8 @@ def _logit_scale(target: Any, logits: Tensor, features: Tensor) -> float:
 
 
 @torch.inference_mode()
-def why_not_recorded(target: Any, wanted: bool) -> str:
-    """Why the target's passes cannot be recorded; empty if they can: replayed elsewhere in a text they give the same.
+def record_if_possible(target: Any, wanted: bool) -> str:
+    """Let the target's passes be recorded where, replayed elsewhere in a text, they give the same; else say why not.
 
     A model that asks for numbers in mid-pass cannot be, and one that keeps a number of its first pass would decode
     wrongly.
@@ -205,7 +205,7 @@ def why_not_recorded(target: Any, wanted: bool) -> str:
     ids = [at * target.vocab_size // 9 for at in range(9)]
     answers = []
     try:
-        for recorded in (True, False):
+        for recorded in (False, True):
             target.record_passes(recorded)
             cache = target.new_cache(16)
             target.prefill(torch.tensor(ids[:2], device=target.device), cache)
@@ -215,7 +215,9 @@ def why_not_recorded(target: Any, wanted: bool) -> str:
     except RuntimeError as error:
         target.record_passes(False)
         return f"{target.name} cannot be recorded: {str(error).strip().splitlines()[-1]}"
-    replayed, plain = answers
+    plain, replayed = answers
     error = float((replayed - plain).norm() / (plain - plain.mean()).norm())
-    close = error < (0.01 if _exact(target) else 0.2)
-    return "" if close else f"{target.name} answers otherwise when replayed (relative error {error:.2g})"
+    if error < (0.01 if _exact(target) else 0.2):
+        return ""
+    target.record_passes(False)
+    return f"{target.name} answers otherwise when replayed (relative error {error:.2g})"

@@ -30,7 +30,7 @@ from jakiro.measuring.prompts import examples
 from jakiro.measuring.rehearsal import verify_cost
 from jakiro.methods import METHODS, on_heads
 from jakiro.models import products as layouts
-from jakiro.models.products import INTEL, OTHERS, Layout, Plan, Product, by_fbgemm, by_onednn, lay_out, usual_plan
+from jakiro.models.products import INTEL, OTHERS, Layout, Part, Plan, Product, by_fbgemm, by_onednn, lay_out, usual_plan
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.verify import GREEDY
@@ -41,7 +41,7 @@ NEW_TOKENS = 48  # of a text that is drafted for
 COLUMNS: Plan = (Layout("columns"),)
 WAYS = ("plain", "columns", "onednn", "halves")  # of one product
 PLANS = {"plain": (), "columns": COLUMNS, "onednn": (Layout("onednn"),), "intel": INTEL, "others": OTHERS}
-LaidOut = dict[str, dict[nn.Module, Product]]  # by plan: a model's layers, and what multiplies in their place
+LaidOut = dict[str, dict[nn.Module, Product | Part]]  # by plan: a model's layers, and what multiplies in their place
 
 
 @torch.inference_mode()
@@ -62,7 +62,7 @@ def passes(target: Target, nodes: Sequence[int], laid_out: LaidOut) -> list[dict
     found: dict[int, dict[str, list[float]]] = {n: {plan: [] for plan in laid_out} for n in nodes}
     for _ in range(TURNS):
         for plan, products in laid_out.items():
-            _choose(target.model, products)
+            _choose(target, products)
             for n, seconds in verify_cost(target, nodes).items():
                 found[n][plan].append(seconds)
     return [{"nodes": n} | _medians(times) for n, times in found.items()]
@@ -79,7 +79,7 @@ def drafts(target: Target, laid_out: LaidOut) -> list[dict[str, Any]]:
         times: dict[str, list[float]] = {plan: [] for plan in makers}
         for _ in range(TURNS):
             for plan, make in makers.items():
-                _choose(target.model, laid_out[plan])
+                _choose(target, laid_out[plan])
                 run = record(target, make(settings), prompt, NEW_TOKENS, GREEDY, name, settings)
                 times[plan] += [step.draft_s for step in run.steps[common.SETTLE :]]
         found.append({"method": name, "nodes": settings.total_tokens} | _medians(times))
@@ -90,24 +90,25 @@ def _medians(found: dict[str, list[float]]) -> dict[str, float]:
     return {f"{way}_s": median(times) for way, times in found.items()}
 
 
-def _laid_out(model: nn.Module, plan: Plan) -> dict[nn.Module, Product]:
+def _laid_out(target: Target, plan: Plan) -> dict[nn.Module, Product | Part]:
     """The model's layers, and what multiplies in their place."""
-    _choose(model, {})
-    lay_out(model, plan)
-    return {module: product for module in model.modules() if (product := _product_of(module))}
+    _choose(target, {})
+    lay_out(target.model, plan)
+    return {module: product for module in target.model.modules() if (product := _product_of(module))}
 
 
-def _choose(model: nn.Module, products: dict[nn.Module, Product]) -> None:
-    for module in model.modules():
+def _choose(target: Target, products: dict[nn.Module, Product | Part]) -> None:
+    for module in target.model.modules():
         if _product_of(module):
             del module.forward
     for module, product in products.items():
         module.forward = product
+    target.record_passes(target.tapes is not None)  # those before have other products on them
 
 
-def _product_of(module: nn.Module) -> Product | None:
+def _product_of(module: nn.Module) -> Product | Part | None:
     found = vars(module).get("forward")
-    return found if isinstance(found, Product) else None
+    return found if isinstance(found, (Product, Part)) else None
 
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:
@@ -117,7 +118,7 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
     if not gaining:
         raise ValueError("no weight of this target is laid out here (fp32 on x86 alone); there is nothing to compare")
     rows = [product_row(weight, count) for weight in gaining for count in options.rows]
-    laid_out = {name: _laid_out(target.model, plan) for name, plan in PLANS.items()}  # once, as a target does
+    laid_out = {name: _laid_out(target, plan) for name, plan in PLANS.items()}  # once, as a target does
     used = next((name for name, plan in PLANS.items() if plan == usual_plan()), None)
     found = {"used": used, "products": rows, "passes": passes(target, options.nodes, laid_out)}
     found["drafts"] = drafts(target, laid_out)

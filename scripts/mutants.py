@@ -243,8 +243,8 @@ MUTANTS = [
     Mutant(
         "a product with a laid-out weight forgets what it is added to",
         "jakiro/models/products.py",
-        "return residual + self._packed(x)",
-        "return self._packed(x)",
+        "return residual + self._packed.multiply(x)",
+        "return self._packed.multiply(x)",
         "test_products.py",
     ),
     Mutant(

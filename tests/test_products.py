@@ -167,7 +167,7 @@ def test_other_types_are_left_to_torch(dtype):
 @pytest.mark.parametrize("plan", PLANS)
 def test_a_models_layers_multiply_with_them_and_it_stays_what_it_was(plan):
     torch.manual_seed(0)
-    model = tiny_model(hidden_size=64, vocab_size=100).to(torch.bfloat16).to(torch.float32)
+    model = tiny_model(hidden_size=64, intermediate_size=96, vocab_size=100).to(torch.bfloat16).to(torch.float32)
     ids = torch.arange(90)[None]
     before, state = model(ids).logits, {name: one.clone() for name, one in model.state_dict().items()}
     lay_out(model, plan)

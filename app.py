@@ -33,7 +33,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--attention", metavar="NAME", help="sdpa or eager (default: what the model has, sdpa first)")
     parser.add_argument("--chat-template", type=Path, metavar="FILE", help="Jinja file in place of the tokenizer's own")
-    parser.add_argument("--no-graphs", dest="graphs", action="store_false", help="on CUDA, without CUDA graphs")
+    parser.add_argument(
+        "--no-graphs", dest="graphs", action="store_false", help="without CUDA graphs, on a CPU without tapes"
+    )
     fewer = "on CUDA, fewer kernels by torch.compile, which takes some seconds for each shape"
     parser.add_argument("--compile", action="store_true", help=fewer)
     parser.add_argument(

@@ -187,6 +187,7 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
         "sizes": {name: value for name, value in asdict(shape).items() if name != "published"},
         "dtype": options.dtype,
         "graphs": target.graphs,
+        "tapes": target.tapes is not None,
         "compiled": target.compiled,
         "settings": {name: asdict(settings) for name, (_, settings) in methods.items()},
         "parameters": sum(one.numel() for one in target.model.parameters()),

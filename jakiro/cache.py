@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import torch
@@ -18,7 +19,9 @@ from transformers.cache_utils import Cache, DynamicLayer
 from jakiro.programs import upload
 
 Shape = tuple[int, int]  # heads, width of a head
-Views = list[tuple[Tensor, Tensor] | None]  # of each layer's keys and values; None where it stores nothing
+Slots = dict[Shape, Tensor]  # by shape: [slots, 1, heads, rows, width]; a slot is one layer's keys or values
+Places = list[tuple[tuple[Shape, int], tuple[Shape, int]] | None]  # each layer's two slots; None: it stores nothing
+Views = list[tuple[Tensor, Tensor] | None]  # [1, heads, rows, width] of each layer's keys and values
 ROOM = 256  # rows that a storage gets beyond what is asked for when it has to move
 
 
@@ -50,12 +53,13 @@ class KVCache(Cache):
         self.device = torch.device(device)
         self.reads = tuple(reads)
         self.programs: dict[Any, Any] = {}  # what was recorded on the present storage, for the cache's user
-        self._shapes = shapes
         flat = [shape for pair in shapes if pair for shape in pair]
+        free = {shape: count() for shape in flat}
+        self._slots: Places = [pair and tuple((shape, next(free[shape])) for shape in pair) for pair in shapes]
         self._storage = {
             shape: torch.zeros(flat.count(shape), shape[0], capacity, shape[1], dtype=dtype, device=device)
             for shape in dict.fromkeys(flat)
-        }  # [slots of this shape, heads, capacity, width]; a slot is one layer's keys or values
+        }  # [slots of this shape, heads, capacity, width]
         self._rows = self._views()
 
     @property
@@ -121,32 +125,37 @@ class KVCache(Cache):
     def window(self, rows: int) -> Window:
         """The storage for a pass that is given views of it: of its own rows after those committed, and of all rows."""
         end = self.length + rows
-        return Window(self._views(self.length, end), self._views(0, end), self.length, self.reads)
+        own, seen = (
+            {shape: storage.unsqueeze(1)[..., start:end, :] for shape, storage in self._storage.items()}
+            for start in (self.length, 0)
+        )
+        return Window(own, seen, self._slots, self.length, self.reads)
 
-    def _views(self, start: int = 0, end: int | None = None) -> Views:
-        """Each layer's keys and values, [1, heads, rows, width]."""
-        slots = {shape: iter(storage.unsqueeze(1)[..., start:end, :]) for shape, storage in self._storage.items()}
-        return [pair and (next(slots[pair[0]]), next(slots[pair[1]])) for pair in self._shapes]
+    def _views(self) -> Views:
+        """Each layer's keys and values, [1, heads, capacity, width]."""
+        slots = [pair and [self._storage[shape][at, None] for shape, at in pair] for pair in self._slots]
+        return [pair and (pair[0], pair[1]) for pair in slots]
 
 
 class Window(Cache):
     """A `KVCache` for one pass, as views: no number of what is committed goes into what is done with them."""
 
-    def __init__(self, own: Views, seen: Views, length: int, reads: tuple[int, ...]) -> None:
-        super().__init__(layers=[DynamicLayer() for _ in own])
-        self._own, self._seen, self._length, self.reads = own, seen, length, reads
+    def __init__(self, own: Slots, seen: Slots, places: Places, length: int, reads: tuple[int, ...]) -> None:
+        super().__init__(layers=[DynamicLayer() for _ in places])
+        self._own, self._seen, self._places, self._length, self.reads = own, seen, places, length, reads
 
     def tensors(self) -> list[Tensor]:
-        """All views, in an order that depends on the layers alone."""
-        return [view for views in (self._own, self._seen) for pair in views if pair for view in pair]
+        """All views."""
+        return [*self._own.values(), *self._seen.values()]
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args, **kwargs
     ) -> tuple[Tensor, Tensor]:
         """Write [1, heads, n, width] into the pass's own rows; return all rows."""
-        for view, states in zip(self._own[layer_idx], (key_states, value_states), strict=True):
-            view.copy_(states)
-        return self._seen[layer_idx]
+        keys, values = self._places[layer_idx]
+        for (shape, at), states in ((keys, key_states), (values, value_states)):
+            self._own[shape][at].copy_(states)
+        return self._seen[keys[0]][keys[1]], self._seen[values[0]][values[1]]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """The committed rows."""

@@ -25,7 +25,6 @@ from jakiro.programs import clock_stopped
 
 T = TypeVar("T")
 
-MOST = 64  # tapes kept of a model: one of a pass takes some megabytes
 WAITS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 WORDS = {float("inf"): "float('inf')", float("-inf"): "float('-inf')"}
 
@@ -56,15 +55,16 @@ class Tape(Generic[T]):
 
 
 class Tapes:
-    """The tapes of a model, by what they are for; the last MOST that were made."""
+    """The tapes of a model, by what they are for; the last `most` that were made, each some megabytes large."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._made: dict[Hashable, Tape] = {}
 
     def run(self, key: Hashable, work: Callable[[], T], inputs: Sequence[Tensor]) -> T:
         """What `work` gives, which reads `inputs`; from the second time on by the tape of that key."""
         if key not in self._made:
-            for oldest in [*self._made][: len(self._made) + 1 - MOST]:
+            for oldest in [*self._made][: len(self._made) + 1 - self._most]:
                 self._made.pop(oldest, None)
             self._made[key] = Tape(work, inputs)
         return self._made[key](inputs)

@@ -28,11 +28,13 @@ from jakiro.models.generation import end_ids
 from jakiro.models.loading import DTYPES, check_request, choose_kernels, decoder_of, load_model, load_tokenizer
 from jakiro.models.products import lay_out
 from jakiro.models.taped import taped_pass
+from jakiro.models.trees import seen_of
 from jakiro.models.windows import Form, Mask, alone
 from jakiro.programs import replayable
 from jakiro.tape import Tapes
 
 LOG = logging.getLogger(__name__)
+SIZES = 32  # of trees whose tapes are kept, 9 MB each of the embedded model
 Pass = Callable[[], tuple[Tensor, Tensor]]  # to logits and features
 
 
@@ -83,7 +85,7 @@ class Target:
     def record_passes(self, wanted: bool) -> None:
         """From now on; as CUDA graphs (`graphs`), elsewhere as tapes. Both None and False: pass by pass in Python."""
         self.graphs = wanted and replayable(self.device)
-        self.tapes = Tapes() if wanted and not self.graphs else None
+        self.tapes = Tapes(SIZES) if wanted and not self.graphs else None
 
     @classmethod
     def wrap(
@@ -166,7 +168,7 @@ class Target:
         if self.graphs:
             cache.reserve(padded(len(parents)))
             program = fixed_pass(cache, padded(len(parents)), self._fixed)
-            program.load(list(tokens), *_tree(parents), cache.length)
+            program.load(list(tokens), *seen_of(parents), cache.length)
             return program
         cache.reserve(len(parents))
         ids = torch.tensor(tokens, device=self.device)
@@ -180,7 +182,7 @@ class Target:
         it models make their own, of a size that is a number."""
         if len(parents) == 1 and not self.tapes:
             return torch.tensor([length], device=self.device), None
-        levels, ancestors = _tree(parents)
+        levels, ancestors = seen_of(parents)
         positions = torch.tensor(levels, device=self.device) + length
         seen = torch.nn.functional.pad(ancestors.to(self.device), (length, 0), value=True)
         return positions, self.masks(seen, positions, torch.cat([torch.arange(length, device=self.device), positions]))
@@ -245,17 +247,3 @@ class Target:
 
     def _see_input(self, layer: int, module, inputs, named) -> None:
         vars(self._seen)[layer] = inputs[0] if inputs else named["hidden_states"]
-
-
-def _tree(parents: Sequence[int]) -> tuple[list[int], Tensor]:
-    """Each node's depth, and which nodes it sees: its ancestors and itself, boolean [n, n]."""
-    levels = [0] * len(parents)
-    rows: list[bytearray] = []
-    for node, parent in enumerate(parents):
-        row = bytearray(rows[parent]) if node else bytearray(len(parents))
-        row[node] = 1
-        rows.append(row)
-        if node:
-            levels[node] = levels[parent] + 1
-    seen = torch.frombuffer(bytearray().join(rows), dtype=torch.bool)
-    return levels, seen.view(len(parents), len(parents))

@@ -47,7 +47,7 @@ class StepTrace:
 
     @property
     def seconds(self) -> float:
-        """Wall time of the round, less what recording programs took in it (CUDA graphs; programs.py)."""
+        """Wall time of the round, less what recording took in it (CUDA graphs, tapes; programs.py)."""
         return self.draft_s + self.verify_s + self.overhead_s
 
 

@@ -74,7 +74,7 @@ MUTANTS = [
     ),
     Mutant(
         "a node sees the node before it instead of its parent",
-        "jakiro/target.py",
+        "jakiro/models/trees.py",
         "row = bytearray(rows[parent]) if node else bytearray(len(parents))",
         "row = bytearray(rows[node - 1]) if node else bytearray(len(parents))",
         "test_target.py",
@@ -246,6 +246,34 @@ MUTANTS = [
         "return residual + self._packed.multiply(x)",
         "return self._packed.multiply(x)",
         "test_products.py",
+    ),
+    Mutant(
+        "layers that multiply once take what was made of another input",
+        "jakiro/models/products.py",
+        'if last.get("x") is not x or at not in last["parts"]:',
+        'if at not in last.get("parts", ()):',
+        "test_products.py",
+    ),
+    Mutant(
+        "a tape leaves out what is written in place",
+        "jakiro/tape.py",
+        "self._lines += [call] if schema.is_mutable else []",
+        "self._lines += []",
+        "test_tape.py",
+    ),
+    Mutant(
+        "a tape reads the inputs that it was written with",
+        "jakiro/tape.py",
+        'self._names = {id(one): f"inputs[{at}]" for at, one in enumerate(inputs)}',
+        "self._names = {}",
+        "test_tape.py",
+    ),
+    Mutant(
+        "runs with other settings share a draft's tape",
+        "jakiro/drafting/drafter.py",
+        "TapedState(*sizes, key=(type(self), settings))",
+        "TapedState(*sizes, key=type(self))",
+        "test_tape.py",
     ),
     Mutant(
         "weights are rounded to float16 whatever they are",

@@ -51,7 +51,7 @@ def test_rounds_are_held_against_the_bare_ones_of_their_own_turn():
 def test_passes_and_nodes_are_counted(found):
     counts = {name: (one["nodes"], one["draft_passes"]) for name, one in found["methods"].items()}
     assert counts["vanilla"] == (1, 0) and counts["prompt_lookup"][1] == 0
-    assert counts["eagle2"] == (7, 3) and counts["jakiro"] == (7, 2)  # depth 3, the contrastive level without a pass
+    assert counts["eagle2"] == (7, 2) and counts["jakiro"] == (7, 1)  # depth 2, the contrastive level without a pass
 
 
 def test_a_pass_reads_all_but_the_input_embedding(target, found):

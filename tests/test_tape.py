@@ -12,7 +12,6 @@ from test_programs import alike
 from tiny import CONTEXT, tiny_model
 
 from jakiro import programs
-from jakiro import tape as tapes
 from jakiro.bench import load_methods
 from jakiro.drafting import state
 from jakiro.engine import Context, record
@@ -125,9 +124,8 @@ def test_what_depends_on_values_is_refused(ask):
         Tape(lambda: ask(given), [given := packed(2)])
 
 
-def test_those_made_last_are_kept(written, monkeypatch):
-    monkeypatch.setattr(tapes, "MOST", 3)
-    kept, one = Tapes(), torch.ones(1)
+def test_those_made_last_are_kept(written):
+    kept, one = Tapes(3), torch.ones(1)
     for key in (1, 2, 3, 1, 4, 2, 3, 4, 1):
         assert kept.run(key, lambda key=key: one * key, [one]).item() == key
     assert len(written) == 5, "1 again after 4, which came in its place"
@@ -142,7 +140,7 @@ def test_the_clock_stands_still_while_one_is_written(monkeypatch):
         time[0] += 100
         return given + 1
 
-    Tapes().run("slow", slow, [given := torch.ones(1)])
+    Tapes(1).run("slow", slow, [given := torch.ones(1)])
     assert time[0] == 100 and programs.recording_seconds() == 100 and programs.now() == 0
 
 
@@ -194,6 +192,19 @@ def test_runs_with_one_head_share_its_drafts(target, written):
     made = len(written)
     second = record(target, make(settings), PROMPT, 60, GREEDY)
     assert len(written) == made and [one.tree for one in first.steps] == [one.tree for one in second.steps]
+
+
+def test_other_settings_have_tapes_of_their_own(target, plain):
+    """Of as many levels and candidates, but drafted otherwise."""
+    shared = {}
+    for draft_temperature in ("1", "0.3"):
+        traces = []
+        for one in (plain, target):
+            changes = {"draft_temperature": draft_temperature, "contrastive": "off"}
+            [(make, settings)] = load_methods(one, ["jakiro"], changes).values()
+            make_again = make if one is plain else shared.setdefault("make", make)
+            traces.append(record(one, make_again(settings), PROMPT, 30, GREEDY))
+        alike(*traces)
 
 
 def test_a_head_outgrows_its_buffers(target, plain, monkeypatch):

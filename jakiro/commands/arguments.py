@@ -44,7 +44,9 @@ def parser() -> argparse.ArgumentParser:
     model.add_argument("--dtype", default="float32", help=dtypes)
     model.add_argument("--attention", metavar="NAME", help="sdpa or eager (default: what the model has, sdpa first)")
     model.add_argument("--chat-template", type=Path, metavar="FILE", help="Jinja file in place of the tokenizer's own")
-    model.add_argument("--no-graphs", dest="graphs", action="store_false", help="on CUDA, without CUDA graphs")
+    model.add_argument(
+        "--no-graphs", dest="graphs", action="store_false", help="without CUDA graphs, on a CPU without tapes"
+    )
     fewer = "on CUDA, fewer kernels by torch.compile, which takes some seconds for each shape"
     model.add_argument("--compile", action="store_true", help=fewer)
 

@@ -16,6 +16,7 @@ from jakiro.tape import Tapes
 
 from .head import EagleHead, JakiroHead, SwiGLU, attention, rotate
 
+DRAFTS = 128  # whose tapes are kept: there is one for each tree and number of new tokens
 _ROUTER_ROWS = 8  # or a multiple, the last ones zero: 16-byte aligned outputs in half precision
 
 
@@ -34,7 +35,7 @@ class FusedHead:
         self.qkv = Product(torch.cat([one.weight for one in projections]), bias)
         self.out = Product(own.o_proj.weight)
         self.norm = layer.post_attention_layernorm
-        self.tapes = Tapes()  # of drafts with it
+        self.tapes = Tapes(DRAFTS)  # of drafts with it
 
     @property
     def nbytes(self) -> int:

@@ -41,10 +41,9 @@ def pool(top_k: int, depth: int) -> int:
 def sizes(device: torch.device) -> dict[str, int]:
     """The default tree. A GPU checks 60 nodes (EAGLE-2's own choice) at 1.0 to 1.7 times the price of one.
 
-    On a CPU 60 nodes of the embedded model cost 2.5 times one, 10 nodes 1.1 times on an EPYC, where these sizes are the
-    quickest of a small grid for both heads, and 1.4 times on a Xeon, where few of another grid are as quick
-    (scripts/tree_sizes.py, benchmarks/tree-sizes-*.json).
+    On a CPU 60 nodes of the embedded model cost 4.6 times one and 8 nodes 1.2 to 1.5 times, so small trees pay
+    (scripts/tree_sizes.py, benchmarks/tree-sizes-cpu.json). Some with fewer candidates are a little quicker.
     """
     if device.type == "cpu":
-        return {"top_k": 5, "depth": 3, "total_tokens": 10}
+        return {"top_k": 5, "depth": 2, "total_tokens": 8}
     return {"top_k": 10, "depth": 6, "total_tokens": 60}

@@ -7,9 +7,9 @@ None where the run has no vanilla; `identical` is the share of prompts whose ids
 library's sampling, which draws other numbers. Counts are those of one repeat; speeds and seconds are medians over the
 repeats, a `_spread` the least and the greatest. `peak_bytes` is the greatest memory in use during a run: of the device,
 on a CPU of the process, all weights included, with peers theirs too; what recorded graphs keep is not counted. On CUDA
-every run records its programs anew (programs.py). That time is in no
-other seconds: `recording_s` is it, 0.0 where nothing is recorded, None for other libraries. What transformers compiles
-there for its static cache is in none at all (peers.py).
+every run records its programs anew (programs.py), on a CPU the first of a shape writes its tape (tape.py). That time is
+in no other seconds: `recording_s` is it, 0.0 where nothing is recorded, None for other libraries. What transformers
+compiles on CUDA for its static cache is in none at all (peers.py).
 """
 
 from __future__ import annotations

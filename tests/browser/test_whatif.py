@@ -34,11 +34,11 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     tab.wait_for_selector("[data-round='1'][data-method=jakiro]")
     tab.locator("[data-tab=whatif]").click()
     form = tab.locator("form.whatif")
-    form.get_by_label("depth").fill("2")
+    form.get_by_label("depth").fill("3")
     form.get_by_label("rounds").fill("3")
     form.locator("[type=submit]").click()
     expect(part(tab, "kind")).to_have_text("what if")
-    expect(part(tab, "notice")).to_contain_text("depth 2 instead of 3")
+    expect(part(tab, "notice")).to_contain_text("depth 3 instead of 2")
     expect(part(tab, "notice")).to_contain_text("the same text")
     assert tab.locator(".lane").count() == 2
     assert tab.locator(".lane.chosen h2").text_content() == "Jakiro, what if"
@@ -69,7 +69,7 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
 def test_what_ifs_of_one_run_are_told_apart_in_the_list(show_live):
     tab = show_live()
     form = tab.locator("form.whatif")
-    for depth in (4, 2, 2):
+    for depth in (4, 3, 3):
         tab.locator("[data-tab=whatif]").click()
         form.get_by_label("rounds").fill("2")
         form.get_by_label("depth").fill(str(depth))
@@ -80,7 +80,7 @@ def test_what_ifs_of_one_run_are_told_apart_in_the_list(show_live):
     titles = part(tab, "races").locator("option").all_text_contents()
     named = [one for one in titles if one.startswith("what if: Jakiro from round")]
     assert len(set(named)) == len(named) == 3 and max(map(len, named)) < 90
-    assert sum("depth 2 instead of 3" in one for one in named) == 2
+    assert sum("depth 3 instead of 2" in one for one in named) == 2
 
 
 @WIDE_AND_NARROW

@@ -24,12 +24,12 @@ bench:  ## the six evaluation sets: the device's default tree, 60 nodes, Jakiro 
 auto:  ## which tree pays on this machine, and whether it is as quick as the best of a grid
 	$(PYTHON) -m jakiro tune --method eagle2 --out benchmarks/tuning-eagle2-cpu.json
 	$(PYTHON) -m jakiro tune --method jakiro --out benchmarks/tuning-jakiro-cpu.json
-	$(PYTHON) -m benchmarks.auto --method eagle2 --prompts $(EVAL) --limit 2 --top-k 3 5 --depth 2 3 4 --total-tokens 6 10 16 --repeats 3 --out benchmarks/auto-eagle2.json
-	$(PYTHON) -m benchmarks.auto --method jakiro --prompts $(EVAL) --limit 2 --top-k 3 5 --depth 2 3 4 --total-tokens 6 10 16 --repeats 3 --out benchmarks/auto-jakiro.json
-	$(PYTHON) -m benchmarks.auto --method jakiro --temperature 1 --prompts $(EVAL) --limit 2 --top-k 3 5 --depth 2 3 4 --total-tokens 6 10 16 --repeats 2 --out benchmarks/auto-jakiro-t1.json
+	$(PYTHON) -m benchmarks.auto --method eagle2 --prompts $(EVAL) --limit 2 --top-k 2 3 5 --depth 2 3 --total-tokens 4 6 8 --repeats 3 --out benchmarks/auto-eagle2.json
+	$(PYTHON) -m benchmarks.auto --method jakiro --prompts $(EVAL) --limit 2 --top-k 2 3 5 --depth 2 3 --total-tokens 4 6 8 --repeats 3 --out benchmarks/auto-jakiro.json
+	$(PYTHON) -m benchmarks.auto --method jakiro --temperature 1 --prompts $(EVAL) --limit 2 --top-k 2 3 5 --depth 2 3 --total-tokens 4 6 8 --repeats 2 --out benchmarks/auto-jakiro-t1.json
 
 tree-sizes:  ## what trees of several sizes cost and bring here: where the default tree of a CPU comes from
-	$(PYTHON) -m scripts.tree_sizes --prompts $(EVAL) --limit 2 --max-new-tokens 64 --top-k 5 --depth 3 4 5 --total-tokens 10 16 24 --draft-temperature 0.7 --out benchmarks/tree-sizes-cpu.json
+	$(PYTHON) -m scripts.tree_sizes --prompts $(EVAL) --limit 3 --max-new-tokens 96 --top-k 3 5 --depth 2 3 --total-tokens 5 6 8 10 --draft-temperature 0.7 --out benchmarks/tree-sizes-cpu.json
 
 plots:  ## every figure of the benchmark view as SVG; headless Chromium
 	$(PYTHON) scripts/plots.py

@@ -1,9 +1,10 @@
 """What a pass of the target is made of on a CPU: `python -m benchmarks.operations [--nodes 1 60] [--context 64 1900]`.
 
 torch's profiler over bare passes of a tree after --context tokens: how many operations a pass starts, and how its
-time on the processor divides among matrix products, attention, and all the others, which move and scale little rows.
-`python_s` is what lies between operations: a pass timed without the profiler, less the operations' own time (below 0
-where the profiler slows them down more than that).
+time on the processor divides among matrix products, attention, and all the others, which move and scale little rows;
+first from Python, then, where the target's passes are on tapes (jakiro/tape.py), from there. `between_s` is what lies
+between operations: a pass timed without the profiler, less the operations' own time (below 0 where the profiler slows
+them down more than that).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from jakiro.commands.arguments import positive
 from jakiro.measuring.limits import timed
 from jakiro.target import Target
 
-SCHEMA = "jakiro-operations/2"  # in the first one the context was 200 tokens
+SCHEMA = "jakiro-operations/3"  # in the first one the context was 200 tokens, in the second passes were from Python
 PASSES = 40
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "mkldnn::_linear_pointwise", "quantized::linear_dynamic_fp16")
 ATTENTION = ("aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_efficient_attention",
@@ -52,12 +53,13 @@ def passes(target: Target, nodes: int, context: int) -> dict[str, Any]:
     for one in events:
         spent[_kind(one)] += one.self_cpu_time_total / 1e6 / PASSES
     return {
+        "tape": target.tapes is not None,
         "nodes": nodes,
         "context": context,
         "pass_s": plain,
         "operations": round(len(events) / PASSES),
         **{f"{kind}_s": seconds for kind, seconds in spent.items()},
-        "python_s": plain - sum(spent.values()),
+        "between_s": plain - sum(spent.values()),
     }
 
 
@@ -76,15 +78,19 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
     most = target.context - max(options.nodes)
     if max(options.context) > most:
         raise ValueError(f"--context is at most {most} with these --nodes: {target.name} reads {target.context} tokens")
-    rows = [passes(target, nodes, context) for context in options.context for nodes in options.nodes]
+    rows = []
+    for taped in sorted({False, target.tapes is not None}):
+        target.record_passes(taped)
+        rows += [passes(target, nodes, context) for context in options.context for nodes in options.nodes]
     head = common.head(SCHEMA, target.device) | {"target": target.name, "dtype": "float32"}
     return head | {"rows": rows}, [[_line(row) for row in rows]]
 
 
 def _line(row: dict[str, Any]) -> dict[str, str]:
-    names = ("pass", "products", "attention", "others", "python")
+    names = ("pass", "products", "attention", "others", "between")
     cells = {f"{name} ms": common.cell(row[f"{name}_s"], scale=1000) for name in names}
-    return {"context": str(row["context"]), "nodes": str(row["nodes"]), "operations": str(row["operations"])} | cells
+    sizes = {name: str(row[name]) for name in ("context", "nodes", "operations")}
+    return {"tape": "yes" if row["tape"] else "no"} | sizes | cells
 
 
 def main(argv: Sequence[str] | None = None) -> int:

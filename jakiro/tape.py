@@ -62,12 +62,13 @@ class Tapes:
         self._made: dict[Hashable, Tape] = {}
 
     def run(self, key: Hashable, work: Callable[[], T], inputs: Sequence[Tensor]) -> T:
-        """What `work` gives, which reads `inputs`; from the second time on by the tape of that key."""
-        if key not in self._made:
+        """What `work` gives, which reads `inputs`, by the tape of that key; it is written where there is none."""
+        tape = self._made.get(key)
+        if tape is None:
             for oldest in [*self._made][: len(self._made) + 1 - self._most]:
                 self._made.pop(oldest, None)
-            self._made[key] = Tape(work, inputs)
-        return self._made[key](inputs)
+            tape = self._made[key] = Tape(work, inputs)
+        return tape(inputs)
 
 
 class _Scribe(TorchDispatchMode):

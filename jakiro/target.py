@@ -83,7 +83,7 @@ class Target:
             raise ValueError(f"only CUDA graphs are compiled, and {why}: leave out --compile")
 
     def record_passes(self, wanted: bool) -> None:
-        """From now on; as CUDA graphs (`graphs`), elsewhere as tapes. Both None and False: pass by pass in Python."""
+        """Or not, from now on: as CUDA graphs where `graphs` is true then, else as `tapes`."""
         self.graphs = wanted and replayable(self.device)
         self.tapes = Tapes(SIZES) if wanted and not self.graphs else None
 

@@ -1,7 +1,8 @@
 """Record the races that the page opens with: `python -m scripts.record`. Every example, three methods, one target.
 
-The traces are what the embedded models really do on the machine at hand, made by the same loop as a live race. With
-`--only-cut` the target's races that are there keep all they have, times above all, and get the nodes that the budget
+The traces are what the embedded models really do on the machine at hand, made by the same loop as a live race. Those
+that ship have larger trees than a CPU's default, so that there is more to see (`--set depth=3 --set total_tokens=10`).
+With `--only-cut` the target's races that are there keep all they have, times above all, and get the nodes that the budget
 cut, from the same races decoded again.
 """
 
@@ -36,6 +37,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--out", type=Path, default=TRACES)
     parser.add_argument("--max-new-tokens", type=at_least(2), default=128)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="settings, as of bench")
     parser.add_argument("--only-cut", action="store_true", help="add cut nodes to the races that are in --out")
     options = parser.parse_args()
     target = Target.load(options.target, options.device, options.dtype)
@@ -47,7 +49,7 @@ def main() -> None:
             recorded.save(options.out, race.id, race.title, race.prompt, traces)
             print(race.id, sum(len(step.tree.cut) for one in traces for step in one.steps), "cut nodes")
         return
-    methods = load_methods(target, LANES, {})
+    methods = load_methods(target, LANES, dict(one.split("=", 1) for one in options.set))
     for example in examples():
         ids = encode(target.tokenizer, example.text)
         runs = [  # the first of a method pays for what torch sets up

@@ -128,9 +128,12 @@ def test_steadiness(run, folder, monkeypatch, capsys):
 def test_operations(run, folder, monkeypatch):
     monkeypatch.setattr(operations, "PASSES", 2)
     report = run(operations, "--target", folder, "--nodes", 1, 7, "--context", 20, 40)
-    assert [(row["context"], row["nodes"]) for row in report["rows"]] == [(20, 1), (20, 7), (40, 1), (40, 7)]
+    sizes = [(20, 1), (20, 7), (40, 1), (40, 7)]
+    assert [(row["tape"], row["context"], row["nodes"]) for row in report["rows"]] == [
+        (tape, *size) for tape in (False, True) for size in sizes
+    ]
     for row in report["rows"]:
-        parts = row["products_s"] + row["attention_s"] + row["others_s"] + row["python_s"]
+        parts = row["products_s"] + row["attention_s"] + row["others_s"] + row["between_s"]
         assert parts == pytest.approx(row["pass_s"]) and row["operations"] > 3 * 20
         assert positive(row["products_s"], row["attention_s"], row["others_s"])
 

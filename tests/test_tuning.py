@@ -286,9 +286,9 @@ def test_costs_are_those_of_drafts_and_passes_in_turn(target, monkeypatch):
     trial = Rehearsal(make, settings, [5])
     trial.times = [100.0]  # as it was alone
     rounds = text.stop - text.start
-    found = rehearsal.together(target, [trial], [text] * 3, (1, 3), repeats=rounds)  # which two of the texts have
-    assert order == ["draft", "score"] * 2 * rounds and list(found) == [1, 3]
-    assert len(trial.times) == 2 * (rounds - 1) and 100.0 not in trial.times
+    found = rehearsal.together(target, [trial], [text] * 5, (1, 3), repeats=rounds)  # which four of the texts have
+    assert order == ["draft", "score"] * rehearsal.TURN * 2 * rounds and list(found) == [1, 3]
+    assert len(trial.times) == 4 * (rounds - 1) and 100.0 not in trial.times
     short = replace(text, stop=text.start + 1)
     assert list(rehearsal.together(target, [trial], [short], (1, 3, 5))) == [1, 3, 5]  # all, however short the text
 

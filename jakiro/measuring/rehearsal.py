@@ -31,6 +31,7 @@ Pulse = Callable[[], None]  # called before every piece of the work; what it rai
 Piece = TypeVar("Piece")
 
 NODES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 60)  # sizes of trees whose pass is timed
+TURN = 2  # passes of a size in a turn
 PREFIX = 200  # tokens in the cache meanwhile
 LENGTH = 24  # tokens of an answer at which rounds may begin
 TAIL = 9  # tokens after them, so that the last rounds can be as long as others
@@ -60,12 +61,15 @@ def watched(pieces: Iterable[Piece], pulse: Pulse) -> Iterator[Piece]:
 def verify_cost(
     target: Target, nodes: Sequence[int] = NODES, repeats: int = 9, pulse: Pulse = unwatched
 ) -> dict[int, float]:
-    """Median seconds of one target pass over a tree of n nodes after a prefix, its picks included; sizes in turn."""
+    """Median seconds of one target pass over a tree of n nodes after a prefix, its picks included; sizes in turn.
+
+    Of a size's turn the last pass counts, for a run has the same size again and again, and what it needs in the caches.
+    """
     seconds = _passes(target, max(nodes))
     times: dict[int, list[float]] = {n: [] for n in nodes}
     for _ in range(1 + repeats):
         for n, found in watched(times.items(), pulse):
-            found.append(seconds(n))
+            found.append([seconds(n) for _ in range(TURN)][-1])
     return {n: median(found[1:]) for n, found in times.items()}  # the first turn warms up
 
 
@@ -174,9 +178,10 @@ def together(
     """What rounds cost: drafts and passes of the target in turn, for each finds in the caches what the other left.
 
     Every trial drafts at every place of a text, which gives its `times` anew, and after each draft comes a pass; one
-    text after the other, until each size has had its repeats. Median seconds of a pass over n nodes.
+    text after the other, until each size has had its repeats, in turns as above. Median seconds of a pass over n nodes.
     """
-    seconds, clock, sizes = _passes(target, max(nodes)), stopwatch(target.device), cycle(nodes)
+    seconds, clock = _passes(target, max(nodes)), stopwatch(target.device)
+    sizes = cycle([(size, turn == TURN - 1) for size in nodes for turn in range(TURN)])
     times: dict[int, list[float]] = {n: [] for n in nodes}
     for trial in trials:
         trial.times = []
@@ -188,7 +193,9 @@ def together(
             start = clock()
             drafter.draft(Context(text.ids[: at + 1], text.features[seen:at], room=len(text.ids) - at))
             drafts.append(clock() - start)
-            times[size := next(sizes)].append(seconds(size))
+            size, counts = next(sizes)
+            spent = seconds(size)
+            times[size] += [spent] if counts else []
             seen = at
         trial.times += drafts[1:] or drafts  # without the one that reads the prompt
     return {n: median(found or [seconds(n)]) for n, found in times.items()}

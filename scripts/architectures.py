@@ -9,7 +9,8 @@ rounds whose trees hold most of that text among decoys, greedily and drawn. `out
     refused     not usable as a target, and `why` is what the user is told
     not tried   transformers does not make it from the small sizes below, or it is one of several kinds of input
 
-`window` is that of its sliding layers, which the text leaves behind.
+`window` is that of its sliding layers, which the text leaves behind; `no_tapes` says why passes do not run from tapes
+(jakiro/tape.py), and is empty where they do.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from jakiro.target import Target
 from jakiro.tree import DraftTree
 from jakiro.verify import Sampling
 
-SCHEMA = "jakiro-architectures/1"
+SCHEMA = "jakiro-architectures/2"  # the first one knew no tapes
 LARGEST = 30_000_000  # parameters of a model that still counts as tiny; others take no small sizes
 DEPTH = 4
 SAMPLINGS = (Sampling(), Sampling(temperature=1.0, top_p=0.95, seed=3))
@@ -106,6 +107,8 @@ def build(family: str) -> PreTrainedModel:
     """A tiny random model in fp32. Raises whatever transformers raises where the sizes are not to its liking."""
     known = AutoConfig.for_model(family).to_dict()
     named = {name: size for name, size in (SIZES | NAMED_OTHERWISE).items() if name in known or name in SIZES}
+    if "kv_lora_rank" in known:  # from latent ones each head has keys and values of its own
+        named["num_key_value_heads"] = named["num_attention_heads"]
     config = AutoConfig.for_model(family, **named | OWN.get(family, {}))
     with torch.device("meta"):
         size = AutoModelForCausalLM.from_config(config).num_parameters()
@@ -163,7 +166,8 @@ def judge(family: str, count: int) -> dict[str, Any]:
         target = Target.wrap(model)
     except ValueError as error:
         return row | {"outcome": "refused", "why": str(error)}
-    return row | ({"window": target.window} if target.window else {}) | compare(target, count)
+    row |= {"no_tapes": target.no_graphs} | ({"window": target.window} if target.window else {})
+    return row | compare(target, count)
 
 
 def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Table]]:

@@ -2,8 +2,8 @@
 
 The traces are what the embedded models really do on the machine at hand, made by the same loop as a live race. Those
 that ship have larger trees than a CPU's default, so that there is more to see (`--set depth=3 --set total_tokens=10`).
-With `--only-cut` the target's races that are there keep all they have, times above all, and get the nodes that the budget
-cut, from the same races decoded again.
+With `--only-cut` the target's races that are there keep all they have, times above all, and get the nodes that the
+budget cut, from the same races decoded again.
 """
 
 from __future__ import annotations

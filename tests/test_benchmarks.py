@@ -181,7 +181,8 @@ def test_architectures(run, monkeypatch):
     rows = run(architectures, *asked, "llama", "mamba", "blt")["rows"]
     assert [row["family"] for row in rows] == ["blt", "llama", "mamba"]
     assert [row["outcome"] for row in rows] == ["not tried", "identical", "refused"]
-    assert rows[1]["tau"] > 2 and "cannot take back a rejected token" in rows[2]["why"]
+    assert rows[1]["tau"] > 2 and rows[1]["no_tapes"] == ""
+    assert "cannot take back a rejected token" in rows[2]["why"]
     real = architectures.generated
     monkeypatch.setattr(architectures, "generated", lambda *given: [*real(*given)[:-1], -1])
     (row,) = run(architectures, *asked, "qwen3")["rows"]

@@ -103,12 +103,16 @@ def test_families_give_their_text(family):
     model = tiny_model(name, attention or "sdpa")
     plain, replayed = Target.wrap(model, graphs=False), Target.wrap(model)
     assert plain.no_graphs == "not asked for" and replayed.graphs
-    plain.ends = replayed.ends = frozenset()
-    texts = {
-        tuple(record(one, drafter, PROMPT, 30, SAMPLED, inspect=False).tokens)
-        for one in (plain, replayed)
-        for drafter in (VanillaDrafter(), Noise(3, 11))
-    }
+    assert_one_text(plain, replayed)
+
+
+def assert_one_text(*targets: Target) -> None:
+    """Drawn, without drafts and with random ones."""
+    texts = set()
+    for one in targets:
+        one.ends = frozenset()
+        for drafter in (VanillaDrafter(), Noise(3, 11)):
+            texts.add(tuple(record(one, drafter, PROMPT, 30, SAMPLED, inspect=False).tokens))
     assert len(texts) == 1
 
 
@@ -207,9 +211,13 @@ def test_padding():
 
 
 def test_bare_passes_leave_no_trace(recorded):
-    [(make, settings)] = load_methods(recorded, ["jakiro"], {}).values()
+    leave_no_trace(recorded)
+
+
+def leave_no_trace(target: Target) -> None:
+    [(make, settings)] = load_methods(target, ["jakiro"], {}).values()
     drafters = [make(settings), make(settings)]
-    tokens, features = list(range(20)), torch.randn(19, recorded.hidden_size)
+    tokens, features = list(range(20)), torch.randn(19, target.hidden_size)
     trees = []
     for bare, drafter in enumerate(drafters):
         drafter.draft(Context(tokens, features, room=8))

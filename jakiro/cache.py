@@ -133,8 +133,7 @@ class KVCache(Cache):
 
     def _views(self) -> Views:
         """Each layer's keys and values, [1, heads, capacity, width]."""
-        slots = [pair and [self._storage[shape][at, None] for shape, at in pair] for pair in self._slots]
-        return [pair and (pair[0], pair[1]) for pair in slots]
+        return [pair and tuple(self._storage[shape][at, None] for shape, at in pair) for pair in self._slots]
 
 
 class Window(Cache):

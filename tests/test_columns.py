@@ -14,7 +14,7 @@ from jakiro.drafting.columns import Rows, of_experts, place
 from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.engine import Context
-from jakiro.methods.jakiro import blend, in_union
+from jakiro.methods.jakiro import blend
 from jakiro.tree import DraftTree
 
 HEADS = ["eagle2", *(mode for mode in MODES if mode.startswith(("eagle2,", "mixture", "decoupled", "two", "one")))]
@@ -165,9 +165,8 @@ def test_of_four_experts_only_how_far_they_are_apart_is_told() -> None:
     torch.manual_seed(0)
     experts = torch.randn(4, 1, 50).log_softmax(-1)
     tree = DraftTree([7, 8, 9], [-1, 0, 0], [0.0, -1.0, -2.0])
-    columns = of_experts(
-        tree, [8, 1, 1], Rows([None, 0, 0], [0, None, None]), experts, torch.full((1, 4), 0.25), 5, [False]
-    )
+    rows, best = Rows([None, 0, 0], [0, None, None]), experts.topk(5).indices
+    columns = of_experts(tree, [8, 1, 1], rows, experts, torch.full((1, 4), 0.25), best)
     assert columns.keys() == {"overlap", "js"}
     tops = [set(one[0].topk(5).indices.tolist()) for one in experts]
     shares = [len(a & b) / 5 for i, a in enumerate(tops) for b in tops[i + 1 :]]
@@ -179,19 +178,21 @@ def test_of_four_experts_only_how_far_they_are_apart_is_told() -> None:
 
 def test_ranks_count_larger_ones_and_give_ties_to_the_smaller_id() -> None:
     logprobs = torch.tensor([[-1.0, -0.5, -1.0, -2.0], [-3.0, -3.0, -3.0, -3.0]])
-    ranks, values = place(logprobs, [0, 0, None, 1, 0], [0, 2, 1, 3, 1])
-    assert ranks == [1, 2, None, 3, 0]
-    assert values == [-1.0, -1.0, None, -3.0, -0.5]
+    other = torch.tensor([[-1.0, -0.5, -2.0, -2.0], [-3.0, -4.0, -4.0, -5.0]])
+    both = place(torch.stack([logprobs, other]), [0, 0, None, 1, 0], [0, 2, 1, 3, 1])
+    assert both[0] == ([1, 2, None, 3, 0], [-1.0, -1.0, None, -3.0, -0.5])
+    assert both[1] == ([1, 2, None, 3, 0], [-1.0, -2.0, None, -5.0, -0.5])
 
 
 def test_a_token_that_no_expert_proposes_ranks_after_those_that_one_does() -> None:
     """Third with both experts, it is first in their blend, and still never drafted."""
     experts = torch.tensor([[0.35, 0.33, 0.32, 0.0, 0.0], [0.0, 0.0, 0.32, 0.35, 0.33]])[:, None].clamp_min(1e-6).log()
-    logprobs, eligible = blend(experts, torch.tensor([[0.5, 0.5]])), in_union(experts, 2)
-    assert eligible.tolist() == [[True, True, False, True, True]]
-    assert place(logprobs, [0], [2])[0] == [0]
-    ranks, values = place(logprobs, [0] * 5, [0, 1, 2, 3, 4], eligible)
-    assert ranks == [0, 2, 4, 1, 3] and values == logprobs[0].tolist()
+    logprobs = blend(experts, torch.tensor([[0.5, 0.5]]))
+    pool = torch.cat([*experts.topk(2).indices], dim=-1)
+    assert sorted(pool[0].tolist()) == [0, 1, 3, 4] and place(logprobs[None], [0], [2]) == [([0], [logprobs[0, 2]])]
+    for some in (pool, pool.repeat(1, 2)):  # a token that is there twice counts once
+        [(ranks, values)] = place(logprobs[None], [0] * 5, [0, 1, 2, 3, 4], some[None])
+        assert ranks == [0, 2, 4, 1, 3] and values == logprobs[0].tolist()
 
 
 @pytest.mark.parametrize("mode", ["decoupled", "decoupled, contrastive"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -23,14 +22,13 @@ class Rows:
 
 
 def common(
-    tree: DraftTree, picks: list[int], rows: Rows, logprobs: Tensor, cutoff: float, eligible: Tensor | None = None
+    tree: DraftTree, picks: list[int], rows: Rows, logprobs: Tensor, cutoff: float, pool: Tensor | None = None
 ) -> dict[str, list]:
     """Columns of every head, from draft log-probabilities [r, vocab] and the score of the last node kept.
 
-    `eligible` [r, vocab] says which tokens are candidates, or could be: the others rank after them.
+    `pool` [r, w] are the tokens that are candidates, or could be: the others rank after them.
     """
-    rank, logprob = place(logprobs, rows.hung, tree.tokens, eligible)
-    pick_rank, pick_logprob = place(logprobs, rows.own, picks, eligible)
+    [(rank, logprob)], [(pick_rank, pick_logprob)] = _placed(tree, picks, rows, logprobs[None], pool)
     pairs = zip(tree.scores, pick_logprob, strict=True)
     return {
         "rank": rank,
@@ -43,38 +41,29 @@ def common(
 
 
 def of_experts(
-    tree: DraftTree,
-    picks: list[int],
-    routed: Rows,
-    experts: Tensor,
-    weights: Tensor,
-    width: int,
-    silent: Sequence[bool],
+    tree: DraftTree, picks: list[int], routed: Rows, experts: Tensor, weights: Tensor, best: Tensor
 ) -> dict[str, list]:
-    """Columns of N experts: own log-probabilities [N, r, vocab] and the router's weights [r, N].
+    """Columns of N experts: own log-probabilities [N, s, vocab] and the router's weights [r, N].
 
-    An expert proposes its `width` likeliest tokens, but none in a row that is `silent` [r]: there one feature of all
+    An expert proposes its likeliest tokens, `best` [N, s, k], but none in the rows after s: there one feature of all
     experts proposes. Who proposed a node is told of two experts only, as published heads have them: views of a trace
     know no more.
     """
-    rows = Rows(*([None if row is None or silent[row] else row for row in one] for one in (routed.hung, routed.own)))
-    best = experts.topk(width).indices  # [N, r, k]: of tokens that tie, those that a draft takes, too
+    asked = range(experts.shape[1])
+    rows = Rows(*([row if row in asked else None for row in one] for one in (routed.hung, routed.own)))
     apart = {
         "overlap": spread(_overlap(best).tolist(), rows.hung),
         "js": spread(_divergence(experts).tolist(), rows.hung),
     }
     if len(experts) != 2:
         return apart
-    proposed = torch.zeros_like(experts, dtype=torch.bool).scatter_(-1, best, True)
-    both = list(zip(experts, proposed, strict=True))
-    (rank0, logprob0), (rank1, logprob1) = (place(one, rows.hung, tree.tokens, first) for one, first in both)
-    (pick0, _), (pick1, _) = (place(one, rows.own, picks, first) for one, first in both)
+    [(rank0, logprob0), (rank1, logprob1)], [(pick0, _), (pick1, _)] = _placed(tree, picks, rows, experts, best)
     return {
         "expert0_logprob": logprob0,
         "expert1_logprob": logprob1,
         "expert0_rank": rank0,
         "expert1_rank": rank1,
-        "source": [_source(pair, width) for pair in zip(rank0, rank1, strict=True)],
+        "source": [_source(pair, best.shape[-1]) for pair in zip(rank0, rank1, strict=True)],
         "pick_expert0_rank": pick0,
         "pick_expert1_rank": pick1,
         "gate0": spread(weights[:, 0].tolist(), routed.hung),
@@ -83,28 +72,59 @@ def of_experts(
     }
 
 
-def place(
-    logprobs: Tensor, rows: Sequence[int | None], tokens: Sequence[int], eligible: Tensor | None = None
-) -> tuple[list, list]:
-    """Rank and log-probability of each token in its row of [r, vocab].
+Placed = list[tuple[list, list]]  # for each of t tables: rank and log-probability of n nodes' tokens
 
-    Ranks count from 0; ties go to the smaller token id, and tokens that are not `eligible` [r, vocab] come last.
+
+def _placed(
+    tree: DraftTree, picks: list[int], rows: Rows, tables: Tensor, pool: Tensor | None
+) -> tuple[Placed, Placed]:
+    """Where the tokens of a tree stand in the rows that they hang under, and the target's picks in the nodes' own."""
+    found = place(tables, [*rows.hung, *rows.own], [*tree.tokens, *picks], pool)
+    count = len(tree)
+    return (
+        [(ranks[:count], logprobs[:count]) for ranks, logprobs in found],
+        [(ranks[count:], logprobs[count:]) for ranks, logprobs in found],
+    )
+
+
+def place(tables: Tensor, rows: Sequence[int | None], tokens: Sequence[int], pool: Tensor | None = None) -> Placed:
+    """Rank and log-probability of each token in its row of each table, [t, r, vocab].
+
+    Ranks count from 0; ties go to the smaller token id, and tokens that are not in the row's `pool` [t or 1, r, w],
+    which may have one twice, come last.
     """
     known = [node for node, row in enumerate(rows) if row is not None]
-    at = torch.tensor([rows[node] for node in known], dtype=torch.long, device=logprobs.device)
-    ids = torch.tensor([tokens[node] for node in known], dtype=torch.long, device=logprobs.device)[:, None]
-    table = logprobs[at]
-    values = table.gather(-1, ids)
-    smaller = torch.arange(table.shape[-1], device=table.device) < ids
-    before = (table > values) | (smaller & (table == values))
-    if eligible is not None:
-        others = eligible[at]
-        before = torch.where(others == others.gather(-1, ids), before, others)
-    ranks = before.sum(-1)
-    found: tuple[list, list] = ([None] * len(rows), [None] * len(rows))
-    for node, rank, value in zip(known, ranks.tolist(), values[:, 0].tolist(), strict=True):
-        found[0][node], found[1][node] = rank, value
+    at, ids = (
+        torch.tensor([values[node] for node in known], dtype=torch.long, device=tables.device)
+        for values in (rows, tokens)
+    )
+    laws = tables.index_select(1, at)  # [t, m, vocab]
+    ids = ids.expand(len(tables), -1)[..., None]
+    values = laws.gather(-1, ids)
+    ranks = _before(laws, ids, values)
+    if pool is not None:
+        some = pool.expand(len(tables), -1, -1).index_select(1, at).sort(-1).values
+        first = torch.ones_like(some, dtype=torch.bool)
+        first[..., 1:] = some[..., 1:] != some[..., :-1]
+        theirs = laws.gather(-1, some)
+        ahead = (theirs > values) | (theirs == values) & (some < ids)
+        inside = (ahead & first).sum(-1)
+        ranks = torch.where((some == ids).any(-1), inside, first.sum(-1) + ranks - inside)
+    found: Placed = [([None] * len(rows), [None] * len(rows)) for _ in tables]
+    for (rank, logprob), some_ranks, some_values in zip(found, ranks.tolist(), values[..., 0].tolist(), strict=True):
+        for node, one, value in zip(known, some_ranks, some_values, strict=True):
+            rank[node], logprob[node] = one, value
     return found
+
+
+def _before(laws: Tensor, ids: Tensor, values: Tensor) -> Tensor:
+    """How many tokens of each row [t, m, vocab] come before the token of `ids` [t, m, 1], which has that value."""
+    above, least = (beats(laws, values, out=torch.empty_like(laws)).sum(-1).long() for beats in (torch.gt, torch.ge))
+    tied = (least - above > 1).nonzero(as_tuple=True)
+    if len(tied[0]):  # few, if any: only these are looked at token by token
+        smaller = torch.arange(laws.shape[-1], device=laws.device) < ids[tied]
+        above[tied] += (smaller & (laws[tied] == values[tied])).sum(-1)
+    return above
 
 
 def spread(values: Sequence[Any], rows: Sequence[int | None]) -> list:
@@ -129,5 +149,6 @@ def _overlap(best: Tensor) -> Tensor:
 
 def _divergence(experts: Tensor) -> Tensor:
     """Jensen-Shannon divergence of N experts in nats, [r]: 0 if they agree, log N if they share nothing."""
-    middle = experts.logsumexp(0) - math.log(len(experts))
-    return (experts.exp() * (experts - middle)).sum(-1).mean(0).clamp_min(0.0)
+    shares = experts.exp()
+    middle = shares.mean(0).clamp_min(torch.finfo(shares.dtype).tiny).log()
+    return (experts - middle).mul_(shares).sum(-1).mean(0).clamp_min(0.0)

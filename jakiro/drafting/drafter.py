@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,13 +33,14 @@ class Step:
 
     children: Children  # [n, k]
     features: Tensor  # [n, h], in the place of the target's: what the children's own pass is fed with
-    residual: Tensor  # [n, h], u: what the features were made from
+    known: tuple[Tensor, ...]  # [n, ...] each: what the columns are made from
     ahead: Step | None = None  # what each row's children would answer, where this pass already says so
+    rows: Tensor | None = None  # [n], of those in `known`; None: all of them
 
     def take(self, rows: Tensor) -> Step:
         """The answer for the given rows, which may repeat."""
         children = Children(*(part.index_select(0, rows) for part in self.children))
-        return Step(children, self.features.index_select(0, rows), self.residual.index_select(0, rows))
+        return Step(children, self.features.index_select(0, rows), self.known, rows=rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,18 @@ class Round:
     growth: Growth
     steps: list[Step]  # one for each level below the root
 
-    def proposed(self, used: Tensor, vocab: int) -> Tensor:
-        """The tokens that rows `used` [r] proposed, bool [r, vocab]; ranks do not tell where log-probabilities tie."""
-        tokens = torch.cat([step.children.tokens for step in self.steps])[used]
-        return torch.zeros(len(used), vocab, dtype=torch.bool, device=used.device).scatter_(-1, tokens, True)
+    def proposed(self, used: Tensor) -> Tensor:
+        """The tokens that rows `used` [r] proposed, [r, k]; ranks do not tell where log-probabilities tie."""
+        return torch.cat([step.children.tokens for step in self.steps]).index_select(0, used)
+
+    def known(self, used: Tensor) -> list[Tensor]:
+        """What the passes knew of rows `used` [r]."""
+        parts = zip(*(step.known for step in self.steps), strict=True)
+        return [self._together(part).index_select(0, used) for part in parts]
+
+    def _together(self, parts: Sequence[Tensor]) -> Tensor:
+        taken = zip(parts, (step.rows for step in self.steps), strict=True)
+        return torch.cat([part if rows is None else part.index_select(0, rows) for part, rows in taken])
 
     def rows(self, count: int) -> Rows:
         """The rows of the first `count` nodes."""

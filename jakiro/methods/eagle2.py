@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from jakiro.drafting.builder import best
@@ -25,11 +24,12 @@ class Eagle2Drafter(HeadDrafter):
 
     def propose(self, residual: Tensor, level: int) -> Step:
         features = self.head.predict(residual)
-        return Step(best(self.logprobs(features), self.width), features, residual)
+        logprobs = self.logprobs(features)
+        return Step(best(logprobs, self.width), features, (logprobs,))
 
     def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
-        logprobs = self.logprobs(torch.cat([step.features for step in last.steps])[used])
-        return common(tree, picks, rows, logprobs, min(last.kept.scores), last.proposed(used, logprobs.shape[-1]))
+        [logprobs] = last.known(used)
+        return common(tree, picks, rows, logprobs, min(last.kept.scores), last.proposed(used))
 
 
 class Eagle2:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from jakiro.drafting.builder import Children, best
@@ -39,17 +38,18 @@ class Eagle3Drafter(HeadDrafter):
 
     def propose(self, residual: Tensor, level: int) -> Step:
         features = self.head.predict(residual)
-        tokens, logprobs = best(self.logprobs(features), self.width)
-        return Step(Children(self.head.tokens[tokens], logprobs), features, residual)
+        logprobs = self.logprobs(features)
+        tokens, scores = best(logprobs, self.width)
+        return Step(Children(self.head.tokens[tokens], scores), features, (logprobs,))
 
     def logits(self, features: Tensor) -> Tensor:
         return self.head.logits(features)
 
     def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
-        own = self.logprobs(torch.cat([step.features for step in last.steps])[used])
+        [own] = last.known(used)
         logprobs = own.new_full((len(own), self.target.vocab_size), LOWEST)
         logprobs[:, self.head.tokens] = own.clamp_min(LOWEST)
-        return common(tree, picks, rows, logprobs, min(last.kept.scores), last.proposed(used, logprobs.shape[-1]))
+        return common(tree, picks, rows, logprobs, min(last.kept.scores), last.proposed(used))
 
 
 class Eagle3:

@@ -94,10 +94,12 @@ class JakiroDrafter(HeadDrafter):
         logprobs = self.logprobs(torch.cat(read))  # one reading of lm_head for all features of the level
         logprobs = logprobs.view(len(read), len(residual), -1)
         values, tokens = logprobs.topk(self.width)  # [features, n, k]
-        ahead = None if contrast is None else Step(Children(tokens[-1], values[-1]), contrast, residual)
+        known, ahead = (residual, active.flatten(1), gates), None
+        if contrast is not None:
+            ahead = Step(Children(tokens[-1], values[-1]), contrast, (*known, logprobs[-1]))
         if self._decoupled:
-            return Step(union(logprobs[:count], tokens[:count], weights), mixed, residual, ahead)
-        return Step(Children(tokens[0], values[0]), mixed, residual, ahead)
+            return Step(union(logprobs[:count], tokens[:count], weights), mixed, (*known, logprobs[0]), ahead)
+        return Step(Children(tokens[0], values[0]), mixed, (*known, logprobs[0]), ahead)
 
     def follow(self, level: int, tokens: Tensor, rows: Tensor, before: Step) -> Step:
         """What the level above already said of this one, row by parent or, unaligned, as the released code has it."""
@@ -106,22 +108,21 @@ class JakiroDrafter(HeadDrafter):
         return before.ahead.take(rows) if self.settings.aligned else before.ahead
 
     def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
-        residual, features = (
-            torch.cat([getattr(step, name) for step in last.steps])[used] for name in ("residual", "features")
-        )
+        residual, active, gates, logprobs = last.known(used)
         first = 1 + (self.settings.depth - 2) * self.width  # row of the last level, which a contrastive one fills
         contrast = (used >= first) if self.settings.contrastive else torch.zeros_like(used, dtype=torch.bool)
-        active, gates = self.head.activate(residual)
         weights = torch.where(contrast[:, None], *gates.chunk(2, dim=-1)[::-1]).softmax(-1)
-        experts = self.logprobs(self.head.own(residual, active))
-        logprobs = self.logprobs(features)
-        eligible = last.proposed(used, logprobs.shape[-1])
-        if self._decoupled:
-            logprobs = torch.where(contrast[:, None], logprobs, blend(experts, weights))
-            eligible |= in_union(experts, self.width) & ~contrast[:, None]
+        some = len(used) - int(contrast.sum())  # rows of which experts are asked: they come first
+        active = active[:some].unflatten(1, (self.head.count, -1))
+        experts = self.logprobs(self.head.own(residual[:some], active))
+        best, pool = experts.topk(self.width).indices, last.proposed(used)
+        if self._decoupled:  # a row of experts proposes the best of what each of them would
+            logprobs = torch.cat([blend(experts, weights[:some]), logprobs[some:]])
+            pool = pool.repeat(1, 1 + len(best))
+            pool[:some, self.width :] = torch.cat([*best], dim=-1)
         return {
-            **common(tree, picks, rows, logprobs, min(last.kept.scores), eligible),
-            **of_experts(tree, picks, rows, experts, weights, self.width, contrast.tolist()),
+            **common(tree, picks, rows, logprobs, min(last.kept.scores), pool),
+            **of_experts(tree, picks, rows, experts, weights, best),
             "head": spread(contrast.int().tolist(), rows.hung),
         }
 
@@ -147,12 +148,6 @@ def union(logprobs: Tensor, tokens: Tensor, weights: Tensor) -> Children:
     scores.masked_fill_(again, -torch.inf)
     scores, order = scores.sort(dim=-1, descending=True, stable=True)
     return Children(pool.gather(-1, order[:, :width]), scores[:, :width])
-
-
-def in_union(logprobs: Tensor, width: int) -> Tensor:
-    """Which tokens [n, vocab] are among the `width` likeliest of at least one expert, logprobs [N, n, vocab]."""
-    tokens = torch.cat([*logprobs.topk(width).indices], dim=-1)  # [n, N k]
-    return torch.zeros_like(logprobs[0], dtype=torch.bool).scatter_(-1, tokens, True)
 
 
 class Jakiro:

@@ -14,12 +14,13 @@ from jakiro.methods import METHODS
 from jakiro.target import Target
 from jakiro.trace import from_json, to_json
 from jakiro.ui import models as models_module
+from jakiro.ui import race as race_module
 from jakiro.ui.comparing import compare
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, live_races
 from jakiro.ui.models import Loaded, Models, load
 from jakiro.ui.race import Race, check
-from jakiro.ui.stream import events, flushed
+from jakiro.ui.stream import AT_ONCE, events, flushed
 from jakiro.verify import Sampling
 
 ASKED = {"prompt": "the an the", "methods": list(METHODS), "max_new_tokens": 120, "temperature": 0, "top_p": 1,
@@ -56,7 +57,8 @@ def alive(caches) -> int:
     return sum(cache() is not None for cache in caches)
 
 
-def test_a_race_that_is_closed_has_its_traces_and_no_caches(models, caches):
+def test_a_race_that_is_closed_has_its_traces_and_no_caches(models, caches, monkeypatch):
+    monkeypatch.setattr(race_module, "TURN", 0.0)  # else not all lanes would have begun
     race = Race(models, check(models, **ASKED))
     rounds = race.rounds()
     for _ in range(12):
@@ -85,7 +87,7 @@ def test_a_race_that_fails_leaves_no_caches_though_its_error_is_kept(models, cac
 
     race = Race(models, check(models, **ASKED))
     source = events(race, "live-1")
-    lines = flushed(source, race.left, period=0.0)
+    lines = flushed(source, race.left, AT_ONCE)
     next(lines)
     monkeypatch.setattr(Target, "score", fail)
     with pytest.raises(MemoryError, match="no room") as kept:

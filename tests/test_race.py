@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import synthetic
@@ -22,12 +23,13 @@ from jakiro.traces import read_traces, traces_json, weight
 from jakiro.tree import CutNodes
 from jakiro.ui import library as library_module
 from jakiro.ui import models as models_module
+from jakiro.ui import race as race_module
 from jakiro.ui import recorded, stream
 from jakiro.ui.library import Library, StillRunning
 from jakiro.ui.live import live_races
 from jakiro.ui.models import Loaded, Models, RequestError, load
-from jakiro.ui.race import Left, Race, check
-from jakiro.ui.stream import CROWDED, PERIOD, events, flushed, pace
+from jakiro.ui.race import TURN, Left, Race, check
+from jakiro.ui.stream import AT_ONCE, CROWDED, FREE, Pace, events, flushed, pace
 from jakiro.ui.whatif import what_if
 
 METHODS = ["vanilla", "prompt_lookup", "eagle2", "jakiro"]
@@ -58,21 +60,28 @@ def test_every_lane_gives_the_same_tokens(models, sampling):
     assert all(from_json(to_json(trace)).stop == "length" for trace in traces)
 
 
-def test_the_lane_with_the_least_time_of_its_own_is_next(models):
+@pytest.mark.parametrize("turn", [0.0, TURN])
+def test_a_lane_goes_on_for_a_turn_and_then_the_one_with_the_least_time_does(models, monkeypatch, turn):
+    monkeypatch.setattr(race_module, "TURN", turn)
     race = Race(models, request_of(models, methods=["vanilla", "eagle2", "jakiro"]))
     step = synthetic.vanilla_trace([1, 2]).steps[0]
     durations = {"vanilla": 0.01, "eagle2": 0.04, "jakiro": 0.02}
     for lane in race.lanes:
         slow = replace(step, draft_s=0.0, verify_s=durations[lane.method], overhead_s=0.0)
-        lane.rounds = iter([Prefill(1, 0.001), *[slow] * 4])
-    clock = [0.0] * 3
+        lane.rounds = iter([Prefill(1, 0.001), *[slow] * 12])
+    clock, order = [0.0] * 3, []
     for index, event in race.rounds():
-        assert clock[index] == min(clock[i] for i, lane in enumerate(race.lanes) if lane.running or i == index)
+        least = min(clock[i] for i, lane in enumerate(race.lanes) if lane.running or i == index)
+        assert clock[index] == least or (order[-1] == index and clock[index] <= least + turn)
         clock[index] += event.seconds
-    assert [len(lane.steps) for lane in race.lanes] == [4, 4, 4]
+        order.append(index)
+    assert [len(lane.steps) for lane in race.lanes] == [12, 12, 12]
+    changes = sum(one != other for one, other in pairwise(order))
+    assert changes > 20 if turn == 0 else changes < 20
 
 
-def test_a_race_left_early_still_has_readable_traces(models):
+def test_a_race_left_early_still_has_readable_traces(models, monkeypatch):
+    monkeypatch.setattr(race_module, "TURN", 0.0)  # else the first lane may be done
     race = Race(models, request_of(models))
     rounds = race.rounds()
     for _ in range(9):
@@ -204,18 +213,34 @@ def test_models_that_cannot_be_loaded_say_so():
 # ---- the stream
 
 
-@pytest.mark.parametrize(
-    ("device", "threads", "period"), [("cpu", 2, CROWDED), ("cpu", 1, PERIOD), ("cuda", 2, PERIOD)]
-)
-def test_the_stream_is_slower_where_the_browser_may_be_in_the_way(monkeypatch, device, threads, period):
+@pytest.mark.parametrize(("device", "threads", "found"), [("cpu", 2, CROWDED), ("cpu", 1, FREE), ("cuda", 2, FREE)])
+def test_the_stream_is_slower_where_the_browser_may_be_in_the_way(monkeypatch, device, threads, found):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(stream, "cpu_count", lambda: 2)
-    assert pace(torch.device(device)) == period
+    assert pace(torch.device(device)) == found
+
+
+def test_a_source_rests_once_it_is_announced_and_is_flushed_once_a_period(monkeypatch):
+    clock, flushes = [0.0], []
+
+    def rest(seconds):
+        flushes.append((clock[0], seconds))
+        clock[0] += seconds
+
+    def source():
+        for number in range(60):
+            yield {"event": number}
+            clock[0] += 0.01
+
+    monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=rest))
+    texts = list(flushed(source(), threading.Event(), Pace(0.2, 0.15)))
+    assert texts[-1].count("\n") == 60
+    assert flushes == [(0.0, 0.15), (pytest.approx(0.35), 0.0), (pytest.approx(0.55), 0.0)]
 
 
 def test_the_stream_tells_every_token_once(models):
     race = Race(models, request_of(models))
-    texts = list(flushed(events(race, "live-1"), race.left, period=0.0))
+    texts = list(flushed(events(race, "live-1"), race.left, AT_ONCE))
     assert all(later.startswith(earlier) for earlier, later in pairwise(texts))
     lines = [json.loads(line) for line in texts[-1].splitlines()]
     assert lines[0]["event"] == "start" and [lane["method"] for lane in lines[0]["lanes"]] == METHODS
@@ -233,7 +258,7 @@ def test_the_stream_hands_an_error_over_and_closes_its_source():
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        list(flushed(source(), threading.Event(), period=0.0))
+        list(flushed(source(), threading.Event(), AT_ONCE))
 
 
 def test_leaving_the_stream_ends_the_source_without_waiting_for_it():
@@ -248,7 +273,7 @@ def test_leaving_the_stream_ends_the_source_without_waiting_for_it():
         finally:
             ended.append(threading.current_thread().name)
 
-    texts = flushed(source(), threading.Event(), period=0.0)
+    texts = flushed(source(), threading.Event(), AT_ONCE)
     next(texts)
     texts.close()
     assert not ended
@@ -267,7 +292,7 @@ def test_a_stream_without_news_can_be_left(monkeypatch):
         assert told.wait(10)
         yield {"event": "one"}
 
-    texts = flushed(source(), threading.Event(), period=0.0)
+    texts = flushed(source(), threading.Event(), AT_ONCE)
     assert [next(texts), next(texts)] == ["", ""]
     told.set()
     assert list(texts)[-1] == '{"event": "one"}\n'
@@ -313,7 +338,7 @@ def test_a_race_that_is_left_while_it_measures_ends_there(models, monkeypatch):
 
     monkeypatch.setattr(tuning, "verify_cost", verify_cost)
     race = Race(models, request_of(models, changes={"jakiro": {"total_tokens": "auto"}}))
-    texts = flushed(source(), race.left, period=0.0)
+    texts = flushed(source(), race.left, AT_ONCE)
     next(texts)
     assert measuring.wait(10)
     texts.close()

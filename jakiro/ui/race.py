@@ -1,7 +1,8 @@
 """A race: several methods on one prompt, on one machine, each timed as if it ran alone.
 
-The lanes take turns: the next round always goes to the lane that has used the least time of its own so far. So all
-lanes advance on one virtual clock, none disturbs another's timing, and the page can replay the race at true speed.
+The lanes take turns: one goes on until it has used TURN seconds more of its own time than another, and then the one
+that has used the least is next. So all lanes advance on one virtual clock, none disturbs another's timing, and the page
+can replay the race at true speed. Turns of one round would find the caches full of another lane's weights.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from jakiro.verify import Sampling
 
 MAX_PROMPT = 100_000  # characters; a longer one is refused before the tokenizer sees it
 LARGEST = sys.float_info.max
+TURN = 0.05  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,15 @@ class Race:
         self.left = threading.Event()
 
     def rounds(self) -> Iterator[tuple[int, Prefill | StepTrace]]:
-        """(index of the lane, what it did), in the order of the virtual clock. May be left at any time.
+        """(index of the lane, what it did), a turn after the other. May be left at any time.
 
         Raises RequestError after more nodes than can be shown: how many a method drafts is not known of each.
         """
-        nodes = cut = 0
+        nodes = cut = index = 0
         while running := [index for index, lane in enumerate(self.lanes) if lane.running]:
-            index = min(running, key=lambda index: self.lanes[index].seconds)
+            last = min(running, key=lambda index: self.lanes[index].seconds)
+            if index not in running or self.lanes[index].seconds > self.lanes[last].seconds + TURN:
+                index = last
             event = self.lanes[index].advance()
             if isinstance(event, StepTrace):
                 nodes, cut = nodes + len(event.tree), cut + len(event.tree.cut)

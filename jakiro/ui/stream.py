@@ -13,12 +13,13 @@ to call, and torch sets its own threads up again in each.
 from __future__ import annotations
 
 import json
+import math
 import queue
 import threading
 import time
 import traceback
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from joblib import cpu_count
@@ -30,9 +31,17 @@ from jakiro.text import pieces
 from jakiro.trace import StepTrace
 from jakiro.ui.race import Race
 
-PERIOD = 0.25  # seconds between two flushes: each costs the browser, on whose cores the race may run too
-CROWDED = 0.5  # the same where the race computes on all cores
-IDLE = 0.5  # seconds without news after which what there is is given again: only then can Gradio close an iterator
+IDLE = 0.5  # seconds after which what there is is given, news or not: only then can Gradio close an iterator
+
+
+class Pace(NamedTuple):
+    """How a race leaves time to the browser, on whose cores it may run."""
+
+    period: float  # seconds between two flushes, each of which is drawn
+    rest: float  # seconds between the first, which announces the lanes, and the first round
+
+
+FREE, CROWDED, AT_ONCE = Pace(0.25, 0.0), Pace(0.5, 0.15), Pace(0.0, 0.0)
 
 
 def events(race: Race, name: str) -> Iterator[dict[str, Any]]:
@@ -54,63 +63,68 @@ def events(race: Race, name: str) -> Iterator[dict[str, Any]]:
         yield line | facts | {"at": race.lanes[index].seconds}
 
 
-def pace(device: torch.device) -> float:
-    """Seconds between two flushes of a race that computes on `device`."""
-    return CROWDED if device.type == "cpu" and torch.get_num_threads() >= cpu_count() else PERIOD
+def pace(device: torch.device) -> Pace:
+    """Of a race that computes on `device`: on all cores of a CPU or not."""
+    return CROWDED if device.type == "cpu" and torch.get_num_threads() >= cpu_count() else FREE
 
 
-def flushed(source: Iterator[dict[str, Any]], left: threading.Event, period: float) -> Iterator[str]:
-    """Everything that `source` gave so far as lines of JSON, again every `period` seconds while there is more, and
-    every IDLE seconds while there is not.
+def flushed(source: Iterator[dict[str, Any]], left: threading.Event, pace: Pace) -> Iterator[str]:
+    """Everything that `source` gave so far as lines of JSON, again and again while there is more, at this pace; and
+    every IDLE seconds while there is no news.
 
     `source` runs in its own thread, and its exception is raised here. When this iterator is closed, `left` is set, and
     `source` is closed at its next event, in its own thread, too: the one that closes this may be a web server's loop
     and does not wait.
     """
     box: queue.SimpleQueue = queue.SimpleQueue()
-    worker = threading.Thread(target=_work, args=(source, box, left), name="race", daemon=True)
+    due = threading.Event()
+    worker = threading.Thread(target=_work, args=(source, box, due, left, pace), name="race", daemon=True)
     worker.start()
-    text = ""
+    text, more = "", True
     try:
-        while True:
+        while more:
+            due.wait(IDLE)
+            due.clear()
             lines, more = _drain(box)
             text += lines
             if lines or more:
                 yield text
-            if not more:
-                return
-            time.sleep(period)
     finally:
         left.set()
 
 
-def _work(source: Iterator[dict[str, Any]], box: queue.SimpleQueue, left: threading.Event) -> None:
+def _work(
+    source: Iterator[dict[str, Any]], box: queue.SimpleQueue, due: threading.Event, left: threading.Event, pace: Pace
+) -> None:
+    rest, flushed_at = pace.rest, -math.inf
     try:
         for event in source:
             box.put(event)
             if left.is_set():
                 break
+            if time.monotonic() >= flushed_at + pace.period:
+                due.set()
+                time.sleep(rest)
+                rest, flushed_at = 0.0, time.monotonic()
     except Exception as error:  # raised again in the thread that reads, without the caches that it was raised over
         traceback.clear_frames(error.__traceback__)
         box.put(error)
     finally:
         source.close()
         box.put(None)
+        due.set()
 
 
 def _drain(box: queue.SimpleQueue) -> tuple[str, bool]:
-    """What has gathered since the last call (one event is waited for, IDLE seconds), and whether more will come."""
-    try:
-        found = [box.get(timeout=IDLE)]
-    except queue.Empty:
-        return "", True
+    """What has gathered since the last call, and whether more will come."""
+    found = []
     while not box.empty():  # nobody else reads
         found.append(box.get())
     for event in found:
         if isinstance(event, Exception):
             raise event
     lines = [json.dumps(event, ensure_ascii=False, allow_nan=False) + "\n" for event in found if event is not None]
-    return "".join(lines), found[-1] is not None
+    return "".join(lines), None not in found
 
 
 def _facts(event: Prefill | StepTrace) -> tuple[list[int], dict[str, Any]]:

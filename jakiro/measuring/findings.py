@@ -68,6 +68,7 @@ def _seen(about: dict[str, Any]) -> float:
 
 def _how(report: dict[str, Any]) -> str:
     about, machine = report["experiment"], report["machine"]
+    compared = len(about["intervals"]) - len({row["temperature"] for row in about["intervals"]}) + len(about["parts"])
     tasks = ", ".join(dict.fromkeys(row["task"] for row in report["rows"]))
     fewest = min(row["prompts"] for row in report["rows"])
     share = math.sqrt((fewest - 1) / fewest)  # of the width that intervals would have, were they not too narrow
@@ -83,7 +84,7 @@ def _how(report: dict[str, Any]) -> str:
             f"Tau is the mean of the tasks; intervals hold {LEVEL} % of a bootstrap over prompts.",
             f"With {fewest} prompts a task a percentile bootstrap makes them too narrow, by about",
             f"{_percent(1 - share)}, and each comparison stands alone: of those without a difference",
-            f"{_percent(chance)} at least are told apart all the same.",
+            f"{_percent(chance)} at least are told apart all the same, {chance * compared:.0f} of all {compared} here.",
             f"Were they as much wider, {_unsure(about, share)} verdicts below that tell something apart",
             "would do so no longer.",
             "Each head was trained once, so what another seed would change is not in the intervals.",

@@ -8,7 +8,8 @@ from jakiro.measuring.report import method_totals
 from jakiro.ui.figures.layout import axis, layout
 
 LOOKS = (("@expert0", "circle"), ("@expert1", "diamond"), ("@both", "square"), ("@bonus", "triangle-up"))
-ROW, TALL = 40, 90  # px of a line of the figure, and of what is around them
+ROW, CLOSE, TALL = 40, 26, 90  # px of a line of the figure, of one among MANY, and of what is around them
+MANY = 20
 
 
 def figures(report: dict[str, Any]) -> list[dict]:
@@ -66,7 +67,7 @@ def intervals_figure(found: list[dict[str, Any]], key: str, title: str) -> dict:
     even = {"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
     shapes = [even | {"line": {"color": "@muted", "width": 1, "dash": "dot"}}]
     margin = {"l": 10 + 7 * max(map(len, names)), "r": 12, "t": 46, "b": 44}
-    look = layout(TALL + ROW * len(names), axes, margin=margin, shapes=shapes)
+    look = layout(TALL + (CLOSE if len(names) > MANY else ROW) * len(names), axes, margin=margin, shapes=shapes)
     return {"data": data, "layout": look, "min_width": 640}
 
 
@@ -96,6 +97,6 @@ def depth_figure(report: dict[str, Any], temperature: float) -> dict:
         "yaxis": axis((0, 1), "x", autorange="reversed", showgrid=False),
     }
     margin = {"l": 10 + 7 * max(map(len, names)), "r": 12, "t": 8, "b": 44}
-    look = layout(TALL + 26 * len(names), axes, margin=margin)
+    look = layout(TALL + CLOSE * len(names), axes, margin=margin)
     title = f"Rounds that accepted at least d tokens, temperature {temperature:g}"
     return {"title": title, "data": [cells], "layout": look, "min_width": 640}

@@ -191,7 +191,7 @@ def test_a_token_that_no_expert_proposes_ranks_after_those_that_one_does() -> No
     pool = torch.cat([*experts.topk(2).indices], dim=-1)
     assert sorted(pool[0].tolist()) == [0, 1, 3, 4] and place(logprobs[None], [0], [2]) == [([0], [logprobs[0, 2]])]
     for some in (pool, pool.repeat(1, 2)):  # a token that is there twice counts once
-        [(ranks, values)] = place(logprobs[None], [0] * 5, [0, 1, 2, 3, 4], some[None])
+        [(ranks, values)] = place(logprobs[None], [0] * 5, [0, 1, 2, 3, 4], some)
         assert ranks == [0, 2, 4, 1, 3] and values == logprobs[0].tolist()
 
 

@@ -90,8 +90,8 @@ def _placed(
 def place(tables: Tensor, rows: Sequence[int | None], tokens: Sequence[int], pool: Tensor | None = None) -> Placed:
     """Rank and log-probability of each token in its row of each table, [t, r, vocab].
 
-    Ranks count from 0; ties go to the smaller token id, and tokens that are not in the row's `pool` [t or 1, r, w],
-    which may have one twice, come last.
+    Ranks count from 0; ties go to the smaller token id, and tokens that are not in the row's `pool`, [t, r, w] or one
+    of all tables [r, w], come last. A pool may have a token twice.
     """
     known = [node for node, row in enumerate(rows) if row is not None]
     at, ids = (

@@ -12,8 +12,8 @@ models, settings and seed.
 `tokens_per_s` of a lane is its tokens after the first over the seconds of its own rounds (draft, verify, overhead), all
 prompts together, by the traces that the page keeps; the ratios are taken turn by turn. `wall_s` is from the
 start of the races to their ends, prefill, the inspection between rounds (not on the command line) and the making of
-traces included; for `api` and `page` also the last wait of the stream, 0.05 s a prompt at most. `identical` says if
-all ways gave the same tokens with the same settings.
+traces included; for `api` and `page` also the rest before the first round (`Pace` of jakiro/ui/stream.py). `identical`
+says if all ways gave the same tokens with the same settings.
 
 Largest race: --rounds rounds of --nodes nodes in three lanes (largest.py); at first as many nodes as a live race may
 have (`MAX_NODES` of jakiro/ui/race.py). `prepared`: seconds to make its text for the browser, and this process's

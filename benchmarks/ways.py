@@ -27,6 +27,7 @@ from jakiro.ui.race import Race, Request, check
 
 GREEDY = {"temperature": 0.0, "top_p": 1.0, "seed": 0}  # what the page has at first
 
+SETTLED = 4000  # ms after which a page that was opened is at rest: Gradio's loading sign, long gone, moves on for three
 REST = 500  # ms in which the page draws a race that is over; nobody asks for the next one sooner
 
 RUN_LIVE = """
@@ -131,11 +132,12 @@ class Ways:
 
     @contextmanager
     def page(self, threads: int) -> Iterator[Decode]:
-        """By Run live, in a tab of its own, which is closed while the other ways decode."""
+        """By Run live, in a tab of its own that is at rest, and closed while the other ways decode."""
         use_threads(threads)
         tab, trouble = open_page(self.chromium, self.address)
         tab.wait_for_selector("#viewer [data-models=ready]")
         wait_for_tree(tab)
+        tab.wait_for_timeout(SETTLED)
         tab.locator("[data-do=settings]").click()
         tab.get_by_label("max_new_tokens").fill(str(self.max_new_tokens))
         tab.locator("[data-do=settings]").click()

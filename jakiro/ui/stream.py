@@ -31,7 +31,7 @@ from jakiro.text import pieces
 from jakiro.trace import StepTrace
 from jakiro.ui.race import Race
 
-IDLE = 0.5  # seconds after which what there is is given, news or not: only then can Gradio close an iterator
+IDLE = 0.5  # seconds without news after which what there is is given again, at least
 
 
 class Pace(NamedTuple):
@@ -70,7 +70,7 @@ def pace(device: torch.device) -> Pace:
 
 def flushed(source: Iterator[dict[str, Any]], left: threading.Event, pace: Pace) -> Iterator[str]:
     """Everything that `source` gave so far as lines of JSON, again and again while there is more, at this pace; and
-    every IDLE seconds while there is no news.
+    now and then while there is no news, since only then can Gradio close an iterator.
 
     `source` runs in its own thread, and its exception is raised here. When this iterator is closed, `left` is set, and
     `source` is closed at its next event, in its own thread, too: the one that closes this may be a web server's loop
@@ -80,10 +80,10 @@ def flushed(source: Iterator[dict[str, Any]], left: threading.Event, pace: Pace)
     due = threading.Event()
     worker = threading.Thread(target=_work, args=(source, box, due, left, pace), name="race", daemon=True)
     worker.start()
-    text, more = "", True
+    text, more, patience = "", True, max(IDLE, 2 * pace.period)
     try:
         while more:
-            due.wait(IDLE)
+            due.wait(patience)
             due.clear()
             lines, more = _drain(box)
             text += lines

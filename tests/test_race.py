@@ -238,6 +238,18 @@ def test_a_source_rests_once_it_is_announced_and_is_flushed_once_a_period(monkey
     assert flushes == [(0.0, 0.15), (pytest.approx(0.35), 0.0), (pytest.approx(0.55), 0.0)]
 
 
+def test_a_source_is_not_flushed_within_a_period(monkeypatch):
+    monkeypatch.setattr(stream, "IDLE", 0.01)
+
+    def source():
+        yield {"event": 1}
+        yield {"event": 2}
+        time.sleep(0.1)
+        yield {"event": 3}
+
+    assert [text.count("\n") for text in flushed(source(), threading.Event(), Pace(5.0, 0.0))] == [1, 3]
+
+
 def test_the_stream_tells_every_token_once(models):
     race = Race(models, request_of(models))
     texts = list(flushed(events(race, "live-1"), race.left, AT_ONCE))

@@ -12,7 +12,7 @@ from jakiro.drafter import Context, Drafter, within
 from jakiro.engine import checked
 from jakiro.target import Target
 from jakiro.trace import StepTrace, Trace
-from jakiro.verify import Sampling, pick
+from jakiro.verify import Sampling, noise_of, pick
 
 MOST_PLACES = 256  # tokens of a text at which both draft
 
@@ -34,14 +34,15 @@ def along(target: Target, drafter: Drafter, trace: Trace, most: int = MOST_PLACE
         )
     start, sampling = len(trace.prompt), Sampling(trace.temperature, trace.top_p, trace.seed)
     cache = target.new_cache(len(ids) + 64, drafter.reads)
-    _, features = target.prefill(torch.tensor(trace.prompt, device=target.device), cache)
+    logits, features = target.prefill(torch.tensor(trace.prompt, device=target.device), cache)
+    noise = noise_of(sampling, logits)
     steps = []
     for at in range(start, min(start + most, len(ids) - 1)):
-        context = Context(ids[: at + 1], features, room=len(ids) - at - 2)
+        context = Context(ids[: at + 1], features, len(ids) - at - 2, noise)
         whole = drafter.draft(context)
         tree = within(whole, context)
         logits, seen = target.score(tree.tokens, tree.parents, cache)
-        picks = pick(logits, [at + 1 + depth for depth in tree.depths()], sampling).tolist()
+        picks = pick(logits, [at + 1 + depth for depth in tree.depths()], sampling, noise).tolist()
         cache.keep(cache.length, [0])
         features = seen[:1].clone()
         path = follow(tree, ids[at + 1 : -1])  # the last token can only be a bonus

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from jakiro.noise import Noise
 from jakiro.tree import MAX_LEVELS, CutNodes, DraftTree
 
 
@@ -18,6 +19,7 @@ class Context:
     features: Tensor  # [m, hidden], m >= 1, of the tokens before the root that are new since the last call; wider
     # where the drafter `reads` several layers
     room: int  # levels below the root that can still be accepted, >= 0
+    noise: Noise | None = None  # that the target will pick with; None: it is greedy, or nobody says
 
 
 class Drafter(ABC):

@@ -21,7 +21,7 @@ from jakiro.target import Target
 from jakiro.text import pieces
 from jakiro.trace import StepTrace, Trace
 from jakiro.tree import MAX_CUT, CutNodes, DraftTree
-from jakiro.verify import Sampling, pick, walk
+from jakiro.verify import Sampling, noise_of, pick, walk
 
 TREE_ROWS = 64  # cache rows set aside for a tree; a larger one makes the cache move once
 LOWEST = -1e4  # stands in for the log of a zero probability: traces hold finite numbers
@@ -63,7 +63,8 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
     start = clock()
     cache = target.new_cache(len(prompt) + limit + TREE_ROWS, drafter.reads)
     logits, features = target.prefill(torch.tensor(prompt, device=target.device), cache)
-    last = int(pick(logits[None], [len(prompt)], sampling)) if first is None else first
+    noise = noise_of(sampling, logits)
+    last = int(pick(logits[None], [len(prompt)], sampling, noise)) if first is None else first
     seconds = clock() - start
     if not math.isfinite(logits.float().logsumexp(-1)):
         raise target.no_number()
@@ -75,7 +76,7 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         return token in target.ends or len(tokens) + count >= end
 
     while not ends(last, 0):
-        context = Context(tokens, features, room=end - len(tokens) - 1)
+        context = Context(tokens, features, end - len(tokens) - 1, noise)
         start = clock()
         whole = drafter.draft(context)
         drafted = clock()
@@ -83,7 +84,7 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         positions = [len(tokens) + depth for depth in tree.depths()]  # of the token picked after each node
         ready = now()
         logits, tree_features = target.score(tree.tokens, tree.parents, cache)
-        picks = pick(logits, positions, sampling).tolist()
+        picks = pick(logits, positions, sampling, noise).tolist()
         verified = clock()
         accepted, last = walk(tree, picks, ends)
         kept = [0, *accepted]

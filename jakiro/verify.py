@@ -2,7 +2,8 @@
 
 The target picks its own next token at every node of the tree. If a child of the node holds that token the walk steps
 in, otherwise the token is the round's bonus. For children that are a deterministic function of the prefix (top-k, never
-sampled) this has exactly the law of EAGLE's sequential rejection, and of plain sampling.
+sampled) this has exactly the law of EAGLE's sequential rejection, and of plain sampling. Children may also be chosen
+with the noise that the picks are made with (noise.py): more of them are accepted then, and the picks are the same.
 
 The pick at an absolute position is a function of the seed, the position and the target's distribution alone, so every
 method emits the same text as vanilla decoding, token for token, at any temperature. What limits this is arithmetic: a
@@ -15,17 +16,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
+from jakiro.noise import DOUBLES, Noise
 from jakiro.programs import upload
 from jakiro.tree import DraftTree
 
 NUCLEUS_GUESSES = (256, 2048)  # tokens sorted before all are: that would cost a CPU more than the target's pass
-DOUBLES = ("cpu", "cuda")  # devices on which float64 can be counted on
 MAX_SEED = 2**53  # beyond it readers of JSON do not agree on whole numbers
-_GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, the increment of splitmix64
-_STAGES = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))  # splitmix64's xor shifts and multipliers
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +46,20 @@ class Sampling:
 GREEDY = Sampling()
 
 
-def pick(logits: Tensor, positions: Sequence[int], sampling: Sampling) -> Tensor:
+def noise_of(sampling: Sampling, logits: Tensor) -> Noise | None:
+    """What a run picks with from such logits; None where it is greedy."""
+    if sampling.temperature == 0:
+        return None
+    return Noise(sampling.seed, sampling.temperature, logits.shape[-1], logits.device)
+
+
+def pick(logits: Tensor, positions: Sequence[int], sampling: Sampling, noise: Noise | None = None) -> Tensor:
     """The target's token after each row: logits [n, vocab], absolute position of each picked token [n] -> [n].
 
     Sampling is Gumbel-max: the argmax of log p plus independent Gumbel noise is a draw from p. Rows that pick for the
     same position share their noise; at most one of them lies on the path that the walk takes. The noise is in float64:
-    a device that may have none leaves drawing to the CPU, where the result then is. NaN gives some token.
+    a device that may have none leaves drawing to the CPU, where the result then is. NaN gives some token. `noise` is
+    what a run keeps of it, `noise_of` these logits.
     """
     if sampling.temperature == 0:
         return logits.argmax(-1)
@@ -63,9 +69,9 @@ def pick(logits: Tensor, positions: Sequence[int], sampling: Sampling) -> Tensor
     if sampling.top_p < 1:
         scaled = scaled.masked_fill(~nucleus(scaled, sampling.top_p), -math.inf)
     row = {position: at for at, position in enumerate(dict.fromkeys(positions))}
-    noise = gumbel(sampling.seed, list(row), logits.shape[-1], logits.device)  # [distinct positions, vocab]
+    drawn = (noise or noise_of(sampling, logits)).at(list(row))  # [distinct positions, vocab]
     rows = upload([row[position] for position in positions], logits.device)
-    return (scaled + noise[rows]).argmax(-1)
+    return (scaled + drawn[rows]).argmax(-1)
 
 
 def nucleus(logits: Tensor, top_p: float) -> Tensor:
@@ -86,15 +92,6 @@ def nucleus(logits: Tensor, top_p: float) -> Tensor:
     return above | equal & (equal.cumsum(-1) <= size - above.sum(-1, keepdim=True))
 
 
-def gumbel(seed: int, positions: Sequence[int], vocab: int, device: torch.device | str = "cpu") -> Tensor:
-    """Standard Gumbel noise [positions, vocab] in float64: a pure function of (seed, position, token id)."""
-    keys = [_signed(_mix(_mix(seed) + position * _GOLDEN)) for position in positions]
-    tokens = torch.arange(1, vocab + 1, device=device) * _signed(_GOLDEN)
-    bits = _mix_tensor(upload(keys, torch.device(device))[:, None] + tokens)
-    uniform = (_shift(bits, 12).double() + 0.5) * 2.0**-52  # 52 bits: both ends stay exactly off 0 and 1
-    return -torch.log(-torch.log(uniform))
-
-
 def walk(tree: DraftTree, picks: Sequence[int], ends: Callable[[int, int], bool]) -> tuple[list[int], int]:
     """Follow the target's picks [n] down the tree: (accepted nodes in path order, bonus token).
 
@@ -112,28 +109,3 @@ def walk(tree: DraftTree, picks: Sequence[int], ends: Callable[[int, int], bool]
         if not node or ends(token, len(accepted) + 1):
             return accepted, token
         accepted.append(node)
-
-
-def _mix(value: int) -> int:
-    """The finaliser of splitmix64 (Steele, Lea and Flood, OOPSLA 2014) on 64 bits."""
-    for shift, factor in _STAGES:
-        value = (value ^ (value & 2**64 - 1) >> shift) * factor & 2**64 - 1
-    return value
-
-
-def _mix_tensor(values: Tensor) -> Tensor:
-    """`_mix` on int64, whose products wrap around on every device."""
-    for shift, factor in _STAGES:
-        values = (values ^ _shift(values, shift)) * _signed(factor)
-    return values
-
-
-def _shift(values: Tensor, bits: int) -> Tensor:
-    """Shift int64 right without dragging the sign along."""
-    return (values >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def _signed(value: int) -> int:
-    """The int64 with the same 64 bits."""
-    value &= 2**64 - 1
-    return value - 2**64 if value >= 2**63 else value

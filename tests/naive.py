@@ -10,8 +10,10 @@ from torch import Tensor
 
 from jakiro.drafting.config import HeadConfig
 from jakiro.drafting.head import EagleHead, Head, JakiroHead
+from jakiro.noise import gumbel
 from jakiro.target import Target
 from jakiro.tree import DraftTree
+from jakiro.verify import GREEDY, Sampling
 
 CONFIGS = {
     "plain": HeadConfig(hidden_size=32, intermediate_size=48, num_attention_heads=4, vocab_size=300),
@@ -63,9 +65,17 @@ class Oracle:
     """Answers for any path below the root of `tokens`, each by one causal run over the text and the path."""
 
     def __init__(
-        self, head: Head, target: Target, tokens: Sequence[int], decoupled: bool = False, temperature: float = 1.0
+        self,
+        head: Head,
+        target: Target,
+        tokens: Sequence[int],
+        decoupled: bool = False,
+        temperature: float = 1.0,
+        coupled: Sampling = GREEDY,
     ) -> None:
+        """`coupled`: what the target samples with, where drafts share its noise."""
         self.head, self.target, self.decoupled, self.temperature = head, target, decoupled, temperature
+        self.coupled = coupled
         with torch.no_grad():
             output = target.model(torch.tensor([tokens[:-1]]), output_hidden_states=True)
         self.features, self.tokens = output.hidden_states[-1][0], list(tokens[1:])
@@ -76,21 +86,32 @@ class Oracle:
         if path not in self._seen:
             fed = [self(path[:end]).features[None] for end in range(len(path))]
             embeddings = self.target.embed(torch.tensor([self.tokens + list(path)]))
-            self._seen[path] = self._read(self.head(embeddings, torch.cat([self.features, *fed])[None]))
+            position = 1 + len(self.tokens) + len(path)  # of the token that is asked for
+            self._seen[path] = self._read(self.head(embeddings, torch.cat([self.features, *fed])[None]), position)
         return self._seen[path]
 
-    def _read(self, output) -> Answer:
+    def _read(self, output, position: int) -> Answer:
         if isinstance(self.head, EagleHead):
-            return Answer(output[0, -1], self._log(output[0, -1]))
+            return Answer(output[0, -1], self._log(output[0, -1], position))
         mixed, contrast, gates = output.mixed[0, -1], output.contrast[0, -1], output.gates[0, -1]
-        experts = self._log(output.experts[:, 0, -1])
-        logprobs = self._log(mixed)
+        experts = self._log(output.experts[:, 0, -1], position)
+        logprobs = self._log(mixed, position)
         if self.decoupled:
             logprobs = (gates[: len(experts)].softmax(0)[:, None] * experts.exp()).sum(0).log()
-        return Answer(mixed, logprobs, experts, gates, self._log(contrast))
+        return Answer(mixed, logprobs, experts, gates, self._log(contrast, position + 1))
 
-    def _log(self, features: Tensor) -> Tensor:
-        return (self.target.logits(features) / self.temperature).softmax(-1).log()
+    def _log(self, features: Tensor, position: int) -> Tensor:
+        logits = perturbed(self.target.logits(features), position, self.coupled)
+        return (logits / self.temperature).softmax(-1).log()
+
+
+def perturbed(logits: Tensor, position: int, sampling: Sampling, ids: Sequence[int] | None = None) -> Tensor:
+    """As the target's are before it picks for that position. `ids`: the target's id of each of the logits [..., n]."""
+    if sampling.temperature == 0:
+        return logits
+    ids = range(logits.shape[-1]) if ids is None else ids
+    noise = gumbel(sampling.seed, [position], max(ids) + 1)[0, list(ids)]
+    return (logits.double() / sampling.temperature + noise).float()
 
 
 def draft(oracle: Oracle, root: int, settings) -> DraftTree:

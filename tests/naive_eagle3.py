@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from naive import Answer
+from naive import Answer, perturbed
 from safetensors.torch import save_file
 from torch import Tensor
 
 from jakiro.target import Target
+from jakiro.verify import GREEDY, Sampling
 
 
 def config(**changes) -> dict:
@@ -87,8 +88,9 @@ class Oracle:
         target: Target,
         tokens: Sequence[int],
         temperature: float = 1.0,
+        coupled: Sampling = GREEDY,
     ) -> None:
-        self.config, self.target, self.temperature = config, target, temperature
+        self.config, self.target, self.temperature, self.coupled = config, target, temperature, coupled
         self.weights = {name: value.float() for name, value in tensors.items() if name.endswith(".weight")}
         drafted = config["draft_vocab_size"]
         offsets = tensors["d2t"].tolist() if drafted < config["vocab_size"] else [0] * drafted
@@ -102,7 +104,7 @@ class Oracle:
         if path not in self._seen:
             fed = [self(path[:end]).features[None] for end in range(len(path))]  # its own outputs, without fc
             output = self._layer(torch.cat([self.hidden, *fed]), self._embed(self.tokens + list(path)))
-            self._seen[path] = Answer(output[-1], self._log(output[-1]))
+            self._seen[path] = Answer(output[-1], self._log(output[-1], 1 + len(self.tokens) + len(path)))
         return self._seen[path]
 
     @torch.no_grad()
@@ -153,9 +155,9 @@ class Oracle:
         gate, up = self._linear("midlayer.mlp.gate_proj", rows), self._linear("midlayer.mlp.up_proj", rows)
         return self._linear("midlayer.mlp.down_proj", gate * gate.sigmoid() * up)
 
-    def _log(self, features: Tensor) -> Tensor:
+    def _log(self, features: Tensor, position: int) -> Tensor:
         """Log-probabilities [vocab] by the target's ids; tokens that the head does not know have none."""
-        logits = self._linear("lm_head", self._norm("norm", features))
+        logits = perturbed(self._linear("lm_head", self._norm("norm", features)), position, self.coupled, self.known)
         logprobs = torch.full((self.config["vocab_size"],), -torch.inf)
         logprobs[self.known] = (logits / self.temperature).log_softmax(-1)
         return logprobs

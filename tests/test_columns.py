@@ -88,7 +88,7 @@ def test_columns_are_the_naive_ones(target, mode: str, room: int) -> None:
 def test_what_was_proposed_ranks_among_the_first_however_ties_went(target, mode, monkeypatch):
     """In half precision many log-probabilities are equal, and `topk` takes any of them: here the largest ids."""
     coarse, topk = HeadDrafter.logprobs, torch.Tensor.topk
-    monkeypatch.setattr(HeadDrafter, "logprobs", lambda drafter, features: (coarse(drafter, features) / 2).round())
+    monkeypatch.setattr(HeadDrafter, "logprobs", lambda *given: (coarse(*given) / 2).round())
 
     def last(values, width):
         found, ids = topk(values.flip(-1), width)

@@ -9,9 +9,10 @@ from tiny import tiny_model
 
 from jakiro.drafting.fused import FusedEagle, FusedJakiro
 from jakiro.drafting.sizes import TreeSettings
-from jakiro.engine import Context, Drafter, StepTrace, decode
+from jakiro.engine import Context, Drafter, StepTrace, decode, record
 from jakiro.methods.eagle2 import Eagle2Drafter
 from jakiro.methods.jakiro import JakiroDrafter, JakiroSettings
+from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.target import Target
 from jakiro.tree import DraftTree
 from jakiro.verify import Sampling
@@ -31,7 +32,16 @@ MODES = {
     "eagle2, sure of itself": TreeSettings(4, 4, 30, draft_temperature=0.5),
     "mixture, sure of itself": JakiroSettings(4, 4, 60, "mixture", draft_temperature=0.5),
     "decoupled, unsure": JakiroSettings(4, 4, 30, "decoupled", contrastive=False, draft_temperature=3.0),
+    "eagle2, coupled": TreeSettings(4, 4, 30, coupled=True),
+    "mixture, coupled": JakiroSettings(4, 4, 60, "mixture", coupled=True, draft_temperature=0.7),
+    "decoupled, coupled": JakiroSettings(4, 4, 60, "decoupled", contrastive=False, coupled=True),
+    "two levels, coupled": JakiroSettings(4, 2, 60, "decoupled", coupled=True),
 }
+WARM = Sampling(0.8, 1.0, seed=3)
+
+
+def sampling_of(settings) -> Sampling:
+    return WARM if settings.coupled else Sampling()
 
 
 class Helped(Drafter):
@@ -68,13 +78,13 @@ def test_one_expert_alone_has_no_contrastive_level(expert: str) -> None:
 
 def oracle_for(head, target, tokens: list[int], settings) -> naive.Oracle:
     decoupled = getattr(settings, "candidates", "") == "decoupled"
-    return naive.Oracle(head, target, tokens, decoupled, settings.draft_temperature)
+    return naive.Oracle(head, target, tokens, decoupled, settings.draft_temperature, sampling_of(settings))
 
 
 def rounds(target, drafter, count: int = 24) -> list[tuple[list[int], DraftTree]]:
-    truth = target.model.generate(torch.tensor([PROMPT]), max_new_tokens=count, do_sample=False)[0].tolist()
-    helped = Helped(drafter, truth)
-    steps = decode(target, helped, PROMPT, count, Sampling(), inspect=False)
+    sampling = sampling_of(drafter.settings)
+    helped = Helped(drafter, PROMPT + record(target, VanillaDrafter(), PROMPT, count, sampling).tokens)
+    steps = decode(target, helped, PROMPT, count, sampling, inspect=False)
     accepted = [len(step.accepted) for step in steps if isinstance(step, StepTrace)]
     assert max(accepted[:3]) >= 2, "a later round must have been fed with several features at once"
     return helped.seen
@@ -119,7 +129,7 @@ def test_a_draft_that_is_sure_of_itself_goes_deeper(target, one: str, other: str
 def test_what_a_draft_says_is_a_law_in_fp32(target) -> None:
     _, drafter = drafter_for(Target.wrap(tiny_model().bfloat16()), "decoupled, unsure")
     features = torch.randn(2, 3, 32).bfloat16()
-    said = drafter.logprobs(features)
+    said = drafter.logprobs(features, 0)
     assert said.dtype == torch.float32
     torch.testing.assert_close(said, (drafter.target.logits(features).float() / 3).softmax(-1).log())
 

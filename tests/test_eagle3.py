@@ -18,7 +18,7 @@ from jakiro.engine import LOWEST, Context, record
 from jakiro.methods import METHODS
 from jakiro.methods.eagle3 import Eagle3Drafter
 from jakiro.target import Target
-from jakiro.verify import Sampling
+from jakiro.verify import GREEDY, Sampling
 
 PROMPT = [5, 17, 3, 250, 99, 41]
 SHAPES = {
@@ -38,19 +38,21 @@ def deep() -> Target:
     return target
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize(("temperature", "coupled"), [(1.0, False), (0.5, False), (0.5, True)])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_trees_are_those_of_plain_causal_runs(deep, tmp_path, shape, temperature):
+def test_trees_are_those_of_plain_causal_runs(deep, tmp_path, shape, temperature, coupled):
     """Fed round by round, as the target's features come."""
     config = naive_eagle3.config(**SHAPES[shape])
     tensors = naive_eagle3.save(tmp_path, config)
-    settings = TreeSettings(4, 4, 30, draft_temperature=temperature)
+    settings = TreeSettings(4, 4, 30, draft_temperature=temperature, coupled=coupled)
     drafter = Eagle3Drafter(FusedEagle3(load_eagle3(tmp_path, deep)), deep, settings)
     assert drafter.reads == (2, 4, 6)
-    run = record(deep, drafter, PROMPT, 12, Sampling(0.9, seed=2))
+    sampling = Sampling(0.9, seed=2)
+    run = record(deep, drafter, PROMPT, 12, sampling)
+    asked = temperature, sampling if coupled else GREEDY
     text, at = [*PROMPT, run.first], len(PROMPT)
     for step in run.steps[:5]:
-        expected = naive.draft(naive_eagle3.Oracle(config, tensors, deep, text, temperature), text[-1], settings)
+        expected = naive.draft(naive_eagle3.Oracle(config, tensors, deep, text, *asked), text[-1], settings)
         count = len(step.tree)  # fewer levels where the text is about to end
         assert step.tree.tokens == expected.tokens[:count] and step.tree.parents == expected.parents[:count]
         assert step.tree.scores == pytest.approx(expected.scores[:count], abs=1e-4)

@@ -78,6 +78,21 @@ def test_sampled_ids_are_those_of_vanilla(method, target, temperature, top_p, se
     assert run(method, target, 30, sampling).tokens == run(METHODS["vanilla"], target, 30, sampling).tokens
 
 
+@pytest.mark.parametrize("name", with_trees())
+def test_drafts_with_the_targets_noise_change_no_text_and_are_accepted_more(name, target):
+    """Between laws that have little to do with each other, flat enough for the noise to decide."""
+    method, sampling = METHODS[name], Sampling(8.0, seed=4)
+    vanilla, plain, coupled, greedy = (
+        run(METHODS["vanilla"], target, 80, sampling),
+        run(method, target, 80, sampling),
+        run(method, target, 80, sampling, coupled=True),
+        run(method, target, 80, coupled=True),
+    )
+    assert vanilla.tokens == plain.tokens == coupled.tokens
+    assert len(coupled.steps) < 0.8 * len(plain.steps)
+    assert trees(greedy) == trees(run(method, target, 80))
+
+
 def test_trees_are_well_formed(method, target):
     trace = run(method, target, 30, Sampling(1.0, seed=3))
     assert read_traces(traces_json([trace]))[0].tokens == trace.tokens

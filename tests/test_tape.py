@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from test_drafting import MODES, PROMPT, drafter_for
+from test_drafting import MODES, PROMPT, drafter_for, sampling_of
 from test_engine import GREEDY, SAMPLED
 from test_programs import alike, assert_one_text, leave_no_trace
 from tiny import CONTEXT, tiny_model
@@ -19,6 +19,7 @@ from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.models.products import by_fbgemm, by_onednn
 from jakiro.tape import Tape, Tapes
 from jakiro.target import Target
+from jakiro.verify import Sampling
 
 CPU = torch.device("cpu")
 
@@ -158,7 +159,8 @@ def test_traces_are_those_without(target, plain, method, sampling):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_drafts_are_those_without(target, plain, mode):
-    alike(*(record(one, drafter_for(one, mode)[1], PROMPT, 40, GREEDY) for one in (plain, target)))
+    sampling = sampling_of(MODES[mode])
+    alike(*(record(one, drafter_for(one, mode)[1], PROMPT, 40, sampling) for one in (plain, target)))
 
 
 @pytest.mark.parametrize(
@@ -189,15 +191,15 @@ def test_runs_with_one_head_share_its_drafts(target, written):
 
 
 def test_other_settings_have_tapes_of_their_own(target, plain):
-    """Of as many levels and candidates, but drafted otherwise."""
+    """Of as many levels and candidates, but drafted otherwise, one of them with the noise of two temperatures."""
     shared = {}
-    for draft_temperature in ("1", "0.3"):
+    for draft_temperature, coupled, heat in (("1", "off", 0), ("0.3", "off", 0), ("0.3", "on", 1), ("0.3", "on", 0.5)):
         traces = []
         for one in (plain, target):
-            changes = {"draft_temperature": draft_temperature, "contrastive": "off"}
+            changes = {"draft_temperature": draft_temperature, "contrastive": "off", "coupled": coupled}
             [(make, settings)] = load_methods(one, ["jakiro"], changes).values()
             make_again = make if one is plain else shared.setdefault("make", make)
-            traces.append(record(one, make_again(settings), PROMPT, 30, GREEDY))
+            traces.append(record(one, make_again(settings), PROMPT, 30, Sampling(heat)))
         alike(*traces)
 
 

@@ -10,9 +10,11 @@ import pytest
 import torch
 from tiny import random_tree
 
+from jakiro import noise as noise_module
 from jakiro import verify
+from jakiro.noise import Noise, gumbel
 from jakiro.tree import DraftTree
-from jakiro.verify import Sampling, gumbel, nucleus, pick, walk
+from jakiro.verify import GREEDY, Sampling, noise_of, nucleus, pick, walk
 
 
 def never(token: int, count: int) -> bool:
@@ -42,11 +44,11 @@ def test_sampling_refuses_what_has_no_meaning(bad):
 
 def test_hash_is_splitmix64():
     """The first outputs of the reference generator seeded with 0."""
-    states = [step * verify._GOLDEN for step in (1, 2, 3)]
+    states = [step * noise_module._GOLDEN for step in (1, 2, 3)]
     expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
-    assert [verify._mix(state) for state in states] == expected
-    signed = torch.tensor([verify._signed(state) for state in states])
-    assert verify._mix_tensor(signed).tolist() == [verify._signed(value) for value in expected]
+    assert [noise_module._mix(state) for state in states] == expected
+    signed = torch.tensor([noise_module._signed(state) for state in states])
+    assert noise_module._mix_tensor(signed).tolist() == [noise_module._signed(value) for value in expected]
 
 
 def test_noise_depends_on_seed_position_and_token_alone():
@@ -55,6 +57,25 @@ def test_noise_depends_on_seed_position_and_token_alone():
     assert noise.unique().numel() == noise.numel()
     assert not torch.equal(gumbel(4, [7], 50), noise[:1])
     assert gumbel(0, range(200), 500).isfinite().all()
+
+
+def test_a_run_makes_the_noise_of_each_position_once(monkeypatch):
+    made, make = [], noise_module.gumbel
+    monkeypatch.setattr(noise_module, "gumbel", lambda *given: made.append(list(given[1])) or make(*given))
+    noise = Noise(3, 0.8, 50, torch.device("cpu"))
+    assert torch.equal(noise.at([7, 8]), make(3, [7, 8], 50))
+    assert torch.equal(noise.at(range(8, 11)), make(3, [8, 9, 10], 50))
+    assert torch.equal(noise.at([10, 8, 10]), make(3, [10, 8, 10], 50))
+    assert made == [[7, 8], [9, 10]] and len(noise._rows) == 3
+
+
+def test_picks_with_a_runs_noise_are_those_without():
+    torch.manual_seed(1)
+    logits, sampling = torch.randn(5, 40), Sampling(0.7, 0.9, seed=11)
+    noise = noise_of(sampling, logits)
+    for positions in ([4, 5, 5, 6, 6], [5, 6, 6, 7, 7]):
+        assert torch.equal(pick(logits, positions, sampling, noise), pick(logits, positions, sampling))
+    assert noise_of(GREEDY, logits) is None
 
 
 def test_greedy_is_argmax_with_the_first_of_equals():
@@ -175,7 +196,8 @@ def test_walk_has_the_law_of_sequential_rejection(seed):
 def test_where_there_is_no_float64_the_cpu_draws(monkeypatch):
     logits, sampling = torch.randn(3, 50), Sampling(0.8, top_p=0.9)
     expected, moved, cpu = pick(logits, [4, 5, 5], sampling), [], torch.Tensor.cpu
-    monkeypatch.setattr(verify, "DOUBLES", ("cuda",))
+    for module in (verify, noise_module):
+        monkeypatch.setattr(module, "DOUBLES", ("cuda",))
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: moved.append(self) or cpu(self))
     assert torch.equal(pick(logits, [4, 5, 5], sampling), expected) and len(moved) == 1
     assert torch.equal(pick(logits, [4, 5, 5], Sampling()), logits.argmax(-1)) and len(moved) == 1

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from jakiro.drafter import Context, Drafter
 from jakiro.models.products import spared_bytes
+from jakiro.noise import Noise
 from jakiro.settings import autos
 from jakiro.target import Target
 from jakiro.tree import MAX_CUT, CutNodes, DraftTree
@@ -50,6 +51,10 @@ class Round:
     kept: Kept
     growth: Growth
     steps: list[Step]  # one for each level below the root
+
+    def levels(self, used: Tensor) -> Tensor:
+        """The level that rows `used` [r] answer for, [r]: 0 is the root's children's."""
+        return (used + self.growth.width - 1) // self.growth.width
 
     def proposed(self, used: Tensor) -> Tensor:
         """The tokens that rows `used` [r] proposed, [r, k]; ranks do not tell where log-probabilities tie."""
@@ -86,6 +91,8 @@ class HeadDrafter(Drafter):
         else:
             self._state = HeadState(*sizes)
         self._round: Round | None = None
+        self._noise: Tensor | None = None  # [depth, vocab] of the draft at hand: what is added to a level's logits
+        self._divisor = settings.draft_temperature  # of logits
         self._idle = settings.total_tokens == 1  # nothing is drafted
 
     @property
@@ -101,15 +108,28 @@ class HeadDrafter(Drafter):
         self._round = None
         if self._idle or context.room == 0:  # a round without room is the last one
             return DraftTree([root], [-1], [0.0])
-        growth, steps, packed = self._state.run(self._grow, _fresh(context), context.features)
-        kept = Kept.read(packed)
+        noise = context.noise if self.settings.coupled else None
+        heat, self._divisor = None, self.settings.draft_temperature
+        more: tuple[Tensor, ...] = ()
+        if noise:
+            heat, more = noise.temperature, (self.coupling(noise, len(context.tokens)),)
+            self._divisor *= heat
+        growth, steps, packed = self._state.run(self._grow, _fresh(context), context.features, *more, kind=heat)
+        self._noise, kept = next(iter(more), None), Kept.read(packed)
         if any(map(math.isnan, kept.scores)):
             raise ValueError(f"the head answers with what is no number in {self.target.dtype}: use bfloat16 or float32")
         self._round = Round(kept, growth, steps)
         return DraftTree([root, *kept.tokens], [-1, *kept.parents], [0.0, *kept.scores])
 
-    def _grow(self, tokens: Tensor, features: Tensor) -> tuple[Growth, list[Step], Tensor]:
+    def coupling(self, noise: Noise, start: int) -> Tensor:
+        """What is added to the logits of each level, [depth, vocab]: the noise of the target's picks there, from
+        position `start` on. As the logits it is divided by the draft's own temperature."""
+        rows = noise.at(range(start, start + self.settings.depth)) / self.settings.draft_temperature
+        return rows.to(self.target.device, torch.float32)
+
+    def _grow(self, tokens: Tensor, features: Tensor, noise: Tensor | None = None) -> tuple[Growth, list[Step], Tensor]:
         """All of a draft that runs on the device: no value of a tensor is asked for."""
+        self._noise = noise
         growth = Growth(self.width)
         steps = [self.propose(self._state.extend(tokens, features), 0)]
         growth.add(steps[0].children)
@@ -130,6 +150,7 @@ class HeadDrafter(Drafter):
 
     def _pass(self, tokens: Tensor, features: Tensor) -> list[Step]:
         """Of every level; TorchScript leaves out what nothing is made from."""
+        self._noise = None
         steps = [self.propose(self._state.extend(tokens, features), 0)]
         tokens, rows = tokens[-1:].expand(self.width), tokens.new_zeros(self.width)
         for level in range(1, self.settings.depth):
@@ -165,10 +186,16 @@ class HeadDrafter(Drafter):
         """Logits [..., vocab] of features [..., h]: the target's, unless a head has an output of its own."""
         return self.target.logits(features)
 
-    def logprobs(self, features: Tensor) -> Tensor:
-        """What features [..., h] say, [..., vocab] in fp32, at the draft's own temperature."""
-        logits, temperature = self.logits(features), self.settings.draft_temperature
-        return torch.log_softmax(logits if temperature == 1 else logits.float() / temperature, -1, dtype=torch.float32)
+    def logprobs(self, features: Tensor, level: int | list[int] | Tensor) -> Tensor:
+        """What features [..., h] say, [..., vocab] in fp32, at the draft's own temperature; where it is coupled, given
+        the noise. `level` is the one that they answer for: of all, of each [f, n, h], or of each row, a tensor [n]."""
+        logits = self.logits(features)
+        if self._divisor != 1:
+            logits = logits.float() / self._divisor
+        if self._noise is not None:
+            many = isinstance(level, list)
+            logits = logits + (torch.stack([self._noise[at] for at in level])[:, None] if many else self._noise[level])
+        return torch.log_softmax(logits, -1, dtype=torch.float32)
 
     @abstractmethod
     def propose(self, residual: Tensor, level: int) -> Step:

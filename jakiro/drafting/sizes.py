@@ -28,6 +28,11 @@ class TreeSettings:
         0.1,
         10.0,
     )
+    coupled: bool = setting(
+        False,
+        "Where the target samples: draft with the noise that it will pick with, so that more is accepted. Greedy: no "
+        "difference.",
+    )
 
     def __post_init__(self) -> None:
         check(self)

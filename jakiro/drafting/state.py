@@ -52,10 +52,13 @@ class HeadState:
         self._own = torch.full((width, width), -torch.inf, **self._like).fill_diagonal_(0.0)
         self._allocate(capacity)
 
-    def run(self, work: Callable[[Tensor, Tensor], T], tokens: Sequence[int], features: Tensor) -> T:
-        """What `work` makes of the text's next tokens [m] and features [m, h], with one `extend` and then levels."""
+    def run(
+        self, work: Callable[..., T], tokens: Sequence[int], features: Tensor, *more: Tensor, kind: Hashable = None
+    ) -> T:
+        """What `work` makes of the text's next tokens [m], features [m, h] and `more`, with one `extend` and then
+        levels. `kind`: what else decides on the work."""
         self._advance(len(tokens))
-        return work(upload(tokens, features.device), features)
+        return work(upload(tokens, features.device), features, *more)
 
     def extend(self, tokens: Tensor, features: Tensor) -> Tensor:
         """Write the text's newest rows and return u of the last one, [1, h].
@@ -154,14 +157,17 @@ class TapedState(HeadState):
         self._key = key
         self._views: list[Rows] = []
 
-    def run(self, work: Callable[[Tensor, Tensor], T], tokens: Sequence[int], features: Tensor) -> T:
+    def run(
+        self, work: Callable[..., T], tokens: Sequence[int], features: Tensor, *more: Tensor, kind: Hashable = None
+    ) -> T:
         """As before, written down the first time. `work` is known by its name."""
         tokens, features = self._newest(self.levels + 2, tokens, features)
         self._advance(len(tokens))
         given = upload(tokens, features.device)
         self._views = [super()._text(len(tokens)), *map(super()._level, range(self.levels))]
-        inputs = [given, features, *(one for rows in self._views for one in rows if one is not None)]
-        return self.head.tapes.run((self._key, work.__name__, len(tokens)), lambda: work(given, features), inputs)
+        inputs = [given, features, *more, *(one for rows in self._views for one in rows if one is not None)]
+        key = (self._key, work.__name__, len(tokens), kind)
+        return self.head.tapes.run(key, lambda: work(given, features, *more), inputs)
 
     def _text(self, count: int) -> Rows:
         return self._views[0]
@@ -188,14 +194,17 @@ class FixedState(HeadState):
     ) -> None:
         """`fresh`: new tokens of a recorded round at most; where there are more, all but one are read before it. With
         `compile`, a round's work is made by torch.compile."""
-        self._programs: dict[str, Callable[[], Any]] = {}
+        self._programs: dict[Hashable, Callable[[], Any]] = {}
+        self._more: list[Tensor] = []
         super().__init__(head, embed, width, levels, capacity)
         self._fresh, self._compile = fresh, compile
         self._numbers = torch.zeros(fresh + 2, dtype=torch.int64, device=self._like["device"])
         self._tokens, self._start, self._count = self._numbers.split([fresh, 1, 1])
         self._features = torch.zeros(fresh, head.feature_size, **self._like)
 
-    def run(self, work: Callable[[Tensor, Tensor], T], tokens: Sequence[int], features: Tensor) -> T:
+    def run(
+        self, work: Callable[..., T], tokens: Sequence[int], features: Tensor, *more: Tensor, kind: Hashable = None
+    ) -> T:
         """As before, replayed from the second time on. `work` is known by its name."""
         tokens, features = self._newest(self._fresh, tokens, features)
         if self.length + self._fresh > self.capacity:
@@ -204,10 +213,15 @@ class FixedState(HeadState):
         self._numbers.copy_(upload(numbers, features.device), non_blocking=True)
         self._features[: len(tokens)] = features
         self.length += len(tokens)
-        if work.__name__ not in self._programs:
+        self._more = self._more or [torch.empty_like(one) for one in more]
+        own = self._more[: len(more)]
+        for kept, one in zip(own, more, strict=True):
+            kept.copy_(one)
+        key = (work.__name__, kind)
+        if key not in self._programs:
             made = compile_work(work) if self._compile else work
-            self._programs[work.__name__] = record(lambda: made(self._tokens, self._features), features.device)
-        return self._programs[work.__name__]()
+            self._programs[key] = record(lambda: made(self._tokens, self._features, *own), features.device)
+        return self._programs[key]()
 
     def extend(self, tokens: Tensor, features: Tensor) -> Tensor:
         """u of the last new row, [1, h]. Rows after it are written, too, but never seen: the next ones replace them."""

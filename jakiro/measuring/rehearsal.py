@@ -21,11 +21,12 @@ from torch import Tensor
 
 from jakiro.engine import Context, Drafter, decode, stopwatch
 from jakiro.measuring.prompts import examples
+from jakiro.noise import Noise
 from jakiro.programs import now
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.tree import DraftTree
-from jakiro.verify import GREEDY, Sampling
+from jakiro.verify import GREEDY, Sampling, noise_of
 
 Pulse = Callable[[], None]  # called before every piece of the work; what it raises ends the work
 Piece = TypeVar("Piece")
@@ -49,6 +50,7 @@ class Text:
     start: int  # the answer's first token, root of the first round
     stop: int  # rounds begin before it
     features: Tensor  # [len(ids), hidden]
+    noise: Noise | None = None  # that it was picked with
 
 
 def watched(pieces: Iterable[Piece], pulse: Pulse) -> Iterator[Piece]:
@@ -110,8 +112,9 @@ def write(
             whole = [*ids, prefill.first, *(token for step in steps for token in step.emitted)]
             if steps:
                 cache = target.new_cache(len(whole), drafter.reads)
-                features = target.prefill(torch.tensor(whole, device=target.device), cache)[1]
-                texts.append(Text(whole, len(ids), min(len(ids) + LENGTH, len(whole) - 1), features))
+                logits, features = target.prefill(torch.tensor(whole, device=target.device), cache)
+                stop, noise = min(len(ids) + LENGTH, len(whole) - 1), noise_of(sampling, logits)
+                texts.append(Text(whole, len(ids), stop, features, noise))
                 overheads += [step.overhead_s for step in steps]
     if not texts:
         raise ValueError(
@@ -145,7 +148,7 @@ class Rehearsal:
         for at in range(text.start, text.stop):
             here = [total for total, place in places.items() if place == at]
             if here:
-                context = Context(text.ids[: at + 1], text.features[seen:at], room=len(text.ids) - at)
+                context = _context(text, seen, at)
                 start = clock()
                 tree = drafter.draft(context)
                 times.append(clock() - start)
@@ -158,6 +161,11 @@ class Rehearsal:
             yield
         self.texts += 1
         self.times += times[1:] or times
+
+
+def _context(text: Text, seen: int, at: int) -> Context:
+    """Of a draft under the text's token `at` by a drafter that has read the features before `seen`."""
+    return Context(text.ids[: at + 1], text.features[seen:at], len(text.ids) - at, text.noise)
 
 
 def rehearse(target: Target, trials: Sequence[Rehearsal], text: Text, pulse: Pulse = unwatched) -> None:
@@ -191,7 +199,7 @@ def together(
         drafter, seen, drafts = trial.make(trial.settings), 0, []
         for at in watched(range(text.start, text.stop), pulse):
             start = clock()
-            drafter.draft(Context(text.ids[: at + 1], text.features[seen:at], room=len(text.ids) - at))
+            drafter.draft(_context(text, seen, at))
             drafts.append(clock() - start)
             size, counts = next(sizes)
             spent = seconds(size)

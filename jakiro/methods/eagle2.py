@@ -24,7 +24,7 @@ class Eagle2Drafter(HeadDrafter):
 
     def propose(self, residual: Tensor, level: int) -> Step:
         features = self.head.predict(residual)
-        logprobs = self.logprobs(features)
+        logprobs = self.logprobs(features, level)
         return Step(best(logprobs, self.width), features, (logprobs,))
 
     def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:

@@ -18,6 +18,7 @@ from jakiro.drafting.eagle3_head import Eagle3Config, Eagle3Head, layers, load_e
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.drafting.weights import default_tree, no_head
 from jakiro.engine import LOWEST
+from jakiro.noise import Noise
 from jakiro.target import Target
 from jakiro.tree import DraftTree
 
@@ -38,9 +39,12 @@ class Eagle3Drafter(HeadDrafter):
 
     def propose(self, residual: Tensor, level: int) -> Step:
         features = self.head.predict(residual)
-        logprobs = self.logprobs(features)
+        logprobs = self.logprobs(features, level)
         tokens, scores = best(logprobs, self.width)
         return Step(Children(self.head.tokens[tokens], scores), features, (logprobs,))
+
+    def coupling(self, noise: Noise, start: int) -> Tensor:
+        return super().coupling(noise, start)[:, self.head.tokens]
 
     def logits(self, features: Tensor) -> Tensor:
         return self.head.logits(features)

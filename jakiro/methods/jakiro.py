@@ -87,12 +87,12 @@ class JakiroDrafter(HeadDrafter):
         else:
             mixed = self.head.mix(residual, active, weights)
             read = [mixed]
-        contrast = None
+        levels, contrast = [level] * len(read), None
         if self.settings.contrastive and level == self.settings.depth - 2:
             contrast = self.head.mix(residual, active, contrast_weights(gates))
             read.append(contrast)
-        logprobs = self.logprobs(torch.cat(read))  # one reading of lm_head for all features of the level
-        logprobs = logprobs.view(len(read), len(residual), -1)
+            levels.append(level + 1)
+        logprobs = self.logprobs(torch.stack(read), levels)  # one reading of lm_head for all features of the level
         values, tokens = logprobs.topk(self.width)  # [features, n, k]
         known, ahead = (residual, active.flatten(1), gates), None
         if contrast is not None:
@@ -114,7 +114,7 @@ class JakiroDrafter(HeadDrafter):
         weights = torch.where(contrast[:, None], *gates.chunk(2, dim=-1)[::-1]).softmax(-1)
         some = len(used) - int(contrast.sum())  # rows of which experts are asked: they come first
         active = active[:some].unflatten(1, (self.head.count, -1))
-        experts = self.logprobs(self.head.own(residual[:some], active))
+        experts = self.logprobs(self.head.own(residual[:some], active), last.levels(used[:some]))
         best, pool = experts.topk(self.width).indices, last.proposed(used)
         if self._decoupled:  # a row of experts proposes the best of what each of them would
             logprobs = torch.cat([blend(experts, weights[:some]), logprobs[some:]])

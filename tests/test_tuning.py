@@ -151,18 +151,19 @@ def test_a_cut_is_the_tree_that_the_drafter_builds_at_that_size(target, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "sampling"),
+    ("name", "shape", "sampling", "coupled"),
     [
-        ("eagle2", (60, 2), GREEDY),
-        ("eagle2", (8, 3), GREEDY),
-        ("jakiro", (60, 2), GREEDY),
-        ("jakiro", (40, 3), GREEDY),
-        ("jakiro", (60, 2), SAMPLED),
+        ("eagle2", (60, 2), GREEDY, False),
+        ("eagle2", (8, 3), GREEDY, False),
+        ("jakiro", (60, 2), GREEDY, False),
+        ("jakiro", (40, 3), GREEDY, False),
+        ("jakiro", (60, 2), SAMPLED, False),
+        ("jakiro", (60, 2), SAMPLED, True),
     ],
 )
-def test_replayed_rounds_are_those_of_decoding(target, name, shape, sampling):
+def test_replayed_rounds_are_those_of_decoding(target, name, shape, sampling, coupled):
     make = make_of(target, name)
-    settings = METHODS[name].settings(top_k=shape[0], depth=shape[1], total_tokens=60)
+    settings = METHODS[name].settings(top_k=shape[0], depth=shape[1], total_tokens=60, coupled=coupled)
     texts = rehearsal.write(target, lambda: make(settings), sampling)[0][::2]
     totals = (2, 8, 20, 60)
     trial = Rehearsal(make, settings, totals)

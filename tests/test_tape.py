@@ -193,7 +193,13 @@ def test_runs_with_one_head_share_its_drafts(target, written):
 def test_other_settings_have_tapes_of_their_own(target, plain):
     """Of as many levels and candidates, but drafted otherwise, one of them with the noise of two temperatures."""
     shared = {}
-    for draft_temperature, coupled, heat in (("1", "off", 0), ("0.3", "off", 0), ("0.3", "on", 1), ("0.3", "on", 0.5)):
+    for draft_temperature, coupled, heat in (
+        ("1", "off", 0),
+        ("0.3", "off", 0),
+        ("0.3", "on", 0),
+        ("0.3", "on", 1),
+        ("0.3", "on", 0.5),
+    ):
         traces = []
         for one in (plain, target):
             changes = {"draft_temperature": draft_temperature, "contrastive": "off", "coupled": coupled}

@@ -108,14 +108,12 @@ class HeadDrafter(Drafter):
         self._round = None
         if self._idle or context.room == 0:  # a round without room is the last one
             return DraftTree([root], [-1], [0.0])
-        noise = context.noise if self.settings.coupled else None
-        heat, self._divisor = None, self.settings.draft_temperature
-        more: tuple[Tensor, ...] = ()
-        if noise:
-            heat, more = noise.temperature, (self.coupling(noise, len(context.tokens)),)
-            self._divisor *= heat
-        growth, steps, packed = self._state.run(self._grow, _fresh(context), context.features, *more, kind=heat)
-        self._noise, kept = next(iter(more), None), Kept.read(packed)
+        drawn = context.noise if self.settings.coupled else None
+        noise = [self.coupling(drawn, len(context.tokens))] if drawn else []
+        heat = drawn.temperature if drawn else None
+        self._divisor = self.settings.draft_temperature * (heat or 1.0)
+        growth, steps, packed = self._state.run(self._grow, _fresh(context), context.features, *noise, kind=heat)
+        self._noise, kept = noise[0] if noise else None, Kept.read(packed)
         if any(map(math.isnan, kept.scores)):
             raise ValueError(f"the head answers with what is no number in {self.target.dtype}: use bfloat16 or float32")
         self._round = Round(kept, growth, steps)

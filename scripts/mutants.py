@@ -348,8 +348,8 @@ MUTANTS = [
     Mutant(
         "an EAGLE-3 head's own numbers are taken for the target's tokens",
         "jakiro/methods/eagle3.py",
-        "return Step(Children(self.head.tokens[tokens], logprobs), features, residual)",
-        "return Step(Children(tokens, logprobs), features, residual)",
+        "return Step(Children(self.head.tokens[tokens], scores), features, (logprobs,))",
+        "return Step(Children(tokens, scores), features, (logprobs,))",
         "test_eagle3.py",
     ),
     Mutant(

@@ -137,6 +137,7 @@ def test_the_header_makes_room_for_the_settings(show):
 
 def test_a_stopped_race_is_shown_as_far_as_it_went(show, monkeypatch):
     monkeypatch.setattr(Race, "rounds", slowly)
+    monkeypatch.setattr("jakiro.ui.race.TURN", 0.0)  # all lanes have begun soon
     tab = show("?motion=0")
     run(tab, "an the an")
     tab.wait_for_selector(".running .lane .text span")

@@ -20,7 +20,7 @@ from jakiro.ui.library import Library
 from jakiro.ui.live import branches, live_races
 from jakiro.ui.models import Loaded, Models, load
 from jakiro.ui.race import Race, check
-from jakiro.ui.stream import AT_ONCE, events, flushed
+from jakiro.ui.stream import Pace, events, flushed
 from jakiro.verify import Sampling
 
 ASKED = {"prompt": "the an the", "methods": list(METHODS), "max_new_tokens": 120, "temperature": 0, "top_p": 1,
@@ -87,7 +87,7 @@ def test_a_race_that_fails_leaves_no_caches_though_its_error_is_kept(models, cac
 
     race = Race(models, check(models, **ASKED))
     source = events(race, "live-1")
-    lines = flushed(source, race.left, AT_ONCE)
+    lines = flushed(source, race.left, Pace(0.0, 0.0))
     next(lines)
     monkeypatch.setattr(Target, "score", fail)
     with pytest.raises(MemoryError, match="no room") as kept:

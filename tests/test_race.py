@@ -29,9 +29,10 @@ from jakiro.ui.library import Library, StillRunning
 from jakiro.ui.live import live_races
 from jakiro.ui.models import Loaded, Models, RequestError, load
 from jakiro.ui.race import TURN, Left, Race, check
-from jakiro.ui.stream import AT_ONCE, CROWDED, FREE, Pace, events, flushed, pace
+from jakiro.ui.stream import CROWDED, FREE, Pace, events, flushed, pace
 from jakiro.ui.whatif import what_if
 
+AT_ONCE = Pace(0.0, 0.0)
 METHODS = ["vanilla", "prompt_lookup", "eagle2", "jakiro"]
 GOOD = {"prompt": "the an the", "methods": METHODS, "max_new_tokens": 12, "temperature": 0, "top_p": 1, "seed": 0}
 

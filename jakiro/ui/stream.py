@@ -41,7 +41,7 @@ class Pace(NamedTuple):
     rest: float  # seconds between the first, which announces the lanes, and the first round
 
 
-FREE, CROWDED, AT_ONCE = Pace(0.25, 0.0), Pace(0.5, 0.15), Pace(0.0, 0.0)
+FREE, CROWDED = Pace(0.25, 0.0), Pace(0.5, 0.15)
 
 
 def events(race: Race, name: str) -> Iterator[dict[str, Any]]:

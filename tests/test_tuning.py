@@ -19,9 +19,10 @@ from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.sizes import TreeSettings, pool
 from jakiro.engine import Context, decode
 from jakiro.measuring import rehearsal, tuning
+from jakiro.measuring.curve import corrected, cost, rising
 from jakiro.measuring.prompts import examples
 from jakiro.measuring.rehearsal import Rehearsal, Text, rehearse, sizes_needed
-from jakiro.measuring.tuning import Point, Tuner, candidates, compare, cost, expected, ranked, rising
+from jakiro.measuring.tuning import Point, Tuner, candidates, close, compare, expected, ranked
 from jakiro.methods import METHODS, with_trees
 from jakiro.methods.jakiro import JakiroSettings
 from jakiro.settings import AUTO, autos
@@ -49,8 +50,9 @@ def ticking(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def few_texts(monkeypatch):
-    """Which the target writes itself."""
+    """Which the target writes itself, and short ones."""
     monkeypatch.setattr(rehearsal, "examples", lambda: examples()[:3])
+    monkeypatch.setattr(rehearsal, "LENGTH", 24)
 
 
 @pytest.fixture
@@ -217,6 +219,17 @@ def test_costs_between_and_beyond_measured_sizes():
 def test_a_measured_curve_that_falls_is_levelled():
     assert rising([(1, 1.0), (2, 4.0), (4, 2.0), (8, 3.0), (16, 5.0)]) == [(1, 1.0), (2, 3), (4, 3), (8, 3), (16, 5.0)]
     assert rising([(1, 3.0), (2, 2.0), (4, 1.0)]) == [(1, 2.0), (2, 2.0), (4, 2.0)]
+
+
+def test_a_curve_is_corrected_by_what_was_timed_between_drafts():
+    alone = [(1, 1.0), (2, 2.0), (4, 4.0), (8, 6.0)]
+    assert corrected(alone, {4: 6.0}) == [(1, 1.5), (2, 3.0), (4, 6.0), (8, 9.0)]
+    assert corrected(alone, {4: 6.0, 6: 10.0, 8: 18.0}) == [(1, 2.0), (2, 4.0), (4, 6.0), (6, 10.0), (8, 18.0)]
+
+
+def test_sizes_that_may_be_the_best_of_all_are_timed_further():
+    rates = {(2, 2, 4): 90.0, (2, 2, 60): 100.0, (3, 2, 6): 89.0, (3, 2, 12): 95.0}  # 2, 2 has 7 nodes at most
+    assert close([Point(*tree, 3, 10, 2.0, 1.0, rate) for tree, rate in rates.items()]) == [4, 7, 12]
 
 
 def test_verify_cost_takes_every_size(target):

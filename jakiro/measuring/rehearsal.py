@@ -34,7 +34,7 @@ Piece = TypeVar("Piece")
 NODES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 60)  # sizes of trees whose pass is timed
 TURN = 2  # passes of a size in a turn
 PREFIX = 200  # tokens in the cache meanwhile
-LENGTH = 24  # tokens of an answer at which rounds may begin
+LENGTH = 96  # tokens of an answer at which rounds may begin: of first words alone more is accepted
 TAIL = 9  # tokens after them, so that the last rounds can be as long as others
 
 
@@ -179,7 +179,7 @@ def together(
     target: Target,
     trials: Sequence[Rehearsal],
     texts: Sequence[Text],
-    nodes: Sequence[int] = NODES,
+    nodes: Sequence[int],
     repeats: int = 9,
     pulse: Pulse = unwatched,
 ) -> dict[int, float]:

@@ -3,14 +3,14 @@
 What to expect of a tree: tokens a round, from rounds replayed on the target's own answers (rehearsal.py), over the
 seconds of a round: its draft, the target's pass over its nodes, and the overhead. Costs are medians, measured in turn.
 After each text the slower half of the shapes (top_k, depth) leaves, down to a few, so that most of the time goes to
-those that are close. Drafts and passes that are timed alone are too cheap, so for the last few they are timed as they
-follow one another. Known limits: the answers are few, at short contexts, and drawn once where they are sampled; the
-pass is timed after a fixed prefix and interpolated between sizes.
+those that are close. Drafts and passes that are timed alone are too cheap, so for the last few shapes, and the sizes
+that are close to the best, they are timed as they follow one another; what larger passes leave of the caches is not
+what these find. Known limits: the answers are few, at short contexts, and drawn once where they are sampled; the pass
+is timed after a fixed prefix.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -21,6 +21,7 @@ from tqdm import tqdm
 from jakiro.drafter import Drafter
 from jakiro.drafting.sizes import TreeSettings, pool, sizes
 from jakiro.machine import device_name
+from jakiro.measuring.curve import Curve, corrected, cost, rising
 from jakiro.measuring.rehearsal import Pulse, Rehearsal, Text, rehearse, together, unwatched, verify_cost, write
 from jakiro.settings import AUTO, autos
 from jakiro.target import Target
@@ -31,10 +32,10 @@ TOP_KS = (2, 3, 5, 10)
 DEPTHS = (1, 2, 3, 4, 6, 8)
 TOTALS = (2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 60)
 FINALISTS = 6  # shapes that are replayed on every text
+CLOSE = 0.9  # of the best expected speed: smaller and larger trees are out of the question
 KEPT = 64  # measurements, the latest: a page may be asked for any temperature
 
 Make = Callable[[Any], Drafter]
-Curve = list[tuple[int, float]]  # (nodes, seconds of one pass of the target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Tuning:
     device: str
     dtype: str
     settings: dict[str, Any]  # as asked for, auto among them
-    verify: Curve  # as measured between drafts
+    verify: Curve  # as measured between drafts, or as much dearer than alone as what was
     draft: list[tuple[int, int, float]]  # (top_k, depth, seconds of a draft)
     overhead_s: float  # of a round
     points: list[Point]  # most tokens a second first; those that left early, after fewer texts, at the end
@@ -123,7 +124,8 @@ class Tuner:
         trials = list(candidates(make, settings))
         last = compare(target, trials, texts, curve, overhead, pulse)
         longest = sorted(texts, key=lambda text: text.start - text.stop)
-        verify = sorted(together(target, last, longest, pulse=pulse).items())
+        nodes = close([point for trial in last for point in expected(trial, curve, overhead)])
+        verify = corrected(curve, together(target, last, longest, nodes, pulse=pulse))
         curve = rising(verify)
         points = ranked([point for trial in trials for point in expected(trial, curve, overhead)])
         return Tuning(
@@ -185,36 +187,27 @@ def expected(trial: Rehearsal, curve: Curve, overhead: float) -> list[Point]:
     top_k, depth = trial.settings.top_k, trial.settings.depth
     found = []
     for total in trial.totals:
-        nodes = min(total, 1 + pool(top_k, depth))
-        seconds = trial.draft_s + cost(curve, nodes) + overhead
+        seconds = trial.draft_s + cost(curve, _nodes(top_k, depth, total)) + overhead
         rounds, tokens = trial.rounds[total], trial.tokens[total]
         tau, rate = tokens / rounds, tokens / rounds / seconds
         found.append(Point(top_k, depth, total, trial.texts, rounds, tau, seconds, rate))
     return found
 
 
+def close(points: Sequence[Point]) -> list[int]:
+    """Nodes of the trees that may be the best of all."""
+    least = CLOSE * max(one.tokens_per_s for one in points)
+    return sorted({_nodes(one.top_k, one.depth, one.total_tokens) for one in points if one.tokens_per_s >= least})
+
+
+def _nodes(top_k: int, depth: int, total_tokens: int) -> int:
+    """Of a tree that may have no more below its root than there are to choose from."""
+    return min(total_tokens, 1 + pool(top_k, depth))
+
+
 def ranked(points: Sequence[Point]) -> list[Point]:
     """Points of all texts first, and of these the quickest, of equally quick ones the smallest."""
     return sorted(points, key=lambda one: (-one.texts, -one.tokens_per_s, one.total_tokens, one.depth, one.top_k))
-
-
-def rising(curve: Curve) -> Curve:
-    """The nearest curve that never falls (pool adjacent violators): more nodes cost no less, what is less is noise."""
-    blocks: list[tuple[list[int], float]] = []  # neighbours that share a mean
-    for nodes, seconds in curve:
-        blocks.append(([nodes], seconds))
-        while len(blocks) > 1 and blocks[-2][1] > blocks[-1][1]:
-            (after, late), (before, early) = blocks.pop(), blocks.pop()
-            both = [*before, *after]
-            blocks.append((both, (early * len(before) + late * len(after)) / len(both)))
-    return [(nodes, seconds) for together, seconds in blocks for nodes in together]
-
-
-def cost(curve: Curve, nodes: int) -> float:
-    """Seconds of a pass over that many nodes, on the line through the two measured sizes around it or nearest to it."""
-    at = min(max(bisect_left(curve, (nodes,)), 1), len(curve) - 1)
-    (low, before), (high, after) = curve[at - 1], curve[at]
-    return before + (after - before) * (nodes - low) / (high - low)
 
 
 def as_text(tuning: Tuning, best: int = 8) -> str:

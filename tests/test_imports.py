@@ -64,7 +64,8 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "measuring.variants": LOOP | {"bench", "methods"},
     "measuring.limits": LOOP | {"drafting", "methods"},
     "measuring.rehearsal": LOOP | {"measuring.prompts"},
-    "measuring.tuning": LOOP | {"drafting", "measuring.rehearsal"},
+    "measuring.curve": set(),
+    "measuring.tuning": LOOP | {"drafting", "measuring.curve", "measuring.rehearsal"},
     "measuring.bootstrap": {"measuring.report"},
     "measuring.experiment": LOOP
     | VIEWS

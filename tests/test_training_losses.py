@@ -52,15 +52,19 @@ class Right(nn.Module):
 
 
 @pytest.mark.parametrize("scale", [1.0, 6.0])
-@pytest.mark.parametrize(("loss", "ahead"), [("feature", None), ("mixture", 0), ("decoupled", 0), ("contrast", 1)])
-def test_a_head_that_is_right_has_the_loss_of_the_target_itself(loss, ahead, scale):
+@pytest.mark.parametrize(
+    ("loss", "ahead", "share"),
+    [("feature", None, 1), ("mixture", 0, 1), ("decoupled", 0, 1), ("contrast", 1, 1), ("contrast", 1, 0.1)],
+)
+def test_a_head_that_is_right_has_the_loss_of_the_target_itself(loss, ahead, share, scale):
     """No distance, the first token, and the entropy of what the target says of the token that is said, or the next.
 
     Also where the target divides what its output embedding says.
     """
     ids = np.random.default_rng(0).integers(4, 290, (1, 65)).astype(np.uint16)
     model = tiny_model("granite", logits_scaling=scale)
-    job = job_of(ids, model, losses=dict.fromkeys(("feature", "mixture", "decoupled", "contrast"), 0.0) | {loss: 1.0})
+    weights = dict.fromkeys(("feature", "mixture", "decoupled", "contrast"), 0.0) | {"contrast_entropy": share}
+    job = job_of(ids, model, losses=weights | {loss: 1.0})
     tokens = torch.from_numpy(ids.astype(np.int64))[:, :-1]
     with torch.no_grad():
         job.modules["jakiro"] = Right(job.model.get_decoder()(input_ids=tokens).last_hidden_state)
@@ -68,7 +72,8 @@ def test_a_head_that_is_right_has_the_loss_of_the_target_itself(loss, ahead, sca
     found = job.step(0)
     law = torch.distributions.Categorical(logits=logits[SAID - 1 + (ahead or 0)])
     assert found["jakiro_top1"] == 1
-    assert found["jakiro_loss"] == pytest.approx(0.0 if ahead is None else law.entropy().item(), abs=1e-5)
+    wanted = 0.0 if ahead is None else share * law.entropy().item()
+    assert found["jakiro_loss"] == pytest.approx(wanted, abs=1e-5)
 
 
 def test_the_moving_average_is_what_is_kept():

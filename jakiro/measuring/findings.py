@@ -15,7 +15,7 @@ from jakiro.measuring.report import means, method_totals, prompts_a_task
 NONE = "–"
 NO_PICTURES: Mapping[str, str] = MappingProxyType({})
 BETTER, WORSE, SAME = "better", "worse", "not told apart"
-OF_EXPERTS = ("decoupled", "contrast", "diversity")  # loss weights that are Jakiro's alone (training/losses.py)
+OF_EXPERTS = ("decoupled", "contrast", "contrast_entropy", "diversity")  # weights of losses.py that are Jakiro's alone
 HEAD = [
     "variant",
     "tau",

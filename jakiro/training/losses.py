@@ -27,6 +27,7 @@ class Losses:
         0.5  # Jakiro: cross-entropy of w0 p0 + w1 p1, the experts' own distributions as the gate mixes them
     )
     contrast: float = 0.5  # Jakiro: feature and cross-entropy of R, half as in haiduo/Jakiro, jakiro/train/main.py
+    contrast_entropy: float = 1.0  # Jakiro: of R's cross-entropy beside its feature, 0.1 there
     diversity: float = 0.0  # Jakiro: minus the Jensen-Shannon divergence of the experts' distributions
     top_k: float = 0.0  # cross-entropy over the target's TOP likeliest tokens alone (HASS, section 3.1)
 
@@ -66,7 +67,8 @@ def loss_of(
     if later is None:
         return loss, agree
     contrast = _take(out.contrast, at)
-    loss = loss + losses.contrast * (_distance(contrast, later) + _entropy(_logprobs(read, contrast), later.law))
+    apart, entropy = _distance(contrast, later), _entropy(_logprobs(read, contrast), later.law)
+    loss = loss + losses.contrast * (apart + losses.contrast_entropy * entropy)
     if losses.decoupled or losses.diversity:
         own = torch.stack([_logprobs(read, _take(expert, at)) for expert in out.experts])  # [N, k, vocab]
         gates = _take(out.gates, at).float()[:, : len(own)].log_softmax(dim=-1)

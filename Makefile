@@ -41,7 +41,7 @@ shapes:  ## step costs at Llama-2-7B's and Llama-3-8B's shapes with random weigh
 
 long-text:  ## cost of a round against the length of the text, memory over 10,000 rounds
 	$(PYTHON) -m benchmarks.long_text --out benchmarks/long-text.json
-	$(PYTHON) -m benchmarks.operations --nodes 1 10 --context 64 1900 --out benchmarks/operations-long-cpu.json
+	$(PYTHON) -m benchmarks.operations --nodes 1 10 --context 64 512 1900 --out benchmarks/operations-epyc.json
 
 load:  ## what the page costs a race, and the largest race on the page; headless Chromium
 	$(PYTHON) -m benchmarks.load --repeats 6 --visits 3 --out benchmarks/load.json

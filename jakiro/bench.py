@@ -83,10 +83,11 @@ def asked_for(target: Target, names: Sequence[str], changes: dict[str, str]) -> 
     return loaded
 
 
-def settled(target: Target, asked: Methods, sampling: Sampling, journal: Journal) -> Methods:
-    """The methods with numbers for what is auto: the journal's; where it has none yet they are measured and noted."""
+def settled(target: Target, prompts: Sequence[Prompt], asked: Methods, sampling: Sampling, journal: Journal) -> Methods:
+    """The methods with numbers for what is auto: the journal's; where it has none yet they are measured, on a few of
+    the prompts, and noted."""
     if journal.settings is None:
-        tuner = Tuner(target)
+        tuner = Tuner(target, prompts)
         journal.settle({name: asdict(tuner.resolved(name, *method, sampling)) for name, method in asked.items()})
     return {name: (make, type(settings)(**journal.settings[name])) for name, (make, settings) in asked.items()}
 

@@ -65,7 +65,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "measuring.limits": LOOP | {"drafting", "methods"},
     "measuring.rehearsal": LOOP | {"measuring.prompts"},
     "measuring.curve": set(),
-    "measuring.tuning": LOOP | {"drafting", "measuring.curve", "measuring.rehearsal"},
+    "measuring.tuning": LOOP | {"drafting", "measuring.curve", "measuring.prompts", "measuring.rehearsal"},
     "measuring.bootstrap": {"measuring.report"},
     "measuring.experiment": LOOP
     | VIEWS

@@ -10,7 +10,7 @@ from functools import partial
 import plotly.graph_objects as go
 import pytest
 import torch
-from tiny import save_heads, tiny_model, tiny_tokenizer
+from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
 
 from benchmarks import auto
 from jakiro import bench, programs, trace
@@ -51,14 +51,14 @@ def ticking(monkeypatch):
 @pytest.fixture(autouse=True)
 def few_texts(monkeypatch):
     """Which the target writes itself, and short ones."""
-    monkeypatch.setattr(rehearsal, "examples", lambda: examples()[:3])
+    monkeypatch.setattr(tuning, "examples", lambda: examples()[:3])
     monkeypatch.setattr(rehearsal, "LENGTH", 24)
 
 
 @pytest.fixture
 def small(monkeypatch):
     """A grid that is quickly gone through, on two texts, and few passes: by this clock all take as long."""
-    monkeypatch.setattr(rehearsal, "examples", lambda: examples()[:2])
+    monkeypatch.setattr(tuning, "examples", lambda: examples()[:2])
     monkeypatch.setattr(tuning, "TOP_KS", (2, 3))
     monkeypatch.setattr(tuning, "DEPTHS", (1, 2))
     monkeypatch.setattr(tuning, "FINALISTS", 2)
@@ -166,7 +166,7 @@ def test_a_cut_is_the_tree_that_the_drafter_builds_at_that_size(target, name):
 def test_replayed_rounds_are_those_of_decoding(target, name, shape, sampling, coupled):
     make = make_of(target, name)
     settings = METHODS[name].settings(top_k=shape[0], depth=shape[1], total_tokens=60, coupled=coupled)
-    texts = rehearsal.write(target, lambda: make(settings), sampling)[0][::2]
+    texts = rehearsal.write(target, lambda: make(settings), examples(3), sampling)[0][::2]
     totals = (2, 8, 20, 60)
     trial = Rehearsal(make, settings, totals)
     for text in texts:
@@ -193,7 +193,7 @@ def decoded(target, make, settings, sampling, texts) -> tuple[int, int]:
 
 def test_texts_are_the_target_s_own_and_leave_a_tail(target):
     make = make_of(target, "eagle2")
-    texts, overhead = rehearsal.write(target, lambda: make(TreeSettings(2, 2, 4)))
+    texts, overhead = rehearsal.write(target, lambda: make(TreeSettings(2, 2, 4)), examples(3))
     assert len(texts) > 1 and overhead > 0
     for text in texts:
         answer = len(text.ids) - text.start
@@ -205,7 +205,7 @@ def test_texts_are_the_target_s_own_and_leave_a_tail(target):
 def test_a_context_too_short_for_the_examples_is_said(target, monkeypatch):
     monkeypatch.setattr(rehearsal, "LENGTH", 1000)
     with pytest.raises(ValueError, match="give the settings that are auto as numbers"):
-        rehearsal.write(target, lambda: make_of(target, "eagle2")(TreeSettings()))
+        rehearsal.write(target, lambda: make_of(target, "eagle2")(TreeSettings()), examples())
 
 
 # ---- costs and choice
@@ -232,8 +232,18 @@ def test_sizes_that_may_be_the_best_of_all_are_timed_further():
     assert close([Point(*tree, 3, 10, 2.0, 1.0, rate) for tree, rate in rates.items()]) == [4, 7, 12]
 
 
-def test_verify_cost_takes_every_size(target):
-    assert list(rehearsal.verify_cost(target, (1, 3, 8), repeats=2)) == [1, 3, 8]
+def text_of(start: int, stop: int) -> Text:
+    return Text([], start, stop, torch.empty(0))
+
+
+@pytest.mark.parametrize(
+    ("texts", "length"), [([(10, 20), (20, 51)], 25), ([(3000, 3050)], CONTEXT - 8), ([(0, 1)], 1)]
+)
+def test_verify_cost_takes_every_size_at_the_texts_mean_length(target, monkeypatch, texts, length):
+    lengths, real = set(), Target.score
+    monkeypatch.setattr(Target, "score", lambda *given: lengths.add(given[-1].length) or real(*given))
+    found = rehearsal.verify_cost(target, [text_of(*one) for one in texts], (1, 3, 8), repeats=2)
+    assert list(found) == [1, 3, 8] and lengths == {length}
 
 
 def test_a_pass_is_timed_without_the_recording_of_its_program(target, monkeypatch):
@@ -246,7 +256,7 @@ def test_a_pass_is_timed_without_the_recording_of_its_program(target, monkeypatc
         return real(*given)
 
     monkeypatch.setattr(Target, "score", recorded_first)
-    assert rehearsal.verify_cost(target, (1, 3), repeats=2) == {1: TICK, 3: TICK}
+    assert rehearsal.verify_cost(target, [text_of(5, 9)], (1, 3), repeats=2) == {1: TICK, 3: TICK}
 
 
 def planted(top_k: int, depth: int, draft: float, rounds: dict[int, int], tokens: int = 60) -> Rehearsal:
@@ -293,7 +303,7 @@ def test_the_slower_half_leaves_after_each_text(target, monkeypatch):
 
 def test_costs_are_those_of_drafts_and_passes_in_turn(target, monkeypatch):
     make, settings, order = make_of(target, "eagle2"), TreeSettings(2, 2, 5), []
-    text = rehearsal.write(target, lambda: make(settings))[0][0]
+    text = rehearsal.write(target, lambda: make(settings), examples(1))[0][0]
     for kind, name in ((HeadDrafter, "draft"), (Target, "score")):
         real = getattr(kind, name)
         monkeypatch.setattr(kind, name, lambda *given, name=name, real=real: order.append(name) or real(*given))
@@ -429,6 +439,20 @@ def test_tune_prints_and_writes_what_it_found(folder, small, tmp_path, capsys):
     assert "over one" in printed and (found["temperature"], found["top_p"]) == (0.7, 0.9)
 
 
+@pytest.mark.parametrize("command", ["tune", "bench"])
+def test_what_is_auto_is_measured_on_a_few_of_the_prompts_asked_for(folder, small, tmp_path, monkeypatch, command):
+    file, answered = tmp_path / "asked.jsonl", []
+    file.write_text("".join(json.dumps({"turns": [f"the ant {at}"]}) + "\n" for at in range(9)))
+    monkeypatch.setattr(tuning, "TEXTS", 3)
+    monkeypatch.setattr(tuning, "write", lambda *given: answered.extend(given[2]) or rehearsal.write(*given))
+    more = {
+        "tune": ["--method", "eagle2", "--set", "depth=2"],
+        "bench": ["--methods", "eagle2", "--max-new-tokens", 8, "--set", "total_tokens=auto"],
+    }[command]
+    assert run(folder, command, *more, "--prompts", file, "--limit", 6, "--out", tmp_path / "out.json") == 0
+    assert [one.text for one in answered] == ["the ant 0", "the ant 2", "the ant 4"]
+
+
 @pytest.mark.parametrize(("command", "heats", "asked"), [("trace", [0.8], 0.8), ("bench", [1, 0.5], 0.5)])
 def test_what_is_auto_is_measured_as_it_is_sampled(folder, tmp_path, monkeypatch, command, heats, asked):
     """Of several temperatures at the lowest."""
@@ -535,14 +559,16 @@ def asked(tmp_path):
     return ["--prompts", str(file)]
 
 
-def test_the_benchmark_compares_auto_with_a_grid(folder, small, asked, tmp_path, capsys):
+def test_the_benchmark_compares_auto_with_a_grid(folder, small, asked, tmp_path, capsys, monkeypatch):
     out = tmp_path / "auto.json"
     sizes = ["--top-k", "2", "--depth", "2", "--total-tokens", "4", "6", "--repeats", "1", "--limit", "2"]
     more = ["--target", str(folder), "--method", "eagle2", *sizes, "--max-new-tokens", "8", "--out", str(out)]
-    with pytest.raises(SystemExit):  # the page's examples are what auto is tuned on
-        auto.main(more)
-    assert "arguments are required: --prompts" in capsys.readouterr().err
+    assert auto.main([*more, *asked, "--limit", "3"]) == 2
+    assert "no file has more than 3 prompts: auto is tuned on others, so lower --limit" in capsys.readouterr().err
+    answered = []
+    monkeypatch.setattr(tuning, "write", lambda *given: answered.extend(given[2]) or rehearsal.write(*given))
     assert auto.main([*more, *asked]) == 0
+    assert [one.text for one in answered] == ["a hill"]
     report = json.loads(out.read_text())
     assert json.loads(capsys.readouterr().out) == report
     speed = {row["tree"]: row["tokens_per_s"] for row in report["rows"]}

@@ -63,6 +63,10 @@ def parser() -> argparse.ArgumentParser:
     decoding.add_argument("--seed", type=int, default=0, help="the same seed gives the same text by every method")
     decoding.add_argument("--out", type=Path, required=True, help="file to write")
 
+    asking = argparse.ArgumentParser(add_help=False)
+    asking.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
+    asking.add_argument("--limit", type=positive, help="prompts of each file")
+
     one = commands.add_parser("trace", parents=[decoding], help="decode one prompt and write its trace")
     one.add_argument("--method", required=True, help="vanilla, prompt_lookup, eagle2, eagle3 or jakiro")
     one.add_argument("--prompt", required=True)
@@ -78,28 +82,24 @@ def parser() -> argparse.ArgumentParser:
     still.add_argument("files", type=Path, nargs="+", metavar="trace.json", help="runs to show side by side")
     still.add_argument("--out", type=Path, required=True, help="HTML file to write")
 
-    many = commands.add_parser("bench", parents=[decoding], help="measure methods on prompt files")
+    many = commands.add_parser("bench", parents=[decoding, asking], help="measure methods on prompt files")
     many.add_argument("--methods", default="vanilla,eagle2,jakiro", help="comma-separated (default: %(default)s)")
     own = "JSON file of heads and settings to compare in place of methods (jakiro/measuring/variants.py)"
     many.add_argument("--variants", type=Path, metavar="FILE.json", help=own)
-    many.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
-    many.add_argument("--limit", type=positive, help="prompts of each file")
     several = "0 is greedy; several are measured, with what is auto for the lowest"
     many.add_argument("--temperature", type=float, nargs="+", default=[0.0], help=several)
     many.add_argument("--repeats", type=positive, default=1, help="speeds are medians over them")
     many.add_argument("--peers", action="store_true", help="measure transformers' own generation beside them")
     many.add_argument("--limits", action="store_true", help="measure what the device and the bare networks allow")
 
-    fit = commands.add_parser("tune", parents=[model, chosen], help="measure which draft tree suits this machine")
+    fit = commands.add_parser("tune", parents=[model, chosen, asking], help="measure which draft tree pays here")
     fit.add_argument("--method", required=True, help="eagle2, eagle3 or jakiro")
     fit.add_argument("--temperature", **heat)
     fit.add_argument("--top-p", **mass)
     fit.add_argument("--out", type=Path, help="file to write; without it the result is only printed")
 
-    sick = commands.add_parser("doctor", parents=[model], help="say why a head accepts little")
+    sick = commands.add_parser("doctor", parents=[model, asking], help="say why a head accepts little")
     sick.add_argument("--method", required=True, help="eagle2, eagle3 or jakiro")
-    sick.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
-    sick.add_argument("--limit", type=positive, help="prompts of each file")
     sick.add_argument("--out", type=Path, help="file to write; without it the findings are only printed")
 
     learn = commands.add_parser("train", help="train the target, or heads of it; with accelerate, on many devices")

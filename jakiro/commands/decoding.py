@@ -56,7 +56,7 @@ def bench(options: argparse.Namespace) -> int:
     journal = benchmark.open_journal(options.out, target, texts, asked, *how, variants.folders(compared))
     if len(journal):
         print(f"going on with {journal.path}: {len(journal)} prompts are done", file=sys.stderr)
-    methods = benchmark.settled(target, asked, samplings[0], journal)
+    methods = benchmark.settled(target, texts, asked, samplings[0], journal)
     report = benchmark.run(target, texts, methods, *how, journal) | {"command": options.line}
     if options.limits:
         report["limits"] = limits(target, methods, texts[0].text)
@@ -85,6 +85,7 @@ def tune(options: argparse.Namespace) -> int:
     from jakiro.bench import load_methods
     from jakiro.files import write_text
     from jakiro.machine import machine, versions
+    from jakiro.measuring.prompts import read_prompts
     from jakiro.measuring.tuning import Tuner, as_text
     from jakiro.methods import check_tree
     from jakiro.verify import Sampling
@@ -92,8 +93,9 @@ def tune(options: argparse.Namespace) -> int:
     if options.out:
         check_writable(options.out)
     check_tree(options.method)
+    texts = read_prompts(options.prompts, options.limit)
     target, sampling = _target(options), Sampling(options.temperature, options.top_p)
-    tuner = Tuner(target)
+    tuner = Tuner(target, texts)
     sizes = dict.fromkeys(("top_k", "depth", "total_tokens"), "auto")
     load_methods(target, [options.method], sizes | _pairs(options.set, "--set"), sampling, tuner)
     if not tuner.found:

@@ -67,3 +67,9 @@ def examples(limit: int | None = None) -> list[Prompt]:
     """The page's examples, as one task."""
     found = json.loads(PROMPTS.read_text(encoding="utf-8"))[:limit]
     return [Prompt("examples", example["label"], example["prompt"]) for example in found]
+
+
+def spread(prompts: Sequence[Prompt], most: int) -> list[Prompt]:
+    """At most so many of the prompts, evenly from first to last."""
+    count = min(most, len(prompts))
+    return [prompts[at * len(prompts) // count] for at in range(count)]

@@ -13,14 +13,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, product
-from statistics import median
+from statistics import mean, median
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from jakiro.engine import Context, Drafter, decode, stopwatch
-from jakiro.measuring.prompts import examples
+from jakiro.measuring.prompts import Prompt
 from jakiro.noise import Noise
 from jakiro.programs import now
 from jakiro.target import Target
@@ -33,7 +33,6 @@ Piece = TypeVar("Piece")
 
 NODES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 60)  # sizes of trees whose pass is timed
 TURN = 2  # passes of a size in a turn
-PREFIX = 200  # tokens in the cache meanwhile
 LENGTH = 96  # tokens of an answer at which rounds may begin: of first words alone more is accepted
 TAIL = 9  # tokens after them, so that the last rounds can be as long as others
 
@@ -61,13 +60,14 @@ def watched(pieces: Iterable[Piece], pulse: Pulse) -> Iterator[Piece]:
 
 
 def verify_cost(
-    target: Target, nodes: Sequence[int] = NODES, repeats: int = 9, pulse: Pulse = unwatched
+    target: Target, texts: Sequence[Text], nodes: Sequence[int] = NODES, repeats: int = 9, pulse: Pulse = unwatched
 ) -> dict[int, float]:
-    """Median seconds of one target pass over a tree of n nodes after a prefix, its picks included; sizes in turn.
+    """Median seconds of one target pass over a tree of n nodes at the texts' mean length, its picks included; sizes in
+    turn.
 
     Of a size's turn the last pass counts, for a run has the same size again and again, and what it needs in the caches.
     """
-    seconds = _passes(target, max(nodes))
+    seconds = _passes(target, texts, max(nodes))
     times: dict[int, list[float]] = {n: [] for n in nodes}
     for _ in range(1 + repeats):
         for n, found in watched(times.items(), pulse):
@@ -76,9 +76,10 @@ def verify_cost(
 
 
 @torch.inference_mode()
-def _passes(target: Target, most: int) -> Callable[[int], float]:
-    """Seconds of a target pass over a tree of up to `most` nodes after a prefix."""
-    prefix = max(1, min(PREFIX, target.context // 2))
+def _passes(target: Target, texts: Sequence[Text], most: int) -> Callable[[int], float]:
+    """Seconds of a target pass over a tree of up to `most` nodes after as many tokens as the texts have in the mean
+    where rounds begin."""
+    prefix = max(1, min(round(mean((text.start + text.stop) / 2 for text in texts)), target.context - most))
     cache = target.new_cache(prefix + most)
     target.prefill(torch.arange(prefix, device=target.device) % target.vocab_size, cache)
 
@@ -95,15 +96,19 @@ def _passes(target: Target, most: int) -> Callable[[int], float]:
 
 @torch.inference_mode()
 def write(
-    target: Target, make: Callable[[], Drafter], sampling: Sampling = GREEDY, pulse: Pulse = unwatched
+    target: Target,
+    make: Callable[[], Drafter],
+    prompts: Sequence[Prompt],
+    sampling: Sampling = GREEDY,
+    pulse: Pulse = unwatched,
 ) -> tuple[list[Text], float]:
-    """The target's answers to the page's examples, and the median overhead of the rounds that drafted them.
+    """The target's answers to prompts, and the median overhead of the rounds that drafted them.
 
     Raises ValueError where none of them fits into the target's context, or no answer goes beyond its first token.
     """
     texts: list[Text] = []
     overheads: list[float] = []
-    for prompt in examples():
+    for prompt in prompts:
         ids = encode(target.tokenizer, prompt.text)
         if len(ids) + LENGTH + TAIL <= target.context:
             drafter = make()
@@ -118,7 +123,7 @@ def write(
                 overheads += [step.overhead_s for step in steps]
     if not texts:
         raise ValueError(
-            f"{target.name} answers none of the examples at a length that can be measured; give the settings that are "
+            f"{target.name} answers none of the prompts at a length that can be measured; give the settings that are "
             "auto as numbers"
         )
     return texts, median(overheads)
@@ -188,7 +193,7 @@ def together(
     Every trial drafts at every place of a text, which gives its `times` anew, and after each draft comes a pass; one
     text after the other, until each size has had its repeats, in turns as above. Median seconds of a pass over n nodes.
     """
-    seconds, clock = _passes(target, max(nodes)), stopwatch(target.device)
+    seconds, clock = _passes(target, texts, max(nodes)), stopwatch(target.device)
     sizes = cycle([(size, turn == TURN - 1) for size in nodes for turn in range(TURN)])
     times: dict[int, list[float]] = {n: [] for n in nodes}
     for trial in trials:

@@ -5,8 +5,8 @@ seconds of a round: its draft, the target's pass over its nodes, and the overhea
 After each text the slower half of the shapes (top_k, depth) leaves, down to a few, so that most of the time goes to
 those that are close. Drafts and passes that are timed alone are too cheap, so for the last few shapes, and the sizes
 that are close to the best, they are timed as they follow one another; what larger passes leave of the caches is not
-what these find. Known limits: the answers are few, at short contexts, and drawn once where they are sampled; the pass
-is timed after a fixed prefix.
+what these find. Known limits: the answers are few, to the page's examples where no prompts are given, and drawn once
+where they are sampled; all passes are timed at one length of the text, the mean.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from jakiro.drafter import Drafter
 from jakiro.drafting.sizes import TreeSettings, pool, sizes
 from jakiro.machine import device_name
 from jakiro.measuring.curve import Curve, corrected, cost, rising
+from jakiro.measuring.prompts import Prompt, examples, spread
 from jakiro.measuring.rehearsal import Pulse, Rehearsal, Text, rehearse, together, unwatched, verify_cost, write
 from jakiro.settings import AUTO, autos
 from jakiro.target import Target
@@ -32,6 +33,7 @@ TOP_KS = (2, 3, 5, 10)
 DEPTHS = (1, 2, 3, 4, 6, 8)
 TOTALS = (2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 60)
 FINALISTS = 6  # shapes that are replayed on every text
+TEXTS = 12  # prompts that are answered for it
 CLOSE = 0.9  # of the best expected speed: smaller and larger trees are out of the question
 KEPT = 64  # measurements, the latest: a page may be asked for any temperature
 
@@ -72,10 +74,13 @@ class Tuning:
 
 
 class Tuner:
-    """Measures on one target, each method, settings and way to sample once; what they have in common only once."""
+    """Measures on one target, each method, settings and way to sample once; what they have in common only once.
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    A few of the prompts are answered for it, by default the page's examples.
+    """
+
+    def __init__(self, target: Target, prompts: Sequence[Prompt] = ()) -> None:
+        self.target, self.prompts = target, spread(prompts or examples(), TEXTS)
         self.found: dict[tuple[str, Any, Sampling], Tuning] = {}
         self._verify: Curve = []
         # layers that are read, how it is sampled, the latest way alone -> texts, overhead
@@ -112,14 +117,14 @@ class Tuner:
 
     def _tune(self, method: str, make: Make, settings: TreeSettings, sampling: Sampling, pulse: Pulse) -> Tuning:
         target = self.target
-        self._verify = self._verify or sorted(verify_cost(target, pulse=pulse).items())
         usual = sizes(target.device)
         numbers = replace(settings, **{name: usual[name] for name in autos(settings)})
         reads = make(numbers).reads
         if (reads, sampling) not in self._written:
             self._written = {key: texts for key, texts in self._written.items() if key[1] == sampling}
-            self._written[reads, sampling] = write(target, lambda: make(numbers), sampling, pulse)
+            self._written[reads, sampling] = write(target, lambda: make(numbers), self.prompts, sampling, pulse)
         texts, overhead = self._written[reads, sampling]
+        self._verify = self._verify or sorted(verify_cost(target, texts, pulse=pulse).items())
         curve = rising(self._verify)
         trials = list(candidates(make, settings))
         last = compare(target, trials, texts, curve, overhead, pulse)

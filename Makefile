@@ -22,8 +22,8 @@ bench:  ## the six evaluation sets: the device's default tree, 60 nodes, Jakiro 
 	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --temperature 1 --prompts $(EVAL) --limit 10 --repeats 3 --out benchmarks/cpu-t1.json
 
 auto:  ## which tree pays on this machine, and whether it is as quick as the best of a grid
-	$(PYTHON) -m jakiro tune --method eagle2 --out benchmarks/tuning-eagle2-cpu.json
-	$(PYTHON) -m jakiro tune --method jakiro --out benchmarks/tuning-jakiro-cpu.json
+	$(PYTHON) -m jakiro tune --method eagle2 --prompts $(EVAL) --limit 2 --out benchmarks/tuning-eagle2-cpu.json
+	$(PYTHON) -m jakiro tune --method jakiro --prompts $(EVAL) --limit 2 --out benchmarks/tuning-jakiro-cpu.json
 	$(PYTHON) -m benchmarks.auto --method eagle2 --prompts $(EVAL) --limit 2 --top-k 2 3 5 --depth 2 3 --total-tokens 4 6 8 --repeats 3 --out benchmarks/auto-eagle2.json
 	$(PYTHON) -m benchmarks.auto --method jakiro --prompts $(EVAL) --limit 2 --top-k 2 3 5 --depth 2 3 --total-tokens 4 6 8 --repeats 3 --out benchmarks/auto-jakiro.json
 	$(PYTHON) -m benchmarks.auto --method jakiro --temperature 1 --prompts $(EVAL) --limit 2 --top-k 2 3 5 --depth 2 3 --total-tokens 4 6 8 --repeats 2 --out benchmarks/auto-jakiro-t1.json

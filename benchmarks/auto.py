@@ -30,9 +30,7 @@ from jakiro.settings import AUTO
 from jakiro.target import Target
 from jakiro.verify import Sampling
 
-SCHEMA = (
-    "jakiro-auto/3"  # in the second auto was tuned on the page's examples, in the first it counted by one name alone
-)
+SCHEMA = "jakiro-auto/3"  # in the second one auto was tuned on the page's examples
 SIZES = ("top_k", "depth", "total_tokens")
 
 

@@ -432,8 +432,8 @@ MUTANTS = [
     Mutant(
         "what is auto is measured on greedy answers whatever the temperature",
         "jakiro/measuring/tuning.py",
-        "self._written[reads, sampling] = write(target, lambda: make(numbers), sampling, pulse)",
-        "self._written[reads, sampling] = write(target, lambda: make(numbers), GREEDY, pulse)",
+        "self._written[reads, sampling] = write(target, lambda: make(numbers), self.prompts, sampling, pulse)",
+        "self._written[reads, sampling] = write(target, lambda: make(numbers), self.prompts, GREEDY, pulse)",
         "test_tuning.py",
     ),
     Mutant(

@@ -63,7 +63,7 @@ class Tuning:
     device: str
     dtype: str
     settings: dict[str, Any]  # as asked for, auto among them
-    verify: Curve  # as measured between drafts, or as much dearer than alone as what was
+    verify: Curve  # between drafts at sizes that are close to the best; others alone, and as much dearer
     draft: list[tuple[int, int, float]]  # (top_k, depth, seconds of a draft)
     overhead_s: float  # of a round
     points: list[Point]  # most tokens a second first; those that left early, after fewer texts, at the end

@@ -232,18 +232,33 @@ def test_sizes_that_may_be_the_best_of_all_are_timed_further():
     assert close([Point(*tree, 3, 10, 2.0, 1.0, rate) for tree, rate in rates.items()]) == [4, 7, 12]
 
 
-def text_of(start: int, stop: int) -> Text:
-    return Text([], start, stop, torch.empty(0))
-
-
-@pytest.mark.parametrize(
-    ("texts", "length"), [([(10, 20), (20, 51)], 25), ([(3000, 3050)], CONTEXT - 8), ([(0, 1)], 1)]
-)
-def test_verify_cost_takes_every_size_at_the_texts_mean_length(target, monkeypatch, texts, length):
+@pytest.mark.parametrize(("prefix", "length"), [(25, 25), (3000, CONTEXT - 8), (0, 1)])
+def test_verify_cost_takes_every_size_after_a_prefix(target, monkeypatch, prefix, length):
     lengths, real = set(), Target.score
     monkeypatch.setattr(Target, "score", lambda *given: lengths.add(given[-1].length) or real(*given))
-    found = rehearsal.verify_cost(target, [text_of(*one) for one in texts], (1, 3, 8), repeats=2)
-    assert list(found) == [1, 3, 8] and lengths == {length}
+    assert list(rehearsal.verify_cost(target, (1, 3, 8), repeats=2, prefix=prefix)) == [1, 3, 8]
+    assert lengths == {length}
+
+
+def test_passes_are_timed_at_the_texts_mean_length(target, small, monkeypatch):
+    lengths, real, written = set(), Target.score, []
+    monkeypatch.setattr(tuning, "write", lambda *given: written.append(rehearsal.write(*given)) or written[-1])
+    for name in ("verify_cost", "together"):
+        monkeypatch.setattr(tuning, name, watching(getattr(tuning, name), lengths, real, monkeypatch))
+    Tuner(target).tuning("eagle2", make_of(target, "eagle2"), TreeSettings(**ALL))
+    [(texts, _)] = written
+    assert lengths == {round(sum(text.start + text.stop for text in texts) / 2 / len(texts))}
+
+
+def watching(timing, lengths, real, monkeypatch):
+    """The same, with the lengths of the text at which its passes are made."""
+
+    def timed(*given, **named):
+        with monkeypatch.context() as patch:
+            patch.setattr(Target, "score", lambda *those: lengths.add(those[-1].length) or real(*those))
+            return timing(*given, **named)
+
+    return timed
 
 
 def test_a_pass_is_timed_without_the_recording_of_its_program(target, monkeypatch):
@@ -256,7 +271,7 @@ def test_a_pass_is_timed_without_the_recording_of_its_program(target, monkeypatc
         return real(*given)
 
     monkeypatch.setattr(Target, "score", recorded_first)
-    assert rehearsal.verify_cost(target, [text_of(5, 9)], (1, 3), repeats=2) == {1: TICK, 3: TICK}
+    assert rehearsal.verify_cost(target, (1, 3), repeats=2) == {1: TICK, 3: TICK}
 
 
 def planted(top_k: int, depth: int, draft: float, rounds: dict[int, int], tokens: int = 60) -> Rehearsal:

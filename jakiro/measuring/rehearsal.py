@@ -33,6 +33,7 @@ Piece = TypeVar("Piece")
 
 NODES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 60)  # sizes of trees whose pass is timed
 TURN = 2  # passes of a size in a turn
+PREFIX = 200  # tokens in the cache meanwhile, where no texts say how many
 LENGTH = 96  # tokens of an answer at which rounds may begin: of first words alone more is accepted
 TAIL = 9  # tokens after them, so that the last rounds can be as long as others
 
@@ -60,14 +61,13 @@ def watched(pieces: Iterable[Piece], pulse: Pulse) -> Iterator[Piece]:
 
 
 def verify_cost(
-    target: Target, texts: Sequence[Text], nodes: Sequence[int] = NODES, repeats: int = 9, pulse: Pulse = unwatched
+    target: Target, nodes: Sequence[int] = NODES, repeats: int = 9, pulse: Pulse = unwatched, prefix: int = PREFIX
 ) -> dict[int, float]:
-    """Median seconds of one target pass over a tree of n nodes at the texts' mean length, its picks included; sizes in
-    turn.
+    """Median seconds of one target pass over a tree of n nodes after a prefix, its picks included; sizes in turn.
 
     Of a size's turn the last pass counts, for a run has the same size again and again, and what it needs in the caches.
     """
-    seconds = _passes(target, texts, max(nodes))
+    seconds = _passes(target, prefix, max(nodes))
     times: dict[int, list[float]] = {n: [] for n in nodes}
     for _ in range(1 + repeats):
         for n, found in watched(times.items(), pulse):
@@ -76,10 +76,9 @@ def verify_cost(
 
 
 @torch.inference_mode()
-def _passes(target: Target, texts: Sequence[Text], most: int) -> Callable[[int], float]:
-    """Seconds of a target pass over a tree of up to `most` nodes after as many tokens as the texts have in the mean
-    where rounds begin."""
-    prefix = max(1, min(round(mean((text.start + text.stop) / 2 for text in texts)), target.context - most))
+def _passes(target: Target, prefix: int, most: int) -> Callable[[int], float]:
+    """Seconds of a target pass over a tree of up to `most` nodes after a prefix, or after what there is room for."""
+    prefix = max(1, min(prefix, target.context - most))
     cache = target.new_cache(prefix + most)
     target.prefill(torch.arange(prefix, device=target.device) % target.vocab_size, cache)
 
@@ -127,6 +126,11 @@ def write(
             "auto as numbers"
         )
     return texts, median(overheads)
+
+
+def length(texts: Sequence[Text]) -> int:
+    """Tokens before a round, in the mean."""
+    return round(mean((text.start + text.stop) / 2 for text in texts))
 
 
 class Rehearsal:
@@ -193,7 +197,7 @@ def together(
     Every trial drafts at every place of a text, which gives its `times` anew, and after each draft comes a pass; one
     text after the other, until each size has had its repeats, in turns as above. Median seconds of a pass over n nodes.
     """
-    seconds, clock = _passes(target, texts, max(nodes)), stopwatch(target.device)
+    seconds, clock = _passes(target, length(texts), max(nodes)), stopwatch(target.device)
     sizes = cycle([(size, turn == TURN - 1) for size in nodes for turn in range(TURN)])
     times: dict[int, list[float]] = {n: [] for n in nodes}
     for trial in trials:

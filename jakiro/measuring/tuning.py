@@ -23,7 +23,7 @@ from jakiro.drafting.sizes import TreeSettings, pool, sizes
 from jakiro.machine import device_name
 from jakiro.measuring.curve import Curve, corrected, cost, rising
 from jakiro.measuring.prompts import Prompt, examples, spread
-from jakiro.measuring.rehearsal import Pulse, Rehearsal, Text, rehearse, together, unwatched, verify_cost, write
+from jakiro.measuring.rehearsal import Pulse, Rehearsal, Text, length, rehearse, together, unwatched, verify_cost, write
 from jakiro.settings import AUTO, autos
 from jakiro.target import Target
 from jakiro.verify import GREEDY, Sampling
@@ -124,7 +124,7 @@ class Tuner:
             self._written = {key: texts for key, texts in self._written.items() if key[1] == sampling}
             self._written[reads, sampling] = write(target, lambda: make(numbers), self.prompts, sampling, pulse)
         texts, overhead = self._written[reads, sampling]
-        self._verify = self._verify or sorted(verify_cost(target, texts, pulse=pulse).items())
+        self._verify = self._verify or sorted(verify_cost(target, pulse=pulse, prefix=length(texts)).items())
         curve = rising(self._verify)
         trials = list(candidates(make, settings))
         last = compare(target, trials, texts, curve, overhead, pulse)

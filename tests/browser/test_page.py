@@ -230,7 +230,7 @@ def test_the_help_says_what_experiments_found_and_leads_to_them(show):
     tab = show("?race=question")
     tab.keyboard.press("?")
     expect(part(tab, "findings")).to_contain_text(said)
-    part(tab, "findings").locator("button").click()
+    part(tab, "findings").locator("button").first.click()
     tab.wait_for_selector("[data-part=benchmarks][data-drawn=decoupling-cpu]")
     assert not part(tab, "help").is_visible()
     assert part(tab, "report-summary").text_content() == said

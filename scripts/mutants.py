@@ -133,7 +133,7 @@ MUTANTS = [
         "jakiro/drafting/drafter.py",
         "self._state.run(self._grow, _fresh(context), context.features, *noise, kind=heat)",
         "self._state.run(self._grow, _fresh(context), context.features, *noise, kind=bool(heat))",
-        "test_drafting.py",
+        "test_tape.py",
     ),
     Mutant(
         "noise that is kept is that of the positions asked for first",

@@ -3,7 +3,6 @@
 import json
 import math
 import weakref
-from pathlib import Path
 
 import pytest
 import torch
@@ -186,7 +185,7 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
     ]
     report = {
         "experiment": {"question": "Q", "reference": "dense", "intervals": found, "experts": []}
-        | {"variants": {"dense": about | {"kind": "eagle2"}, "up": about | {"kind": "jakiro"}}}
+        | {"variants": {name: about | {"kind": "jakiro" if name == "up" else "eagle2"} for name in ratios}}
         | {"parts": [{"what": f"part {row['variant']}", "against": "dense"} | row for row in found[1:]]}
         | {"steps": 6, "tokens_a_step": 2, "distinct_tokens": 3},
         "rows": [
@@ -212,10 +211,15 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
         "command": "python -m jakiro experiment",
     }
     assert summary(report["experiment"]) == [
-        "At temperature 0, 1 of 4 variants draft better than “dense”, 1 worse, and 2 cannot be told apart; "
-        "the best of them is “flat” with tau +30.0 % (+30.0 to +30.0).",
+        "At temperature 0, of 4 variants with trees as large as those of “dense”, 1 draft better, 1 worse, and 2 "
+        "cannot be told apart; the best is “flat” with tau +30.0 % (+30.0 to +30.0).",
         "Part by part, drafts are better with part up, worse with part down; 2 of 4 cannot be told apart.",
     ]
+    smaller = report["experiment"]["variants"] | {"down": about | {"set": {"total_tokens": 2}}}
+    assert (
+        ", of 3 variants with trees as large as those of “dense”, 1 draft better, 0 worse, and 2 cannot"
+        in summary(report["experiment"] | {"variants": smaller})[0]
+    )
     page = as_page(report, {"A plot": "plot.svg"})
     assert "Measured on 2 to 8 prompts of each of a, b, at most 8 new tokens, drafted with top_k 3. Tau is" in page
     assert "of these 3 are distinct, so that each was seen 4 times" in page
@@ -287,7 +291,9 @@ def test_what_cannot_be_decoded_with_is_said_before_heads_are_trained(tmp_path, 
 
 
 def test_the_experiments_that_ship_can_be_read():
-    for file in RECIPES.glob("decoupling*.json"):
-        found = Experiment.read(Path(file))
+    files = [file for file in RECIPES.glob("*.json") if "question" in json.loads(file.read_text())]
+    assert len(files) == 3
+    for file in files:
+        found = Experiment.read(file)
         kinds = {found.training.heads[one.head].kind for one in found.variants}
         assert kinds == {"eagle2", "jakiro"} and found.tree["total_tokens"] == 60

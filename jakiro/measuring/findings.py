@@ -15,6 +15,7 @@ from jakiro.measuring.report import means, method_totals, prompts_a_task
 NONE = "–"
 NO_PICTURES: Mapping[str, str] = MappingProxyType({})
 BETTER, WORSE, SAME = "better", "worse", "not told apart"
+SIZES = ("top_k", "depth", "total_tokens")  # of a tree: a smaller one accepts less, whatever drafts it
 OF_EXPERTS = ("decoupled", "contrast", "contrast_entropy", "diversity")  # weights of losses.py that are Jakiro's alone
 HEAD = [
     "variant",
@@ -123,17 +124,19 @@ def _identical(report: dict[str, Any]) -> str:
 
 
 def summary(about: dict[str, Any]) -> list[str]:
-    """Two sentences a temperature: how the variants do against the reference, and which parts bring something."""
+    """Two sentences a temperature: how the variants with trees of the reference's size do against it, and which parts
+    bring something."""
     lines = []
     for temperature in sorted({row["temperature"] for row in about["intervals"]}):
         rows = _others(about, temperature)
         found = [_verdict(row) for row in rows]
-        most = max(rows, key=itemgetter("over_reference"))
-        lines.append(
-            f"At temperature {temperature:g}, {found.count(BETTER)} of {len(rows)} variants draft better than "
-            f"“{about['reference']}”, {found.count(WORSE)} worse, and {found.count(SAME)} cannot be told apart; "
-            f"the best of them is “{most['variant']}” with tau {_change(most)}."
-        )
+        if rows:
+            most = max(rows, key=itemgetter("over_reference"))
+            lines.append(
+                f"At temperature {temperature:g}, of {len(rows)} variants with trees as large as those of "
+                f"“{about['reference']}”, {found.count(BETTER)} draft better, {found.count(WORSE)} worse, and "
+                f"{found.count(SAME)} cannot be told apart; the best is “{most['variant']}” with tau {_change(most)}."
+            )
         parts = [row for row in about["parts"] if row["temperature"] == temperature]
         told = [
             f"{verdict} with {' and '.join(row['what'] for row in parts if _verdict(row) == verdict) or 'nothing'}"
@@ -146,8 +149,11 @@ def summary(about: dict[str, Any]) -> list[str]:
 
 
 def _others(about: dict[str, Any], temperature: float) -> list[dict[str, Any]]:
-    rows = [row for row in about["intervals"] if row["variant"] != about["reference"]]
-    return [row for row in rows if row["temperature"] == temperature]
+    """Intervals of the variants beside the reference whose tree has its size."""
+    size = {label: [one["set"].get(name) for name in SIZES] for label, one in about["variants"].items()}
+    own = about["reference"]
+    alike = [row for row in about["intervals"] if row["variant"] != own and size[row["variant"]] == size[own]]
+    return [row for row in alike if row["temperature"] == temperature]
 
 
 def _verdict(row: dict[str, Any]) -> str:

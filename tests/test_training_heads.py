@@ -42,6 +42,21 @@ def test_heads_go_on_from_heads(trained, data, tmp_path):
         train_both(trained, data, tmp_path / "no", tmp_path / "three", start=wide)
 
 
+def test_a_head_has_its_own_beginning(trained, data, tmp_path):
+    """By a seed of its own, and nothing else of the run depends on it: two that begin alike end alike."""
+    names = {"first": {"seed": 5}, "same": {"seed": 5}, "other": {"seed": 6}, "usual": {}}
+    heads = {name: SMALL | {"kind": "eagle2"} | seed for name, seed in names.items()}
+    out = {name: tmp_path / name for name in heads}
+    model = AutoModelForCausalLM.from_pretrained(trained / "out")
+    given = AutoTokenizer.from_pretrained(trained / "out"), head_recipe(2, heads=heads), data, tmp_path / "run", out
+    train_heads(list(heads), workers.start(), model, *given, compiled=False)
+    found = {name: own_tensors(folder)["fc.weight"] for name, folder in out.items()}
+    assert torch.equal(found["first"], found["same"])
+    assert not any(torch.equal(found["first"], found[name]) for name in ("other", "usual"))
+    written = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    assert HeadRecipe.of(written).heads["other"].seed == 6
+
+
 @pytest.mark.parametrize("kind", [EagleHead, JakiroHead])
 def test_widening_keeps_the_function_and_all_new_units_learn(kind):
     narrow, wide = (kind(HeadConfig(32, inner, 2, 50, expert_intermediate_size=inner)) for inner in (24, 40))

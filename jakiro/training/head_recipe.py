@@ -26,6 +26,7 @@ class Plan:
     kind: str
     shape: dict  # fields of its config that differ from the target's
     losses: Losses
+    seed: int | None = None  # of the weights that it begins with; None: the recipe's
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,12 @@ class HeadRecipe:
 def _plan(name: str, one: dict, common: dict) -> Plan:
     kind, losses = one.pop("kind", name), Losses(**{**common, **one.pop("losses", {})})
     recipe_file.check_numbers(losses, *Losses.__slots__, low=-recipe_file.LARGEST)
+    seed = one.pop("seed", None)
+    if seed is not None and (type(seed) is not int or not 0 <= seed < 2**63):
+        raise ValueError(f"seed of head {name!r} is {seed!r}; use a whole number of at least 0")
     one = {**one.pop("shape", {}), **one}  # as a run writes it beside the weights
     if kind not in KINDS:
         raise ValueError(f"head {name!r} of the recipe is of kind {kind!r}; known: {', '.join(KINDS)}")
     if unknown := one.keys() - {field.name for field in fields(KINDS[kind].Config)}:
         raise ValueError(f"head {name!r} of the recipe has an unknown field {min(unknown)!r}")
-    return Plan(kind, one, losses)
+    return Plan(kind, one, losses, seed)

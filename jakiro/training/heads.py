@@ -64,7 +64,7 @@ def train_heads(
     recipe = replace(recipe, heads={name: recipe.heads[name] for name in names})
     heads, done = {}, {}
     for name, plan in recipe.heads.items():
-        torch.manual_seed(recipe.seed)
+        torch.manual_seed(recipe.seed if plan.seed is None else plan.seed)
         heads[name] = new_head(model, plan)
         done[name] = history.read(start / name, "steps") if start else []
         if start:

@@ -425,15 +425,22 @@ MUTANTS = [
     Mutant(
         "auto trees of all heads are measured on the features that the first one reads",
         "jakiro/measuring/tuning.py",
-        "reads = make(numbers).reads",
+        "reads = make(some).reads",
         "reads = ()",
         "test_tuning.py",
     ),
     Mutant(
         "what is auto is measured on greedy answers whatever the temperature",
         "jakiro/measuring/tuning.py",
-        "self._written[reads, sampling] = write(target, lambda: make(numbers), self.prompts, sampling, pulse)",
-        "self._written[reads, sampling] = write(target, lambda: make(numbers), self.prompts, GREEDY, pulse)",
+        "self._written[reads, sampling] = write(target, lambda: make(some), self.prompts, sampling, pulse)",
+        "self._written[reads, sampling] = write(target, lambda: make(some), self.prompts, GREEDY, pulse)",
+        "test_tuning.py",
+    ),
+    Mutant(
+        "passes are timed with greedy picks whatever the temperature",
+        "jakiro/measuring/rehearsal.py",
+        "for node in range(n)], sampling, noise).tolist()",
+        "for node in range(n)], GREEDY, noise).tolist()",
         "test_tuning.py",
     ),
     Mutant(

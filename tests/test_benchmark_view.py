@@ -205,7 +205,8 @@ def test_an_experiment_is_shown_by_its_intervals(tmp_path, data):
         for heat in (0, 1)
         for depth, name in ((2, "dense"), (2, "first"), (1, "second"))
     ]
-    (tmp_path / "a.json").write_text(json.dumps(data | {"experiment": about, "rows": rows}))
+    settings = {name: {"depth": 2} for name in about["variants"]}
+    (tmp_path / "a.json").write_text(json.dumps(data | {"experiment": about, "rows": rows, "settings": settings}))
     [shown] = json.loads(payload(tmp_path))["reports"]
     assert ["heads", "5 steps of 4,096 tokens each, on the same rows"] in shown["facts"]
     figure, parts, *deep = shown["figures"]

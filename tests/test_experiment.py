@@ -203,25 +203,28 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
             for name in ("vanilla", *ratios)
             for task, prompts in (("a", 2), ("b", 8))
         ],
-        "settings": {"vanilla": {}, "dense": {"top_k": 3, "depth": 2}, "up": {"top_k": 3, "depth": 4, "expert": "0"}},
+        "settings": {name: {"top_k": 3, "depth": 2, "expert": name} for name in ratios} | {"vanilla": {}},
         "machine": {"device": "a chip", "threads": 2},
         "target": "t",
         "dtype": "float32",
         "max_new_tokens": 8,
         "command": "python -m jakiro experiment",
     }
-    assert summary(report["experiment"]) == [
+    assert summary(report) == [
         "At temperature 0, of 4 variants with trees as large as those of “dense”, 1 draft better, 1 worse, and 2 "
         "cannot be told apart; the best is “flat” with tau +30.0 % (+30.0 to +30.0).",
         "Part by part, drafts are better with part up, worse with part down; 2 of 4 cannot be told apart.",
     ]
-    smaller = report["experiment"]["variants"] | {"down": about | {"set": {"total_tokens": 2}}}
+    smaller = report["settings"] | {"down": {"top_k": 3, "depth": 1}}
     assert (
         ", of 3 variants with trees as large as those of “dense”, 1 draft better, 0 worse, and 2 cannot"
-        in summary(report["experiment"] | {"variants": smaller})[0]
+        in summary(report | {"settings": smaller})[0]
     )
     page = as_page(report, {"A plot": "plot.svg"})
-    assert "Measured on 2 to 8 prompts of each of a, b, at most 8 new tokens, drafted with top_k 3. Tau is" in page
+    assert (
+        "Measured on 2 to 8 prompts of each of a, b, at most 8 new tokens, drafted with top_k 3, depth 2. Tau is"
+        in page
+    )
     assert "of these 3 are distinct, so that each was seen 4 times" in page
     assert "Each head was trained once, so what another seed would change is not in the intervals" in page
     assert "With 2 prompts a task a percentile bootstrap makes them too narrow, by about 29 %," in page  # 1 - sqrt(1/2)
@@ -231,7 +234,7 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
     assert "| dense | one | 5 | feature 0.5, mixture 0.5, top_k 0.5 | – |" in page
     assert f"| up | one | 5 | {', '.join(f'{name} 0.5' for name in losses)} | – |" in page
     assert "python scripts/plots.py" in page.partition("## Again")[2]
-    assert summary(report["experiment"])[0] in page and "![A plot](plot.svg)" in page
+    assert summary(report)[0] in page and "![A plot](plot.svg)" in page
     assert "| part up | up | dense | +10.0 % (+2.0 to +20.0): better |" in page
     assert "| part down | down | dense | -10.0 % (-20.0 to -5.0): worse |" in page
     assert "| part same | same | dense | +1.0 % (-10.0 to +10.0): not told apart |" in page

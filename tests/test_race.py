@@ -336,7 +336,7 @@ def test_a_race_begins_when_the_one_before_has_let_go_of_the_models(models, tmp_
 def test_a_race_that_is_left_while_it_measures_ends_there(models, monkeypatch):
     measuring, told, ended = threading.Event(), threading.Event(), []
 
-    def verify_cost(target, pulse, prefix):
+    def verify_cost(target, pulse, prefix, sampling):
         measuring.set()
         assert told.wait(10)
         pulse()

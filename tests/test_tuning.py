@@ -33,7 +33,7 @@ from jakiro.ui.figures.tuning import tuning_figure
 from jakiro.ui.models import load
 from jakiro.ui.race import Race, check
 from jakiro.ui.stream import events
-from jakiro.verify import GREEDY, Sampling
+from jakiro.verify import GREEDY, Sampling, pick
 
 ALL = {"top_k": AUTO, "depth": AUTO, "total_tokens": AUTO}
 SIZES = tuple(ALL)
@@ -240,6 +240,22 @@ def test_verify_cost_takes_every_size_after_a_prefix(target, monkeypatch, prefix
     assert lengths == {length}
 
 
+def test_a_pass_is_timed_with_the_picks_of_the_sampling(target, monkeypatch):
+    """For places that move on, so that noise is made as in a run."""
+    hot, asked = Sampling(0.8, 0.9, seed=3), []
+
+    def noted(logits, positions, sampling, noise):
+        asked.append((list(positions), sampling, noise))
+        return pick(logits, positions, sampling, noise)
+
+    monkeypatch.setattr(rehearsal, "pick", noted)
+    rehearsal.verify_cost(target, (1, 4), repeats=2, prefix=10, sampling=hot)
+    places, samplings, noises = zip(*asked, strict=True)
+    assert set(samplings) == {hot} and len(set(noises)) == 1 and noises[0].temperature == 0.8
+    assert [one[0] for one in places] == [*range(11, 11 + 2 * len(places), 2)]
+    assert {tuple(at - one[0] for at in one) for one in places} == {(0,), (0, 1, 1, 2)}
+
+
 def test_passes_are_timed_at_the_texts_mean_length(target, small, monkeypatch):
     lengths, real, written = set(), Target.score, []
     monkeypatch.setattr(tuning, "write", lambda *given: written.append(rehearsal.write(*given)) or written[-1])
@@ -406,6 +422,25 @@ def test_the_latest_measurements_are_kept(target, small, monkeypatch):
     for heat in (0, 0.5, 1):
         tuner.resolved(*asked, Sampling(heat))
     assert [one.temperature for one in tuner.found.values()] == [0.5, 1]
+
+
+def test_each_way_to_sample_has_its_own_cost_of_a_pass(target, small, monkeypatch):
+    samplings, real = [], tuning.verify_cost
+    monkeypatch.setattr(
+        tuning, "verify_cost", lambda *given, **named: samplings.append(named["sampling"]) or real(*given, **named)
+    )
+    tuner, asked = Tuner(target), ("eagle2", make_of(target, "eagle2"))
+    for size in (AUTO, 5):
+        for heat in (0, 0.8):
+            tuner.resolved(*asked, TreeSettings(2, AUTO, size), Sampling(heat, seed=4))
+    assert samplings == [Sampling(), Sampling(0.8)] * 2  # the latest is remembered
+
+
+def test_auto_keeps_clear_of_depths_that_a_setting_refuses(target, small, monkeypatch):
+    """The default tree of a CPU has two levels, and the released mix-up of rows needs three."""
+    monkeypatch.setattr(tuning, "DEPTHS", (1, 2, 3))
+    made = Tuner(target).resolved("jakiro", make_of(target, "jakiro"), JakiroSettings(**ALL, aligned=False))
+    assert made.depth == 3 and not made.aligned
 
 
 def test_methods_share_what_belongs_to_the_target(target, small, monkeypatch):

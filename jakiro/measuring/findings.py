@@ -40,7 +40,7 @@ def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -
         f"# {about['question']}",
         " ".join([_how(report), *([report["note"]] if "note" in report else [])]),
         "## The answer",
-        " ".join(summary(about)),
+        " ".join(summary(report)),
         *(f"![{title}]({address})" for title, address in pictures.items()),
         "## Part by part",
         _table(
@@ -123,12 +123,12 @@ def _identical(report: dict[str, Any]) -> str:
     return f"{100 * same / sum(row['prompts'] for row in rows):.4g} %"
 
 
-def summary(about: dict[str, Any]) -> list[str]:
+def summary(report: dict[str, Any]) -> list[str]:
     """Two sentences a temperature: how the variants with trees of the reference's size do against it, and which parts
     bring something."""
-    lines = []
+    about, lines = report["experiment"], []
     for temperature in sorted({row["temperature"] for row in about["intervals"]}):
-        rows = _others(about, temperature)
+        rows = _others(report, temperature)
         found = [_verdict(row) for row in rows]
         if rows:
             most = max(rows, key=itemgetter("over_reference"))
@@ -148,10 +148,10 @@ def summary(about: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _others(about: dict[str, Any], temperature: float) -> list[dict[str, Any]]:
+def _others(report: dict[str, Any], temperature: float) -> list[dict[str, Any]]:
     """Intervals of the variants beside the reference whose tree has its size."""
-    size = {label: [one["set"].get(name) for name in SIZES] for label, one in about["variants"].items()}
-    own = about["reference"]
+    about, own = report["experiment"], report["experiment"]["reference"]
+    size = {label: [settings.get(name) for name in SIZES] for label, settings in report["settings"].items()}
     alike = [row for row in about["intervals"] if row["variant"] != own and size[row["variant"]] == size[own]]
     return [row for row in alike if row["temperature"] == temperature]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle, product
+from itertools import count, cycle, product
 from statistics import mean, median
 from typing import Any, TypeVar
 
@@ -26,13 +26,14 @@ from jakiro.programs import now
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.tree import DraftTree
-from jakiro.verify import GREEDY, Sampling, noise_of
+from jakiro.verify import GREEDY, Sampling, noise_of, pick
 
 Pulse = Callable[[], None]  # called before every piece of the work; what it raises ends the work
 Piece = TypeVar("Piece")
 
 NODES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 60)  # sizes of trees whose pass is timed
 TURN = 2  # passes of a size in a turn
+ROUND = 2  # tokens by which a round brings the text on
 PREFIX = 200  # tokens in the cache meanwhile, where no texts say how many
 LENGTH = 96  # tokens of an answer at which rounds may begin: of first words alone more is accepted
 TAIL = 9  # tokens after them, so that the last rounds can be as long as others
@@ -61,13 +62,18 @@ def watched(pieces: Iterable[Piece], pulse: Pulse) -> Iterator[Piece]:
 
 
 def verify_cost(
-    target: Target, nodes: Sequence[int] = NODES, repeats: int = 9, pulse: Pulse = unwatched, prefix: int = PREFIX
+    target: Target,
+    nodes: Sequence[int] = NODES,
+    repeats: int = 9,
+    pulse: Pulse = unwatched,
+    prefix: int = PREFIX,
+    sampling: Sampling = GREEDY,
 ) -> dict[int, float]:
     """Median seconds of one target pass over a tree of n nodes after a prefix, its picks included; sizes in turn.
 
     Of a size's turn the last pass counts, for a run has the same size again and again, and what it needs in the caches.
     """
-    seconds = _passes(target, prefix, max(nodes))
+    seconds = _passes(target, prefix, max(nodes), sampling)
     times: dict[int, list[float]] = {n: [] for n in nodes}
     for _ in range(1 + repeats):
         for n, found in watched(times.items(), pulse):
@@ -76,18 +82,23 @@ def verify_cost(
 
 
 @torch.inference_mode()
-def _passes(target: Target, prefix: int, most: int) -> Callable[[int], float]:
-    """Seconds of a target pass over a tree of up to `most` nodes after a prefix, or after what there is room for."""
+def _passes(target: Target, prefix: int, most: int, sampling: Sampling) -> Callable[[int], float]:
+    """Seconds of a target pass over a tree of up to `most` nodes after a prefix, or after what there is room for.
+
+    Picks are for places that move on, as those of a text do: where the target samples, each has noise of its own.
+    """
     prefix = max(1, min(prefix, target.context - most))
     cache = target.new_cache(prefix + most)
-    target.prefill(torch.arange(prefix, device=target.device) % target.vocab_size, cache)
+    logits, _ = target.prefill(torch.arange(prefix, device=target.device) % target.vocab_size, cache)
+    noise, places = noise_of(sampling, logits), count(prefix + 1, ROUND)
 
     @torch.inference_mode()
     def seconds(n: int) -> float:
         parents = [-1, *((node - 1) // 2 for node in range(1, n))]
-        start = now()
+        start, place = now(), next(places)
         tokens = [token % target.vocab_size for token in range(n)]
-        target.score(tokens, parents, cache)[0].argmax(-1).tolist()
+        logits, _ = target.score(tokens, parents, cache)
+        pick(logits, [place + (node + 1).bit_length() - 1 for node in range(n)], sampling, noise).tolist()
         return now() - start
 
     return seconds
@@ -191,13 +202,14 @@ def together(
     nodes: Sequence[int],
     repeats: int = 9,
     pulse: Pulse = unwatched,
+    sampling: Sampling = GREEDY,
 ) -> dict[int, float]:
     """What rounds cost: drafts and passes of the target in turn, for each finds in the caches what the other left.
 
     Every trial drafts at every place of a text, which gives its `times` anew, and after each draft comes a pass; one
     text after the other, until each size has had its repeats, in turns as above. Median seconds of a pass over n nodes.
     """
-    seconds, clock = _passes(target, length(texts), max(nodes)), stopwatch(target.device)
+    seconds, clock = _passes(target, length(texts), max(nodes), sampling), stopwatch(target.device)
     sizes = cycle([(size, turn == TURN - 1) for size in nodes for turn in range(TURN)])
     times: dict[int, list[float]] = {n: [] for n in nodes}
     for trial in trials:

@@ -19,7 +19,7 @@ from typing import Any
 from tqdm import tqdm
 
 from jakiro.drafter import Drafter
-from jakiro.drafting.sizes import TreeSettings, pool, sizes
+from jakiro.drafting.sizes import TreeSettings, pool
 from jakiro.machine import device_name
 from jakiro.measuring.curve import Curve, corrected, cost, rising
 from jakiro.measuring.prompts import Prompt, examples, spread
@@ -82,7 +82,7 @@ class Tuner:
     def __init__(self, target: Target, prompts: Sequence[Prompt] = ()) -> None:
         self.target, self.prompts = target, spread(prompts or examples(), TEXTS)
         self.found: dict[tuple[str, Any, Sampling], Tuning] = {}
-        self._verify: Curve = []
+        self._verify: dict[Sampling, Curve] = {}  # of the latest way to sample alone
         # layers that are read, how it is sampled, the latest way alone -> texts, overhead
         self._written: dict[tuple[Sequence[int], Sampling], tuple[list[Text], float]] = {}
 
@@ -116,21 +116,21 @@ class Tuner:
         return self.found[key]
 
     def _tune(self, method: str, make: Make, settings: TreeSettings, sampling: Sampling, pulse: Pulse) -> Tuning:
-        target = self.target
-        usual = sizes(target.device)
-        numbers = replace(settings, **{name: usual[name] for name in autos(settings)})
-        reads = make(numbers).reads
+        target, trials = self.target, list(candidates(make, settings))
+        some = trials[len(trials) // 2].settings  # what the target writes does not depend on how it is drafted
+        reads = make(some).reads
         if (reads, sampling) not in self._written:
             self._written = {key: texts for key, texts in self._written.items() if key[1] == sampling}
-            self._written[reads, sampling] = write(target, lambda: make(numbers), self.prompts, sampling, pulse)
+            self._written[reads, sampling] = write(target, lambda: make(some), self.prompts, sampling, pulse)
         texts, overhead = self._written[reads, sampling]
-        self._verify = self._verify or sorted(verify_cost(target, pulse=pulse, prefix=length(texts)).items())
-        curve = rising(self._verify)
-        trials = list(candidates(make, settings))
+        if sampling not in self._verify:
+            found = verify_cost(target, pulse=pulse, prefix=length(texts), sampling=sampling)
+            self._verify = {sampling: sorted(found.items())}
+        curve = rising(self._verify[sampling])
         last = compare(target, trials, texts, curve, overhead, pulse)
         longest = sorted(texts, key=lambda text: text.start - text.stop)
         nodes = close([point for trial in last for point in expected(trial, curve, overhead)])
-        verify = corrected(curve, together(target, last, longest, nodes, pulse=pulse))
+        verify = corrected(curve, together(target, last, longest, nodes, pulse=pulse, sampling=sampling))
         curve = rising(verify)
         points = ranked([point for trial in trials for point in expected(trial, curve, overhead)])
         return Tuning(

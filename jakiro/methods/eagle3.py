@@ -52,7 +52,7 @@ class Eagle3Drafter(HeadDrafter):
     def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
         [own] = last.known(used)
         logprobs = own.new_full((len(own), self.target.vocab_size), LOWEST)
-        logprobs[:, self.head.tokens] = own.clamp_min(LOWEST)
+        logprobs[:, self.head.tokens] = own.clamp_min(LOWEST + 1)
         return common(tree, picks, rows, logprobs, min(last.kept.scores), last.proposed(used))
 
 

@@ -60,7 +60,7 @@ def _bench(name: str, data: dict[str, Any]) -> dict[str, Any]:
     facts.append(["table", MEANS])
     if about := data.get("experiment"):
         facts.append(["heads", f"{about['steps']} steps of {about['tokens_a_step']:,} tokens each, on the same rows"])
-    said = summary(about) if about else []
+    said = summary(data) if about else []
     return {"name": name, "title": name, "facts": facts, "figures": figures, "table": table, "summary": said}
 
 

@@ -96,7 +96,7 @@ def _not_proposed(trace: Trace, step: StepTrace) -> str:
     children = rejected(step)
     best = f"; the draft preferred {_favourite(trace, step, children)}" if children else ""
     chose = f"The target chose {_bonus(trace, step)}, which"
-    if (at_stop(step, "pick_draft_logprob") or 0) <= LOWEST:
+    if at_stop(step, "pick_draft_logprob") == LOWEST:
         return f"{chose} the draft head's vocabulary lacks{best}."
     width = trace.number("top_k")
     limit = "" if width is None else f", top_k is {width}"

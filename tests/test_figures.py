@@ -336,6 +336,14 @@ def test_the_other_methods_bars_hang_under_the_same_text():
     assert mine["x"] == [0, 1, 2] and mine["y"] == [3, 1, 1] and mine["meta"] == 0
 
 
+def test_a_what_if_hangs_behind_what_it_was_given():
+    """The last test's run below, but for its first token, which was forced."""
+    was, tokens = replace(HAND, branch="as it was"), HAND.tokens
+    would = replace(vanilla_trace(tokens[1:]), branch="what if", prompt=[*HAND.prompt, tokens[0]])
+    other = next(one for one in timeline_figure([was, would], 0, 1, ["a", "b"])["data"] if one["meta"] == 1)
+    assert other["x"] == pytest.approx([0, 1 / 3, 1, 2], abs=1e-3)
+
+
 def test_the_time_strip_stacks_the_phases_and_the_router_strip_the_gates():
     data = timeline_figure([HAND], 0, None, ["a"])["data"]
     heights = {trace["name"]: trace["y"] for trace in data}

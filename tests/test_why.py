@@ -48,6 +48,8 @@ def test_what_a_head_cannot_draft_has_no_rank():
     assert sentence(columns) == (
         "The target chose “␣six”, which the draft head's vocabulary lacks; the draft preferred “⏎” (q 0.61, p 0.25)."
     )
+    unlikely = {**columns, "pick_draft_logprob": column(-1.5e4)}  # to a draft that shares noise of a low temperature
+    assert "was not proposed after “␣two”: ranked 45001st by the draft with q 0.00" in sentence(unlikely)
 
 
 def test_what_an_expert_proposed_and_the_blend_left_out_is_no_candidate():

@@ -36,8 +36,15 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     const example = event.target.closest('.gallery-item')?.textContent.trim();
     const recorded = example && props.races.find((one) => one.title === example);
     if (!recorded) return;
-    if (live.running()) say('The example is in the prompt; its recorded race can be chosen when this one is over.');
+    write(recorded.prompt); // as Gradio will, when it has asked its server: who runs it at once means this one
+    if (view.race?.running) say('The example is in the prompt; its recorded race can be chosen when this one is over.');
     else view.choose(recorded.id); // an example that was recorded is shown at once
+  }
+
+  function write(prompt) {
+    const box = viewer.querySelector('#prompt textarea');
+    box.value = prompt;
+    box.dispatchEvent(new Event('input', {bubbles: true}));
   }
 
   /** Where no prompt is written, that of the race shown is run, if it is as somebody wrote it; true where it has just
@@ -45,8 +52,8 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
   function written() {
     const box = viewer.querySelector('#prompt textarea'), {race} = view;
     if (box.value || !race?.prompt || race.written === false) return false;
-    box.value = race.prompt;
-    return box.dispatchEvent(new Event('input', {bubbles: true}));
+    write(race.prompt);
+    return true;
   }
 
   function act(name, argument) {

@@ -46,7 +46,7 @@ export function stillness() {
 
 /** Definitions: one floating box that shows data-help of whatever is hovered or focused. */
 export function helpBox(root, tip) {
-  let described = null;
+  let described = null, still = false; // whether a key was the last: what then scrolls under a mouse was not pointed at
   const gone = new MutationObserver(() => { if (!described?.getClientRects().length) hide(); });
   const hide = () => {
     gone.disconnect();
@@ -54,25 +54,34 @@ export function helpBox(root, tip) {
     described?.removeAttribute('aria-describedby');
     described = null;
   };
-  const open = (event) => {
-    const owner = event.target.closest?.('[data-help]');
-    if (!owner || !owner.dataset.help) return hide();
-    hide();
-    tip.textContent = owner.dataset.help;
-    tip.hidden = false;
-    described = owner;
-    gone.observe(root, {childList: true, subtree: true, attributeFilter: ['hidden', 'class', 'open']});
-    owner.setAttribute('aria-describedby', tip.id);
-    const box = owner.getBoundingClientRect();
+  const place = () => {
+    const box = described.getBoundingClientRect();
+    tip.style.left = '0'; // elsewhere it may have to be narrower
     const left = Math.min(Math.max(8, box.left), document.documentElement.clientWidth - tip.offsetWidth - 8);
     const below = box.bottom + 8 + tip.offsetHeight < window.innerHeight;
     tip.style.left = `${left}px`;
     tip.style.top = `${below ? box.bottom + 6 : box.top - tip.offsetHeight - 6}px`;
   };
+  const open = (event) => {
+    if (event.type === 'pointerover' && still) return;
+    const owner = event.target.closest?.('[data-help]');
+    hide();
+    if (!owner?.dataset.help) return;
+    tip.textContent = owner.dataset.help;
+    tip.hidden = false;
+    described = owner;
+    gone.observe(root, {childList: true, subtree: true, attributeFilter: ['hidden', 'class', 'open']});
+    owner.setAttribute('aria-describedby', tip.id);
+    place();
+  };
   root.addEventListener('pointerover', open);
   root.addEventListener('focusin', open);
   root.addEventListener('pointerleave', hide);
   root.addEventListener('focusout', hide);
-  window.addEventListener('scroll', hide, {passive: true});
-  document.addEventListener('keydown', (event) => event.key === 'Escape' && hide());
+  window.addEventListener('scroll', () => (described?.matches(':focus-visible') ? place() : hide()), {passive: true});
+  document.addEventListener('pointermove', () => { still = false; }, {passive: true});
+  document.addEventListener('keydown', (event) => {
+    still = true;
+    if (event.key === 'Escape') hide();
+  }, true);
 }

@@ -31,7 +31,7 @@ function titled({kind, running, prompt, note, lanes}) {
 /** The header's parts. `races` are the recorded ones, `exports` the names of a race's files, `files` where some lie. */
 export function headerView(part, {races, exports, files}) {
   const mine = new Map(remembered()); // the last races of this visit that are not among the recorded ones: id -> title
-  return {race, lane, present, stays, keep, later, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
+  return {race, lane, present, stays, keep, lists, forget, later, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
 
   /** A race is shown. */
   function race(shown) {
@@ -63,6 +63,9 @@ export function headerView(part, {races, exports, files}) {
     remember();
   }
 
+  /** A race that is not shown can be chosen. */
+  function lists(race) { keep(race.id, titled(race)); }
+
   /** A race that is still running can be opened when it is over. */
   function later(id) { if (!mine.has(id)) keep(id, EARLY); }
 
@@ -72,9 +75,13 @@ export function headerView(part, {races, exports, files}) {
 
   /** The race shown stays, since the one asked for could not be had; `gone` is the id of one that never can. */
   function stays(shown, gone) {
+    forget(gone);
+    choices(shown);
+  }
+
+  function forget(gone) {
     mine.delete(gone);
     remember();
-    choices(shown);
   }
 
   /** Where what is shown is from, and what was asked: in a file each lane may differ. */
@@ -106,7 +113,7 @@ export function headerView(part, {races, exports, files}) {
   }
 
   function choices(shown) {
-    if (!races.some(({id}) => id === shown.id) && (mine.get(shown.id) ?? EARLY) === EARLY) keep(shown.id, titled(shown));
+    if (!races.some(({id}) => id === shown.id) && (mine.get(shown.id) ?? EARLY) === EARLY) lists(shown);
     const all = [...[...mine].reverse().map(([id, title]) => ({id, title})), ...races];
     const kind = new RegExp(`^${shown.kind}:? `); // it stands beside the one shown
     const said = ({id, title}) => (id === shown.id ? title.replace(kind, '') : title);

@@ -31,13 +31,14 @@ export function mount({element: root, props, watch, send}) {
   let state = fromAddress(), race = null, lane = null, Plotly = null;
   let before = null; // the race that was shown when one began to run
   let turn = 0, settled = 0; // what was last asked for, and what of it has come or has failed
+  let since = 0; // what was last asked for when rounds were to be decoded again
 
   const notice = noticeView(part('notice')), {say, mention} = notice;
   const header = headerView(part, props);
   const lanes = lanesView(part('lanes'), go, (index) => act('lane', index), props.summaries);
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
   const transport = transportView(part, go);
-  const branching = {methods: props.methods, unable: (run) => live.unable(run), again: (request) => live.again(request), compare: (request) => live.compare(request), examine: (method) => live.examine(method), heads: () => live.heads()};
+  const branching = {methods: props.methods, unable: (run) => live.unable(run), again: (request) => { since = turn; live.again(request); }, compare: (request) => live.compare(request), examine: (method) => live.examine(method), heads: () => live.heads()};
   const round = roundView(part, go, branching);
   const inspect = nodeView(part('node'));
   const benchmarks = benchmarksView(part, go, say);
@@ -50,6 +51,7 @@ export function mount({element: root, props, watch, send}) {
   part('races').addEventListener('change', (event) => choose(event.target.value));
   new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
   new ResizeObserver(() => viewer.classList.toggle('narrow', viewer.clientWidth < NARROW)).observe(viewer);
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', applyTheme); // after Gradio, which minds no choice
   openFiles(part('file'), free, arrived, say);
   watch('value', () => live.read(props.value));
   open(state.race);
@@ -102,11 +104,13 @@ export function mount({element: root, props, watch, send}) {
     if (free()) open(id, {round: null, node: null, place: null});
   }
 
-  /** A file has become a race: it is shown, or can be chosen when the race that began meanwhile is over. */
-  function arrived(id, name) {
-    if (!race?.running) return choose(id);
+  /** A file has become a race: it is shown, or, if it is `late`, can be chosen; when a race began meanwhile, once that is
+   * over. */
+  function arrived(id, name, late) {
+    if (!race?.running && !late) return choose(id);
     header.keep(id, `opened: ${name}`);
-    say(`${name} is in the list of races, for when this one is over.`);
+    if (race && !race.running) header.stays(race, null);
+    say(`${name} is in the list of races${race?.running ? ', for when this one is over' : ''}.`);
   }
 
   function nothing() {
@@ -137,8 +141,14 @@ export function mount({element: root, props, watch, send}) {
     if (!Plotly) requestAnimationFrame(() => setTimeout(drawTree)); // after the first paint
   }
 
-  /** A live race has begun or is over, or rounds have been decoded again. */
+  /** A live race has begun or is over, or rounds have been decoded again: where another race was asked for meanwhile, they
+   * can be chosen. */
   function shown(next, {replay}) {
+    if (next.back && turn !== since) {
+      header.lists(next);
+      if (race) header.stays(race, null);
+      return 'The rounds that were decoded again are in the list of races.';
+    }
     settled = turn += 1;
     if (next.running) keep({...state, race: next.id, round: null, node: null, place: null}); // who reloads gets what there is of it
     else state = {...state, round: replay || next.back ? 0 : null, node: null, place: null, tab: next.back ? '' : state.tab};
@@ -146,6 +156,7 @@ export function mount({element: root, props, watch, send}) {
     if (!next.running) benchmarks.renew();
     show(next);
     if (replay) requestAnimationFrame(() => act('replay')); // once the lanes are there
+    return '';
   }
 
   /** Two lanes of the race shown have been compared. */
@@ -163,10 +174,11 @@ export function mount({element: root, props, watch, send}) {
     redraw();
   }
 
-  /** Back to what was shown, after a race that came to nothing. */
-  function restore() {
+  /** Back to what was shown, after a race that came to nothing; `gone` is the id of one that is not in the list any more. */
+  function restore(gone = null) {
     if (!race?.running) return null;
     race = null;
+    header.forget(gone);
     keep(state);
     return before ? show(before) : open(state.race);
   }

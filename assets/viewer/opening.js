@@ -4,10 +4,11 @@ import {reached} from './race.js';
 
 const NAMED = 3; // files that are named; of more, how many there are
 
-/** `free()`: whether a race may be opened now. `opened(id, name)` gets the race that files have become, `say(text)` what
- * is wrong with them. Several files become one race: every command that records writes one file a method. */
+/** `free()`: whether a race may be opened now. `opened(id, name, late)` gets the race that files have become, and whether
+ * others have been sent since, `say(text)` what is wrong with them. Several files become one race: every command that records writes one file a method. */
 export function openFiles(input, free, opened, say) {
   if (input.closest('.offline')) return; // there is no server that could read it
+  let sent = 0; // how often: of two the later is shown, whichever is read first
   input.addEventListener('change', () => { send([...input.files]); input.value = ''; });
   window.addEventListener('dragover', (event) => { if (hasFile(event)) event.preventDefault(); });
   window.addEventListener('drop', (event) => {
@@ -20,12 +21,13 @@ export function openFiles(input, free, opened, say) {
     if (!files.length || !free()) return;
     const name = files.length > NAMED ? `${files.length} files` : files.map((file) => file.name).join(', ');
     say(`Reading ${name} …`);
+    const own = sent += 1;
     try {
       const answer = await reached('races', {method: 'POST', body: new Blob(files.flatMap((file) => [file, '\n']))});
       const {id, error} = answer.ok ? await answer.json() : {error: `the server answered ${answer.status}`};
       if (!id) throw new Error(error);
-      say('');
-      opened(id, name);
+      if (own === sent) say('');
+      opened(id, name, own !== sent);
     } catch (error) {
       say(`${name} could not be opened: ${error.message}`);
     }

@@ -10,7 +10,7 @@ const PATIENCE = 700; // ms after which the page says that it waits, or that no 
 
 /**
  * `send(event)` reaches Python, `fetched(id)` gives a finished race, `say(text, ofRace)` shows a notice.
- * Calls back: shown(race, {replay}) for a race to show, grown() for more of it, restore() for what was shown before, compared({race, lane, other, ..}) for a comparison, examined({method, findings}) for a doctor's report, ready() when the model can be asked something or no longer; written() writes a prompt where there is none, and says whether it did.
+ * Calls back: shown(race, {replay}) for a race to show, which says where it is if it is not, grown() for more of it, restore() for what was shown before, compared({race, lane, other, ..}) for a comparison, examined({method, findings}) for a doctor's report, ready() when the model can be asked something or no longer; written() writes a prompt where there is none, and says whether it did.
  */
 export function liveRuns({root, send, fetched, say, shown, grown, restore, compared, examined, ready, written}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
@@ -26,7 +26,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   return {read: reader.read, stop: halt, start, running: () => doing !== '', again, compare, examine, unable, heads: () => heads};
 
   function start() {
-    if (doing) return;
+    if (doing) return say('The model is busy with what was asked: stop that first, or wait.');
     if (written()) return void setTimeout(start); // Gradio has read by then what was written
     const own = busy('race');
     setTimeout(() => own === unanswered && say('Waiting for the model, which is busy …'), PATIENCE);
@@ -151,11 +151,16 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     unanswered = 0;
     leaving = stop.matches(':focus-visible');
     reveal(stop, false);
-    const race = id && await fetched(id).catch((error) => { text = error.message; });
+    let gone = null; // of a race that was stopped so early that there is nothing of it
+    const race = id && await fetched(id).catch((error) => {
+      gone = error.gone ? id : null;
+      text = gone && !replay ? 'Stopped before its first token.' : error.message;
+    });
     if (own !== asked) return;
     rest();
-    if (race) shown(race, {replay: replay && !race.back}); else await restore();
-    say(race?.note ?? text, Boolean(race) || !id); // why there is no race is not about the one before
+    const listed = race && shown(race, {replay: replay && !race.back});
+    if (!race) await restore(gone);
+    say(listed || (race?.note ?? text), Boolean(race) || !id); // why there is no race is not about the one before
   }
 
   /** The model works for this page, or is to. Gives the number of what is asked. */

@@ -26,7 +26,7 @@ export function tour(part, root, now, go, say) {
   const box = part('tour'), offer = part('offer');
   const offline = root.classList.contains('offline');
   const stops = STOPS.map(({live = '', ...one}) => ({...one, text: one.text + (offline ? '' : live)})).filter(({text}) => text);
-  let stop = -1, marked = null, before = null, notable = null; // before: what had the focus
+  let stop = -1, marked = null, before = null; // before: what had the focus
   reveal(offer, !posed() && !seen());
   document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || stop < 0 || event.defaultPrevented || root.querySelector('dialog[open], .menu[open]')) return;
@@ -42,7 +42,6 @@ export function tour(part, root, now, go, say) {
     if (!shown) return say('The tour is of a race that is over: there is none now.');
     const {race: {lanes}, state} = shown, own = lanes.find(({method}) => method === state.method);
     const lane = [own, ...[...lanes].reverse()].find((one) => one.moments.some((kinds) => kinds.length)) ?? own;
-    notable = lane.moments.findIndex((kinds, round) => round > 0 && kinds.length);
     go({method: lane.method, round: 0, node: null, tab: 'tree', present: '', moment: ''});
     before = document.activeElement;
     visit(0, 0);
@@ -56,6 +55,21 @@ export function tour(part, root, now, go, say) {
     else if (byKey) root.querySelector('[data-do=help]').focus({preventScroll: true}); // which offers the tour, too
   }
 
+  /** In a frame as high as its page, as a Space is shown in, the bottom of the window is that of the page. */
+  function stick() {
+    if (!('parentIFrame' in window)) return;
+    Object.assign(box.style, {position: 'absolute', bottom: 'auto'});
+    box.style.top = `${marked.getBoundingClientRect().bottom - box.offsetParent.getBoundingClientRect().top + 12}px`;
+  }
+
+  /** Whether the round shown is notable, once the playhead is, if it `moves`, at the first that is. */
+  function toNotable(moves) {
+    const {race: {lanes}, state} = now(), {moments} = lanes.find(({method}) => method === state.method);
+    const first = moments.findIndex((kinds, round) => round > 0 && kinds.length);
+    if (moves && first > 0) go({round: first, node: null});
+    return moments[moves && first > 0 ? first : state.round].length > 0;
+  }
+
   /** Go to a stop, one on (`by` 1) or back (-1); a number that is no stop hides the tour. */
   function visit(next, by) {
     marked?.classList.remove('toured');
@@ -64,10 +78,10 @@ export function tour(part, root, now, go, say) {
     reveal(offer, false);
     if (!reveal(box, stop >= 0)) return;
     const {part: name, query, moves, text} = stops[stop];
-    const leads = moves && notable > 0;
-    if (leads && by > 0) go({round: notable, node: null});
+    const leads = moves && toNotable(by > 0);
     marked = query ? root.querySelector(query) : part(name);
     marked.classList.add('toured');
+    stick();
     marked.scrollIntoView({block: 'center', behavior: stillness() ? 'auto' : 'smooth'});
     const button = (label, act) => {
       const made = h('button', {type: 'button'}, label);

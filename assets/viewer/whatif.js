@@ -10,12 +10,14 @@ const OF_SAMPLING = [
 ];
 const ROUNDS = {name: 'rounds', help: 'How many rounds are decoded again.', kind: 'int', low: 1, high: 64};
 
+const forms = new WeakMap(); // by lane: what was filled in stays while another one is looked at
+
 /** The form in `box` for a round of a lane. `ask(request)` sends it; `why` says why that cannot be, '' where it can. */
 export function whatIf(box, race, lane, round, methods, why, ask) {
-  const key = `${race.id} ${lane.method}`, submit = '[type=submit]';
-  if (box.dataset.shows !== key) box.replaceChildren(form(race, lane, methods, ask));
-  box.dataset.shows = key;
-  const made = box.firstChild;
+  const submit = '[type=submit]';
+  if (!forms.has(lane)) forms.set(lane, form(race, lane, methods, ask));
+  const made = forms.get(lane);
+  if (box.firstChild !== made) box.replaceChildren(made);
   if (made.dataset.round !== String(round)) { // the rest of the form stays as it was filled in
     made.dataset.round = round;
     made.querySelector('[name=token]').replaceChildren(...candidates(lane, round));

@@ -8,7 +8,18 @@ from dataclasses import replace
 
 import synthetic
 from playwright.sync_api import expect
-from served import DROP, HOSTILE, IN_CHROMIUM, ON_EVERY_SCREEN, WIDE_AND_NARROW, open_page, part, served, wait_for_tree
+from served import (
+    DROP,
+    HOSTILE,
+    IN_CHROMIUM,
+    ON_EVERY_SCREEN,
+    WIDE_AND_NARROW,
+    open_page,
+    part,
+    served,
+    wait_for_tree,
+    wait_until,
+)
 
 from jakiro.trace import to_json
 from jakiro.traces import traces_json
@@ -163,6 +174,22 @@ def test_traces_can_be_dropped_and_what_is_damaged_is_refused(show):
     tab.evaluate(DROP, cycle)
     expect(part(tab, "notice")).to_contain_text("a parent must come before its child")
     assert tab.locator(".lane").count() == 2
+
+
+def test_of_two_files_the_later_is_shown_whichever_is_read_first(show):
+    tab, held = show("?race=question&round=3"), []
+    wait_for_tree(tab)
+    tab.route("**/races", lambda route: route.continue_() if held else held.append(route))
+    tab.evaluate(DROP, traces_json([RUN]))
+    wait_until(tab, lambda: held)
+    tab.evaluate(DROP, traces_json([synthetic.vanilla_trace(RUN.tokens), RUN]))
+    expect(tab.locator(".lane")).to_have_count(2)
+    held[0].continue_()
+    expect(part(tab, "notice")).to_contain_text("is in the list of races.")
+    expect(tab.locator(".lane")).to_have_count(2)
+    opened = [one for one in part(tab, "races").locator("option").all_text_contents() if one.startswith("opened: ")]
+    part(tab, "races").select_option(label=opened[0])
+    expect(tab.locator(".lane")).to_have_count(1)
 
 
 def test_files_that_are_opened_together_are_one_race(show):

@@ -339,6 +339,31 @@ def test_with_an_empty_box_the_prompt_that_is_shown_is_run(show):
     expect(tab.locator("[data-do=run]")).to_be_enabled(timeout=60000)
 
 
+def test_an_example_is_in_the_box_at_once(show):
+    """Who runs it before Gradio has heard of it from the server runs the example, not the race shown."""
+    tab = show("?race=hostile")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    example = tab.locator(".gallery-item", has_text="Question")
+    written = example.evaluate("(one) => { one.click(); return document.querySelector('#prompt textarea').value; }")
+    assert written == "Why?"
+    expect(part(tab, "prompt")).to_have_text("Why?")
+
+
+def test_a_race_that_is_stopped_before_its_first_token_leaves_nothing(show, monkeypatch):
+    def rounds(race):
+        race.left.wait(60)
+        yield from ()
+
+    monkeypatch.setattr(Race, "rounds", rounds)
+    tab = show("?race=question&method=jakiro&round=3&motion=0", expected="404")
+    run(tab, "the the an")
+    tab.wait_for_function("location.search.includes('race=live-')")
+    tab.locator("[data-do=stop]").click()
+    expect(part(tab, "notice")).to_have_text("Stopped before its first token.")
+    tab.wait_for_selector("[data-round='3'][data-method=jakiro]")
+    assert not [one for one in part(tab, "races").locator("option").all_text_contents() if one.startswith("live")]
+
+
 def test_a_running_race_copies_nothing_that_stays_the_same(show):
     """Gradio copies all numbers and texts of a component with every change of one."""
     tab = show("?motion=0", script=COUNT_COPIES)

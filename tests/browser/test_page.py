@@ -30,6 +30,10 @@ from jakiro.ui.figures.labels import visible
 from jakiro.ui.modules import Modules
 
 pytestmark = IN_CHROMIUM
+SCROLLED = """(by) => new Promise((done) => {
+  addEventListener('scroll', () => setTimeout(done, 100), {once: true});
+  scrollBy(0, by);
+})"""
 COLOURS = """() => {
   const plot = document.querySelector('[data-figure=tree]');
   return [getComputedStyle(document.querySelector('.lane')).backgroundColor, plot.layout.font.color];
@@ -226,7 +230,7 @@ def test_benchmarks_open_below_and_are_in_the_address(show):
 
 def test_the_help_says_what_experiments_found_and_leads_to_them(show):
     report = json.loads((BENCHMARKS / "decoupling-cpu.json").read_text(encoding="utf-8"))
-    said = " ".join(summary(report["experiment"]))
+    said = " ".join(summary(report))
     tab = show("?race=question")
     tab.keyboard.press("?")
     expect(part(tab, "findings")).to_contain_text(said)
@@ -311,6 +315,19 @@ def test_the_address_goes_with_the_theme_that_is_shown(show):
     tab.wait_for_function("location.search.includes('theme=light') && location.search.includes('method=')")
 
 
+def test_a_theme_that_was_chosen_outlasts_a_change_of_the_systems(show):
+    tab = show("?race=question", color_scheme="dark")
+    tab.wait_for_selector("body.dark")
+    tab.locator("[data-do=theme]").click()
+    for scheme in ("light", "dark", "light"):
+        tab.emulate_media(color_scheme=scheme)
+        tab.wait_for_timeout(200)
+        assert tab.locator("body.dark").count() == 0
+    tab.evaluate("localStorage.clear()")  # without a choice it is the system's
+    tab.emulate_media(color_scheme="dark")
+    tab.wait_for_selector("body.dark")
+
+
 def test_a_narrow_screen_begins_with_the_outline(show):
     tab = show("?race=question", **SCREENS["narrow"])
     tab.wait_for_selector("[data-view=outline] [aria-current=true]")
@@ -324,6 +341,22 @@ def test_a_definition_describes_what_it_is_of(show):
     expect(described).to_have_text(number.get_attribute("data-help"))
     number.blur()
     assert number.get_attribute("aria-describedby") is None
+
+
+def test_a_definition_stays_where_the_page_scrolls_to_what_has_the_keyboard(show):
+    tab = show("?race=question&method=jakiro&round=3", viewport={"width": 390, "height": 500})
+    wait_for_tree(tab)
+    tab.mouse.move(200, 250)
+    tab.keyboard.press("Tab")
+    term, tip = part(tab, "node").locator("[data-help]:visible").last, part(tab, "tip")
+    term.focus()
+    tab.wait_for_function("scrollY > 0")
+    for by in (-20, 40):
+        tab.evaluate(SCROLLED, by)
+        expect(tip).to_have_text(term.get_attribute("data-help"))
+        expect(tip).to_be_visible()
+        above, below = sorted((tip.bounding_box(), term.bounding_box()), key=lambda box: box["y"])
+        assert 0 <= below["y"] - above["y"] - above["height"] < 20
 
 
 def test_a_definition_goes_with_what_it_is_of(show):

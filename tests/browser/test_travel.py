@@ -243,6 +243,35 @@ def test_for_a_talk_only_the_race_is_shown(show):
     assert timeline.bounding_box()["y"] < tree.bounding_box()["y"]
 
 
+def test_the_tour_calls_no_round_notable_that_is_not(show):
+    tab = show("?race=question&method=jakiro&round=5")
+    wait_for_tree(tab)
+    part(tab, "offer").click()
+    said = part(tab, "tour").locator("p").first
+    for lane, notable in (("jakiro", True), ("vanilla", False)):
+        tab.locator(f".lane[data-method={lane}] h2").click()
+        tab.wait_for_selector(f"[data-method={lane}][data-round]")
+        while "notable rounds" not in said.text_content():
+            part(tab, "tour").get_by_role("button", name="Next").click()
+        assert said.text_content().endswith("This is one.") == notable
+        part(tab, "tour").get_by_role("button", name="Back").click()
+
+
+def test_in_a_frame_as_high_as_its_page_the_tour_is_beside_what_it_tells_of(show):
+    """As a Space is shown in, where the bottom of the window is that of the page."""
+    tab = show("?race=question", viewport={"width": 1280, "height": 4000})
+    wait_for_tree(tab)
+    tab.evaluate("window.parentIFrame = {size() {}, autoResize() {}}")
+    part(tab, "offer").click()
+    for _ in range(4):
+        marked, box = (tab.locator(of).bounding_box() for of in ("#viewer .toured", "#viewer .tour"))
+        assert 0 <= box["y"] - marked["y"] - marked["height"] < 40
+        part(tab, "tour").get_by_role("button", name="Next").click()
+    part(tab, "tour").get_by_role("button", name="Close").click()
+    part(tab, "benchmarks").locator("summary").click()
+    assert part(tab, "benchmarks").bounding_box()["height"] < 3000  # which would never end growing with the frame
+
+
 @WIDE_AND_NARROW
 def test_a_newcomer_is_offered_a_tour_that_leads_through_the_page(show):
     tab = show("?race=question&method=jakiro&round=5")

@@ -66,6 +66,24 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     expect(part(tab, "kind")).to_have_text("live")
 
 
+def test_rounds_that_come_late_leave_the_race_that_was_chosen_since(show_live, monkeypatch):
+    tab, free, real = show_live(), threading.Event(), live.what_if
+    monkeypatch.setattr(live, "what_if", lambda *given: free.wait(120) and real(*given))
+    tab.locator("[data-tab=whatif]").click()
+    tab.locator("form.whatif [type=submit]").click()
+    expect(part(tab, "notice")).to_contain_text("when the model is free")
+    tab.locator(".gallery-item", has_text="Question").click()
+    expect(part(tab, "prompt")).to_have_text("Why?")
+    tab.locator("#prompt textarea").press("Enter")
+    expect(part(tab, "notice")).to_contain_text("The model is busy with what was asked")
+    free.set()
+    expect(part(tab, "notice")).to_have_text("The rounds that were decoded again are in the list of races.")
+    expect(part(tab, "prompt")).to_have_text("Why?")
+    [late] = [one for one in part(tab, "races").locator("option").all_text_contents() if one.startswith("what if: ")]
+    part(tab, "races").select_option(label=late)
+    expect(part(tab, "kind")).to_have_text("what if")
+
+
 def test_what_ifs_of_one_run_are_told_apart_in_the_list(show_live):
     tab = show_live()
     form = tab.locator("form.whatif")
@@ -268,7 +286,7 @@ def test_another_models_run_cannot_be_decoded_again_and_the_form_says_so(show):
     expect(tab.locator("form.whatif [type=submit]")).to_be_disabled()
 
 
-def test_what_was_filled_in_stays_from_round_to_round(show):
+def test_what_was_filled_in_stays_from_round_to_round_and_lane_to_lane(show):
     tab = show("?race=question&method=jakiro&round=3&tab=whatif")
     form, token = tab.locator("form.whatif"), tab.locator("form.whatif [name=token]")
     expect(form.locator("[type=submit]")).to_have_text("Decode again from round 4")
@@ -278,3 +296,7 @@ def test_what_was_filled_in_stays_from_round_to_round(show):
     expect(form.locator("[type=submit]")).to_have_text("Decode again from round 5")
     expect(form.get_by_label("depth")).to_have_value("2")
     assert token.locator("option").all_text_contents() != before
+    tab.keyboard.press("1")  # and while another lane is looked at
+    expect(form.get_by_label("depth")).to_have_count(0)
+    tab.keyboard.press("3")
+    expect(form.get_by_label("depth")).to_have_value("2")

@@ -68,8 +68,10 @@ def _accepted(trace: Trace, index: int, title: str) -> dict:
 def _below(trace: Trace, other: Trace, index: int, title: str) -> dict:
     """The other run's bars, upside down, each over the stretch of this run's rounds that holds the same text."""
     edges = [start for start, _ in walk_positions(trace)] + [len(trace.tokens)]
+    ahead = len(other.prompt) - len(trace.prompt) if trace.branch else 0  # what a What if was given to begin with
     places = []
     for start, step in walk_positions(other):
+        start += ahead
         left, right = _round_at(edges, start), _round_at(edges, start + len(step.emitted))
         places.append(((left + right) / 2 - 0.5, right - left))
     return _tokens(trace=other, index=index, title=title, places=places, sign=-1)

@@ -54,17 +54,18 @@ export function headerView(part, {races, exports, files}) {
     part('present').textContent = wanted ? 'Exit' : 'Present';
   }
 
-  function keep(id, title) {
+  /** A race that is not shown can be chosen, beside the one that is. */
+  function keep(id, title, shown = null) {
     const others = [...mine].filter(([one]) => one !== id).slice(1 - MOST), said = short(title, TITLE);
     const [, last] = others.findLast(([, other]) => other === said || other.startsWith(`${said} (`)) ?? [];
     mine.clear();
     for (const [one, other] of others) mine.set(one, other);
     mine.set(id, last ? `${said} (${Number(last.slice(said.length).match(/\d+/) ?? 1) + 1})` : said);
     remember();
+    if (shown && !shown.running) choices(shown);
   }
 
-  /** A race that is not shown can be chosen. */
-  function lists(race) { keep(race.id, titled(race)); }
+  function lists(race, shown = null) { keep(race.id, titled(race), shown); }
 
   /** A race that is still running can be opened when it is over. */
   function later(id) { if (!mine.has(id)) keep(id, EARLY); }

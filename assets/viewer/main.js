@@ -30,8 +30,7 @@ export function mount({element: root, props, watch, send}) {
   const redraw = eachFrame(() => race && !race.running && redrawNow());
   let state = fromAddress(), race = null, lane = null, Plotly = null;
   let before = null; // the race that was shown when one began to run
-  let turn = 0, settled = 0; // what was last asked for, and what of it has come or has failed
-  let since = 0; // what was last asked for when rounds were to be decoded again
+  let turn = 0, settled = 0, since = 0; // what was last asked for, what of it has come or failed, what had been when rounds were to be decoded again
 
   const notice = noticeView(part('notice')), {say, mention} = notice;
   const header = headerView(part, props);
@@ -104,12 +103,10 @@ export function mount({element: root, props, watch, send}) {
     if (free()) open(id, {round: null, node: null, place: null});
   }
 
-  /** A file has become a race: it is shown, or, if it is `late`, can be chosen; when a race began meanwhile, once that is
-   * over. */
+  /** A file has become a race: it is shown. If it is `late`, or a race has begun meanwhile, it can be chosen. */
   function arrived(id, name, late) {
     if (!race?.running && !late) return choose(id);
-    header.keep(id, `opened: ${name}`);
-    if (race && !race.running) header.stays(race, null);
+    header.keep(id, `opened: ${name}`, race);
     say(`${name} is in the list of races${race?.running ? ', for when this one is over' : ''}.`);
   }
 
@@ -141,12 +138,11 @@ export function mount({element: root, props, watch, send}) {
     if (!Plotly) requestAnimationFrame(() => setTimeout(drawTree)); // after the first paint
   }
 
-  /** A live race has begun or is over, or rounds have been decoded again: where another race was asked for meanwhile, they
-   * can be chosen. */
+  /** A live race has begun or is over, or rounds have been decoded again: these are only listed if another race was asked
+   * for meanwhile, which is said then. */
   function shown(next, {replay}) {
     if (next.back && turn !== since) {
-      header.lists(next);
-      if (race) header.stays(race, null);
+      header.lists(next, race);
       return 'The rounds that were decoded again are in the list of races.';
     }
     settled = turn += 1;

@@ -92,6 +92,8 @@ def test_a_template_without_answers_is_refused(trained, data):
         ("One. Two. Three.", 11, "One. Two."),
         ("no end at all", 5, ""),
         ("Look:\n\n```\ncode\n```\nmore text here. And", 30, "Look:"),
+        ("Look:\n\n```\na = 1\n\nb = 2\n```\nwhich has no end", 40, "Look:"),
+        ("Look:\n\n```\na\n\nb\n```\nwhich is it. And more", 40, "Look:\n\n```\na\n\nb\n```\nwhich is it."),
     ],
 )
 def test_shorten_cuts_at_a_sentence(text, longest, short):

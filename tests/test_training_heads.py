@@ -42,6 +42,27 @@ def test_heads_go_on_from_heads(trained, data, tmp_path):
         train_both(trained, data, tmp_path / "no", tmp_path / "three", start=wide)
 
 
+def test_a_run_of_before_a_field_goes_on_with_it_as_it_was(trained, data, tmp_path):
+    train_both(trained, data, tmp_path / "run", tmp_path / "one", steps=2)
+    note = tmp_path / "run" / "rows-from.json"
+    kept = json.loads(note.read_text())
+    for head in kept["recipe"]["heads"].values():
+        del head["seed"], head["losses"]["contrast_entropy"]
+    note.write_text(json.dumps(kept))
+    train_both(trained, data, tmp_path / "run", tmp_path / "two", steps=2)
+    assert len(losses(tmp_path / "run" / "metrics.csv", "jakiro_loss")) == 2
+    kept["recipe"]["heads"]["jakiro"]["seed"] = 3
+    note.write_text(json.dumps(kept))
+    with pytest.raises(ValueError, match="was made from another recipe"):
+        train_both(trained, data, tmp_path / "run", tmp_path / "two", steps=2)
+
+
+def test_a_run_folder_is_no_heads_folder(trained, data, tmp_path):
+    with pytest.raises(ValueError, match="is the folder of a head, too: name another --run-folder"):
+        train_both(trained, data, tmp_path / "out" / "eagle2", tmp_path / "out", steps=2)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_head_has_its_own_beginning(trained, data, tmp_path):
     """By a seed of its own, and nothing else of the run depends on it: two that begin alike end alike."""
     names = {"first": {"seed": 5}, "same": {"seed": 5}, "other": {"seed": 6}, "usual": {}}

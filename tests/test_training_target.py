@@ -136,6 +136,9 @@ def test_going_on_from_a_trained_target_is_going_on_with_its_run(trained, data, 
     assert _stages_of(trained / "out", noted) == told[0][:2]
     with pytest.raises(ValueError, match="would be written over: name another --out"):
         train(workers.start(), more, data, tmp_path / "no", trained / "out", compiled=False, start=trained / "out")
+    for made in ({"like": trained / "out"}, {"parent": trained / "out"}):
+        with pytest.raises(ValueError, match="would be written over: name another --out"):
+            train(workers.start(), more, data, tmp_path / "no", trained / "out", compiled=False, **made)
     with pytest.raises(ValueError, match=r"has no training\.json"):
         train(workers.start(), more, data, tmp_path / "no", tmp_path / "out", compiled=False, start=tmp_path)
 

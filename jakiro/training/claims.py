@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn, uint8
@@ -22,11 +23,18 @@ from jakiro.training.sources import HUB, LEADS, Source
 BLOCK = 1 << 20  # bytes that are read at once
 
 
-def claim(made: Path, later: Collection[str] = (), option: str = "--run-folder", **parts: Any) -> None:
+def claim(
+    made: Path,
+    later: Collection[str] = (),
+    option: str = "--run-folder",
+    today: Mapping[str, Callable[[Any], Any]] = MappingProxyType({}),
+    **parts: Any,
+) -> None:
     """Write down what `made`, a file to be made, is made from; where it is there already, hold `parts` against that.
 
     The parts are JSON-able, by what they are called; `later` are the names of files beside `made` that are made from
-    it, and `option` says where they are. Raises ValueError naming the parts that differ, and the files.
+    it, and `option` says where they are. `today` has what makes a part that was written before one as it is written
+    now. Raises ValueError naming the parts that differ, and the files.
     """
     made.parent.mkdir(parents=True, exist_ok=True)
     note, own = made.with_name(f"{made.stem}-from.json"), json.loads(json.dumps(parts))
@@ -39,7 +47,8 @@ def claim(made: Path, later: Collection[str] = (), option: str = "--run-folder",
         raise ValueError(f"{found[0]} does not say what it was made from ({note.name} is missing); {remedy}")
     try:
         kept = dict(json.loads(note.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
+        kept |= {name: json.loads(json.dumps(read(kept[name]))) for name, read in today.items() if name in kept}
+    except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{note}, which says what {found[0]} was made from, is damaged ({error}); {remedy}") from error
     if other := [name for name in own | kept if own.get(name) != kept.get(name)]:
         raise ValueError(f"{found[0]} was made from another {' and another '.join(other)} ({note.name}); {remedy}")

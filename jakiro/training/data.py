@@ -48,6 +48,8 @@ def templated(tokenizer, messages: list[dict]) -> Templated:
     """
     if not tokenizer.chat_template:
         raise ValueError("the target's tokenizer has no chat template: give it one with --chat-template FILE")
+    if not tokenizer.is_fast:
+        raise ValueError("the target's tokenizer does not tell where tokens lie in a text: it needs a tokenizer.json")
     text, spans = "", []
     for end, message in enumerate(messages):
         if message["role"] != "assistant":

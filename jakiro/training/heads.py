@@ -61,6 +61,8 @@ def train_heads(
     _check_row(recipe, model)
     if start and any(out[name].resolve() == (start / name).resolve() for name in names):
         raise ValueError(f"the heads in {start}, where they start, would be written over: name another --out")
+    if any(out[name].resolve() == run.resolve() for name in names):
+        raise ValueError(f"{run} is the folder of a head, too: name another --run-folder")
     recipe = replace(recipe, heads={name: recipe.heads[name] for name in names})
     heads, done = {}, {}
     for name, plan in recipe.heads.items():
@@ -73,7 +75,8 @@ def train_heads(
     with accelerator.main_process_first():
         begun = {name: digest(head.state_dict()) for name, head in heads.items()} if start else None
         made = _made_from(recipe, model, tokenizer, data)
-        claim(run / "rows.npz", ("checkpoint.pt", "trials.csv"), **made, start=begun)
+        later = ("checkpoint.pt", "trials.csv")
+        claim(run / "rows.npz", later, today={"recipe": lambda kept: _asked(HeadRecipe.of(kept))}, **made, start=begun)
     write_text(run / "recipe.json", json.dumps(asdict(recipe), indent=1) + "\n")
     asked = held_out_prompts(model, tokenizer, recipe.trial, recipe.mix, data, recipe.seed) if recipe.trial else []
     rows = rows_of(accelerator, recipe, model, tokenizer, data, run)
@@ -143,9 +146,13 @@ def _made_from(recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path
     if not recipe.mix:
         raise ValueError("the recipe names no texts: give --data one JSONL file, or the name of a dataset")
     files = contents(recipe.mix, data)
-    asked = {name: value for name, value in asdict(recipe).items() if name not in FREE}
     target = {"target": digest(model.state_dict()), "template": tokenizer.chat_template}
-    return {"recipe": asked, **target, "data": files}
+    return {"recipe": _asked(recipe), **target, "data": files}
+
+
+def _asked(recipe: HeadRecipe) -> dict[str, Any]:
+    """What of a recipe a run depends on."""
+    return {name: value for name, value in asdict(recipe).items() if name not in FREE}
 
 
 def new_head(model: PreTrainedModel, plan: Plan) -> nn.Module:

@@ -9,8 +9,6 @@ def shorten(text: str, longest: int) -> str:
     """Cut at the last end of a paragraph, or else of a sentence, within `longest` characters; "" if none."""
     if len(text) <= longest:
         return text
-    head = text[:longest]
-    if head.count("```") % 2:
-        head = head[: head.rindex("```")]
-    ends = [match.end() for match in re.finditer(r"\n\n|[.!?](?=\s)", head)]
-    return head[: ends[-1]].rstrip() if ends else ""
+    ends = [match.end() for match in re.finditer(r"\n\n|[.!?](?=\s)", text[:longest])]
+    outside = [end for end in ends if text[:end].count("```") % 2 == 0]  # of blocks of code
+    return text[: outside[-1]].rstrip() if outside else ""

@@ -55,8 +55,9 @@ def train(
     """
     done = _stages_of(start, recipe) if start else []
     _check(accelerator, recipe, len(done), shard)
-    if start and out.resolve() == start.resolve():
-        raise ValueError(f"{start}, where training starts, would be written over: name another --out")
+    for given in filter(None, (start, like, parent, recipe.parent and Path(recipe.parent))):
+        if out.resolve() == given.resolve():
+            raise ValueError(f"{given}, which this target is made from, would be written over: name another --out")
     files = contents([source for stage in recipe.stages for source in recipe.mixes[stage.mix]], data)
     run.mkdir(parents=True, exist_ok=True)
     with accelerator.main_process_first():
@@ -78,7 +79,7 @@ def train(
             if not (folder / "model.pt").exists():
                 _make_rows(recipe, stage, number, tokenizer, data, folder, shelf)
     del shelf
-    if whole:
+    if whole and not (run / "stage0/model.pt").exists():
         rows, _ = load_rows(run / "stage0/rows.npz", row_widths(recipe.stages[0].row, recipe.stages[0].short))[-1]
         whole.model.to(accelerator.device)
         model = pruning.part(whole, _config(recipe, tokenizer, recipe.stages[0].layers), rows[: pruning.ROWS])

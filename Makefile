@@ -29,7 +29,7 @@ auto:  ## which tree pays on this machine, and whether it is as quick as the bes
 	$(PYTHON) -m benchmarks.auto --method jakiro --temperature 1 --prompts $(EVAL) --limit 2 --top-k 2 3 5 --depth 2 3 --total-tokens 4 6 8 --repeats 2 --out benchmarks/auto-jakiro-t1.json
 
 tree-sizes:  ## what trees of several sizes cost and bring here: where the default tree of a CPU comes from
-	$(PYTHON) -m scripts.tree_sizes --prompts $(EVAL) --limit 3 --max-new-tokens 96 --top-k 3 5 --depth 2 3 --total-tokens 5 6 8 10 --draft-temperature 0.7 --out benchmarks/tree-sizes-cpu.json
+	$(PYTHON) -m scripts.tree_sizes --prompts $(EVAL) --limit 3 --max-new-tokens 96 --top-k 3 5 --depth 2 3 --total-tokens 4 5 6 8 10 --draft-temperature 0.7 --out benchmarks/tree-sizes-cpu.json
 
 plots:  ## every figure of the benchmark view as SVG; headless Chromium
 	$(PYTHON) scripts/plots.py

@@ -220,6 +220,8 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
         ", of 3 variants with trees as large as those of “dense”, 1 draft better, 0 worse, and 2 cannot"
         in summary(report | {"settings": smaller})[0]
     )
+    told = as_page(report | {"settings": smaller})
+    assert "drafted with top_k 3, and depth 2 where a variant's settings do not say otherwise. Tau is" in told
     page = as_page(report, {"A plot": "plot.svg"})
     assert (
         "Measured on 2 to 8 prompts of each of a, b, at most 8 new tokens, drafted with top_k 3, depth 2. Tau is"

@@ -81,7 +81,7 @@ def _how(report: dict[str, Any]) -> str:
             f"All heads: {about['steps']} steps of {about['tokens_a_step']:,} tokens, the same rows in one order;",
             f"of these {about['distinct_tokens']:,} are distinct, so that each was seen {_seen(about):.0f} times.",
             f"Measured on {prompts_a_task(report)} prompts of each of {tasks}, at most {report['max_new_tokens']} new",
-            f"tokens, drafted with {_named(_shared(report))}.",
+            f"tokens, drafted with {_named(_shared(report))}{_tree(report)}.",
             f"Tau is the mean of the tasks; intervals hold {LEVEL} % of a bootstrap over prompts.",
             f"With {fewest} prompts a task a percentile bootstrap makes them too narrow, by about",
             f"{_percent(1 - share)}, and each comparison stands alone: of those without a difference",
@@ -99,6 +99,13 @@ def _shared(report: dict[str, Any]) -> dict[str, Any]:
     """The settings that all variants were drafted with: those of the tree, unless they are what was tried."""
     first, *others = (values for method, values in report["settings"].items() if method != "vanilla")
     return {name: value for name, value in first.items() if all(one.get(name) == value for one in others)}
+
+
+def _tree(report: dict[str, Any]) -> str:
+    """What the reference is drafted with of what not all are: the tree of those whose `set` has none."""
+    usual, shared = report["settings"][report["experiment"]["reference"]], _shared(report)
+    sizes = {name: usual[name] for name in SIZES if name in usual and name not in shared}
+    return f", and {_named(sizes)} where a variant's settings do not say otherwise" if sizes else ""
 
 
 def _unsure(about: dict[str, Any], share: float) -> str:

@@ -79,7 +79,11 @@ export function helpBox(root, tip) {
   root.addEventListener('pointerleave', hide);
   root.addEventListener('focusout', hide);
   window.addEventListener('scroll', () => (described?.matches(':focus-visible') ? place() : hide()), {passive: true});
-  document.addEventListener('pointermove', () => { still = false; }, {passive: true});
+  document.addEventListener('pointermove', (event) => {
+    if (!still) return;
+    still = false;
+    open(event); // of what it came over when nobody listened
+  }, {passive: true});
   document.addEventListener('keydown', (event) => {
     still = true;
     if (event.key === 'Escape') hide();

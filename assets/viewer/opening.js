@@ -5,7 +5,8 @@ import {reached} from './race.js';
 const NAMED = 3; // files that are named; of more, how many there are
 
 /** `free()`: whether a race may be opened now. `opened(id, name, late)` gets the race that files have become, and whether
- * others have been sent since, `say(text)` what is wrong with them. Several files become one race: every command that records writes one file a method. */
+ * others have been sent since, `say(text)` what is wrong with them. Several files become one race: every command that
+ * records writes one file a method. */
 export function openFiles(input, free, opened, say) {
   if (input.closest('.offline')) return; // there is no server that could read it
   let sent = 0; // how often: of two the later is shown, whichever is read first

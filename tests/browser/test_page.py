@@ -359,6 +359,16 @@ def test_a_definition_stays_where_the_page_scrolls_to_what_has_the_keyboard(show
         assert 0 <= below["y"] - above["y"] - above["height"] < 20
 
 
+def test_a_mouse_that_moves_after_a_key_is_listened_to_at_once(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    number, tip = tab.locator(".lane .numbers [data-help]").first, part(tab, "tip")
+    tab.mouse.move(1, 1)
+    tab.keyboard.press("ArrowRight")
+    number.hover()  # one move, onto it
+    expect(tip).to_have_text(number.get_attribute("data-help"))
+
+
 def test_a_definition_goes_with_what_it_is_of(show):
     tab = show("?race=question")
     number, tip = tab.locator(".lane .numbers [data-help]").first, part(tab, "tip")

@@ -1,6 +1,7 @@
 """Runs that are interrupted and gone on with: files are whole, and of what is trained now; what cannot be is said."""
 
 import csv
+import gc
 import itertools
 import json
 import shutil
@@ -15,7 +16,7 @@ from counter import Counter
 from recipes import CHAT, MIX, SMALL, TEMPLATE, given, recipe
 from safetensors.torch import load_file
 from tiny import tiny_model, tiny_tokenizer
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from jakiro.drafting.eagle3_head import Eagle3Config, Eagle3Head
 from jakiro.drafting.weights import save_head
@@ -380,6 +381,23 @@ def test_missing_held_out_prompts_are_said_before_answers_are_written(target, tm
     with pytest.raises(ValueError, match="no held-out documents"):
         train_eagle(target, tmp_path, tmp_path / "run", **changes)
     assert not (tmp_path / "run" / "answers.jsonl").exists()
+
+
+def test_a_target_that_can_have_no_head_is_told_before_answers_are_written(target, data, tmp_path):
+    changes = {"answers": {"new_tokens": 5, "batch": 4, "temperatures": [0]}}
+    with pytest.raises(ValueError, match="no draft head can predict its tokens"):
+        train_eagle(target, data, tmp_path / "run", tiny_model("modernbert-decoder"), **changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_stage_that_is_done_leaves_no_model_behind(data, tmp_path):
+    def alive():
+        gc.collect()
+        return sum(type(one) is LlamaForCausalLM for one in gc.get_objects())
+
+    before, accelerator = alive(), workers.start()
+    train(accelerator, recipe(*recipe().stages * 2), data, tmp_path / "run", tmp_path / "out", compiled=False)
+    assert alive() == before
 
 
 def test_a_stage_learns_from_the_prompts_that_lead_into_a_loop(data, tmp_path, monkeypatch):

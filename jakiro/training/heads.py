@@ -53,12 +53,12 @@ def train_heads(
     """Train the heads named in `names` on `model` (the target) and write one head folder for each into `out`.
 
     The recipe is written beside the weights. With `start`, a folder of heads by name, they are trained further, as
-    after a target has changed; the recipe may make their feed-forward parts wider. Raises ValueError where the recipe
-    has no such head or cannot be trained so, where `run` is one of another recipe, target, `start` or of other data, or
-    where a head of `start` has another shape or would be written over.
+    after a target has changed; the recipe may make their feed-forward parts wider. Raises ValueError where no head can
+    draft for the target, where the recipe has no such head or cannot be trained so, where `run` is one of another
+    recipe, target, `start` or of other data, or where a head of `start` has another shape or would be written over.
     """
     _check(names, accelerator, recipe, shard)
-    _check_row(recipe, model)
+    _check_target(recipe, model)
     if start and any(out[name].resolve() == (start / name).resolve() for name in names):
         raise ValueError(f"the heads in {start}, where they start, would be written over: name another --out")
     if any(out[name].resolve() == run.resolve() for name in names):
@@ -85,7 +85,6 @@ def train_heads(
             give_words(head, rows, model)
     model = model.to(accelerator.device, product_dtype(accelerator.device)).eval().requires_grad_(False)
     target = Target.wrap(model, tokenizer, graphs=False)
-    target.check_heads()
     trials = Trials(target, asked, recipe.trial, run / "trials.csv") if recipe.trial else None
     job = HeadJob(accelerator, target, heads, recipe, rows, compiled, shard, trials)
     loop.run(job, run, accelerator.is_main_process)
@@ -123,8 +122,9 @@ def _check(names: list[str], accelerator: Accelerator, recipe: HeadRecipe, shard
             raise ValueError(f"head {name!r} cannot be tried as `trial` of the recipe says: {error}") from error
 
 
-def _check_row(recipe: HeadRecipe, model: PreTrainedModel) -> None:
-    """Raise ValueError where rows go beyond the positions that the target knows."""
+def _check_target(recipe: HeadRecipe, model: PreTrainedModel) -> None:
+    """Raise ValueError where no head can draft for the target, or rows go beyond the positions that it knows."""
+    Target.wrap(model, graphs=False).check_heads()
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if context and recipe.row > context:
         raise ValueError(f"`row` of the recipe is {recipe.row}, and the target's context {context} tokens: lower it")
@@ -217,7 +217,7 @@ def answer(
     """
     if not recipe.answers:
         raise ValueError("the recipe says nothing of `answers`: how many new tokens, batch size and temperatures")
-    _check_row(recipe, model)
+    _check_target(recipe, model)
     with accelerator.main_process_first():
         made = _made_from(recipe, model, tokenizer, data)
         made["recipe"] = {name: made["recipe"][name] for name in ("mix", "answers", "row", "seed")}

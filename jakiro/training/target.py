@@ -101,6 +101,8 @@ def train(
             states = workers.parameters(job.trained)
             if accelerator.is_main_process:
                 loop.save(states, weights)
+            del job, states
+            accelerator.free_memory()  # it keeps what it prepared
             accelerator.wait_for_everyone()
             model = build(recipe, tokenizer, stage.layers)  # whole and bare, whatever it was prepared for
         model.load_state_dict(loop.read(weights))

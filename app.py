@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jakiro.assets import TARGET, TRACES
+from jakiro.assets import TRACES
+from jakiro.commands.arguments import how_to_load, model_options
 
 OPTIONS = "JAKIRO_OPTIONS"  # environment variable with options, for where there is no command line, as on a Space
 SPACE = "SPACE_ID"  # environment variable of Hugging Face Spaces: there the browser is on another machine
@@ -19,25 +20,8 @@ SPACE = "SPACE_ID"  # environment variable of Hugging Face Spaces: there the bro
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line, or `argv`. It goes before what the environment says."""
-    parser = argparse.ArgumentParser(description="A visual debugger for Jakiro, EAGLE-2 and vanilla decoding.")
-    parser.add_argument("--target", type=Path, default=TARGET, help="folder or hub id of a Hugging Face causal LM")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps or xpu (default: %(default)s)")
-    dtypes = "float32, bfloat16, float16 or float64"
-    parser.add_argument("--dtype", default="float32", help=f"{dtypes} (default: %(default)s)")
-    parser.add_argument(
-        "--head",
-        action="append",
-        default=[],
-        metavar="METHOD=DIR",
-        help="folder or hub id of a trained head; repeatable, of one method the last counts",
-    )
-    parser.add_argument("--attention", metavar="NAME", help="sdpa or eager (default: what the model has, sdpa first)")
-    parser.add_argument("--chat-template", type=Path, metavar="FILE", help="Jinja file in place of the tokenizer's own")
-    parser.add_argument(
-        "--no-graphs", dest="graphs", action="store_false", help="without CUDA graphs, on a CPU without tapes"
-    )
-    fewer = "on CUDA, fewer kernels by torch.compile, which takes some seconds for each shape"
-    parser.add_argument("--compile", action="store_true", help=fewer)
+    about = "A visual debugger for Jakiro, EAGLE-2 and vanilla decoding."
+    parser = argparse.ArgumentParser(description=about, parents=[model_options()])
     parser.add_argument(
         "--threads",
         type=int,
@@ -93,14 +77,11 @@ def serve(options: argparse.Namespace) -> None:
     if not options.traces.is_dir():
         raise FileNotFoundError(f"there is no folder {options.traces}: give --traces one that recorded races are in")
     use_threads(options.threads, spare=0 if SPACE in os.environ else 1)
-    heads = dict(head.split("=", 1) for head in options.head)
-    given = {
-        name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "compile", "chat_template")
-    }
+    heads = dict(head.split("=", 1) for head in options.head)  # of one method the last counts
 
     def load() -> Target:
         check_names(heads)
-        return Target.load(options.target, heads=heads, **given)
+        return Target.load(options.target, heads=heads, **how_to_load(options))
 
     models = Models(load)
     library = Library(options.traces)

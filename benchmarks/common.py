@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from jakiro.commands.arguments import DEVICE, check_writable
-from jakiro.engine import Drafter, decode
+from jakiro.drafter import Drafter
+from jakiro.engine import decode
 from jakiro.files import write_text
 from jakiro.machine import machine, versions
 from jakiro.models.loading import DTYPES

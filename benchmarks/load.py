@@ -16,7 +16,7 @@ traces included; for `api` and `page` also the rest before the first round (`Pac
 says if all ways gave the same tokens with the same settings.
 
 Largest race: --rounds rounds of --nodes nodes in three lanes (largest.py); at first as many nodes as a live race may
-have (`MAX_NODES` of jakiro/ui/race.py). `prepared`: seconds to make its text for the browser, and this process's
+have (`MAX_NODES` of jakiro/traces.py). `prepared`: seconds to make its text for the browser, and this process's
 bytes in RAM before, at their peak and after. `shown`: on a server started anew, first screens (`first_ms`, as in
 scrub.py; the first visit waits for the text to be made), the browser's JavaScript heap, this process's memory.
 
@@ -47,9 +47,9 @@ from jakiro.machine import use_threads
 from jakiro.measuring.prompts import examples
 from jakiro.target import Target
 from jakiro.trace import Trace
+from jakiro.traces import MAX_NODES
 from jakiro.ui.models import Models
 from jakiro.ui.page import RACERS
-from jakiro.ui.race import MAX_NODES
 
 SCHEMA = "jakiro-load/1"
 NODES = 60  # of a large tree

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import argparse
 import gc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import cycle, islice
 from operator import sub
@@ -33,9 +33,10 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from benchmarks import common
 from jakiro.assets import TARGET
-from jakiro.bench import load_methods
+from jakiro.bench import Methods, load_methods
 from jakiro.commands.arguments import at_least, positive
-from jakiro.engine import Drafter, Prefill, decode
+from jakiro.drafter import Drafter
+from jakiro.engine import Prefill, decode
 from jakiro.measuring.limits import timed
 from jakiro.measuring.prompts import examples
 from jakiro.target import Target
@@ -48,7 +49,6 @@ LENGTHS = (64, 256, 512, 1024, 1536, 1900)
 CALLS = 5  # of attention in a turn
 SHORT = 16  # tokens of the prompts whose contexts are filled
 
-Methods = dict[str, tuple[Callable[[Any], Any], Any]]  # name -> (make, settings)
 Turn = tuple[list[StepTrace], list[float]]  # the rounds of a run, and seconds of attention alone
 
 

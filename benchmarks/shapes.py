@@ -14,7 +14,7 @@ a calculation: nothing here was accepted. Figures named `published` are others' 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from statistics import mean, median
@@ -26,6 +26,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks import common
 from benchmarks.published import LLAMA_3_8B, VICUNA_7B, Published
+from jakiro.bench import Methods
 from jakiro.commands.arguments import positive
 from jakiro.drafting.config import HeadConfig
 from jakiro.drafting.fused import FusedEagle, FusedJakiro
@@ -42,8 +43,6 @@ from jakiro.trace import StepTrace
 
 SCHEMA = "jakiro-shapes/1"
 TREE = {"top_k": 10, "depth": 6, "total_tokens": 60}  # of EAGLE-2 and Jakiro at 7B, root and all six levels counted
-
-Methods = dict[str, tuple[Callable[[Any], Any], Any]]  # name -> (make, settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from gradio_client import Client
 
@@ -20,7 +21,7 @@ from benchmarks.browsing import Browser, open_page, wait_for_tree
 from jakiro.engine import record
 from jakiro.machine import use_threads
 from jakiro.trace import Trace
-from jakiro.ui.library import Library
+from jakiro.ui.library import LIVE, Library
 from jakiro.ui.models import Loaded
 from jakiro.ui.page import RACERS
 from jakiro.ui.race import Race, Request, check
@@ -59,8 +60,8 @@ class Watched(Library):
     latest: Run | None = None
     began = 0.0
 
-    def begin(self, id: str, prompt: str) -> None:
-        super().begin(id, prompt)
+    def begin(self, id: str, prompt: str, facts: Mapping[str, Any] = LIVE) -> None:
+        super().begin(id, prompt, facts)
         self.began = time.perf_counter()
 
     def keep(self, id: str, traces: Sequence[Trace]) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 from tqdm import tqdm
 
 from jakiro import metrics, programs
-from jakiro.engine import Drafter, record
+from jakiro.drafter import Drafter
+from jakiro.engine import record
 from jakiro.machine import code, machine, peak_bytes, reset_peak, versions
 from jakiro.measuring import report
 from jakiro.measuring.journal import Journal

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from jakiro.engine import Drafter, Prefill, as_trace, decode
+from jakiro.drafter import Drafter
+from jakiro.engine import Prefill, as_trace, decode
 from jakiro.metrics import first_difference, tau
 from jakiro.settings import build, check_numbers, written
 from jakiro.target import Target
@@ -93,7 +94,7 @@ def _changes(as_was: Trace, would: Trace) -> list[str]:
     found = [f"{name} {written(after[name])} instead of {written(before[name])}" for name in after
              if after[name] != before[name]]  # fmt: skip
     forced = _after_root(as_was, would)[: len(would.prompt) - len(as_was.prompt)]
-    return found + ["“{}” forced".format("".join(would.pieces.get(one, f"<{one}>") for one in forced))] * bool(forced)
+    return found + ["“{}” forced".format("".join(would.piece(one) for one in forced))] * bool(forced)
 
 
 def _after_root(as_was: Trace, one: Trace) -> list[int]:

@@ -70,7 +70,7 @@ def round_graph(trace: Trace, index: int, cut: bool = False) -> nx.DiGraph:
     )
     for node, (token, depth, state, logq, logp, score) in enumerate(rows):
         facts = {name: values[node] for name, values in tree.columns.items()}
-        facts |= {"token": token, "piece": piece(trace, token), "depth": depth, "state": state, "score": score}
+        facts |= {"token": token, "piece": trace.piece(token), "depth": depth, "state": state, "score": score}
         facts |= {"q": probability(logq), "p": probability(logp)}
         graph.add_nodes_from([(node, facts)])
         if node:
@@ -92,9 +92,9 @@ def children_in_draft_order(graph: nx.DiGraph) -> dict:
     return {node: sorted(graph.successors(node), key=order) for node in graph}
 
 
-def positions(children: dict, root: int | str = 0) -> dict:
-    """Node -> (depth, row) of the tidy tree below `root`; rows count from 0 at the top."""
-    depth, order, stack = {root: 0}, [], [root]
+def positions(children: dict) -> dict:
+    """Node -> (depth, row) of the tidy tree; rows count from 0 at the top."""
+    depth, order, stack = {0: 0}, [], [0]
     while stack:
         node = stack.pop()
         order.append(node)
@@ -109,11 +109,6 @@ def positions(children: dict, root: int | str = 0) -> dict:
     return {node: (depth[node], row[node]) for node in order}
 
 
-def piece(trace: Trace, token: int) -> str:
-    """The displayable text of a token id; the id in angle brackets where the trace does not know it."""
-    return trace.pieces.get(token, f"<{token}>")
-
-
 def probability(logprob: float) -> float:
     """exp, held within [0, 1] against rounding."""
     return math.exp(min(logprob, 0.0))
@@ -124,7 +119,7 @@ def _add_cut(graph: nx.DiGraph, trace: Trace, tree: DraftTree) -> None:
     for node, (token, parent, score) in enumerate(rows, start=len(tree)):
         above = graph.nodes[parent]
         q = probability(score - above["score"])
-        facts = {"token": token, "piece": piece(trace, token), "depth": above["depth"] + 1, "score": score, "q": q}
+        facts = {"token": token, "piece": trace.piece(token), "depth": above["depth"] + 1, "score": score, "q": q}
         graph.add_node(node, **facts, state=CUT)
         graph.add_edge(parent, node, q=q, state=CUT)
 
@@ -134,6 +129,6 @@ def _add_bonus(graph: nx.DiGraph, trace: Trace, step: StepTrace) -> None:
     known = step.tree.columns.get("pick_logprob")
     logprob = known[stop] if known else None
     p = None if logprob is None else probability(logprob)
-    facts = {"token": step.bonus, "piece": piece(trace, step.bonus), "depth": graph.nodes[stop]["depth"] + 1}
+    facts = {"token": step.bonus, "piece": trace.piece(step.bonus), "depth": graph.nodes[stop]["depth"] + 1}
     graph.add_node(BONUS, **facts, state=BONUS, p=p)
     graph.add_edge(stop, BONUS, q=None, state=BONUS)

@@ -1,4 +1,4 @@
-"""Method settings: frozen dataclasses whose fields carry their own help, range and label.
+"""Method settings: frozen dataclasses whose fields carry their own help and range.
 
 A field made by `setting` is one control of the page and one `--set name=value` of the command line. What values it may
 take is said once, where the field is declared; `check` holds it at construction and `build` reads text into it.
@@ -22,15 +22,14 @@ def setting(
     low: float | None = None,
     high: float | None = None,
     choices: Sequence[str] | None = None,
-    label: str | None = None,
     auto: bool = False,
 ) -> Any:
     """A dataclass field with one control's worth of description. Its type is the default's: bool, int, float or str.
 
-    `low` and `high` are inclusive bounds of a number, `choices` the only values of a text, `label` what the page calls
-    the control (the field's name, if None). With `auto` a number may also be AUTO.
+    `low` and `high` are inclusive bounds of a number, `choices` the only values of a text. With
+    `auto` a number may also be AUTO.
     """
-    metadata = {"help": help, "low": low, "high": high, "label": label, "auto": auto}
+    metadata = {"help": help, "low": low, "high": high, "auto": auto}
     metadata["choices"] = tuple(choices) if choices else None
     return field(default=default, metadata=metadata)
 

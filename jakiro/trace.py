@@ -87,7 +87,11 @@ class Trace:
     @property
     def text(self) -> str:
         """The generated text as displayable pieces run together."""
-        return "".join(self.pieces.get(token, f"<{token}>") for token in self.tokens)
+        return "".join(self.piece(token) for token in self.tokens)
+
+    def piece(self, token: int) -> str:
+        """The displayable text of a token id; the id in angle brackets where it is not known."""
+        return self.pieces.get(token, f"<{token}>")
 
 
 def to_json(trace: Trace) -> str:

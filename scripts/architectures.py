@@ -29,7 +29,8 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from benchmarks import common
 from jakiro.commands.arguments import positive
-from jakiro.engine import Context, Drafter, record
+from jakiro.drafter import Context, Drafter
+from jakiro.engine import record
 from jakiro.methods import METHODS
 from jakiro.metrics import first_difference
 from jakiro.target import Target

@@ -49,8 +49,7 @@ def measure(path: Path, recipe: Recipe, prompts: list[Prompt], options: argparse
     how = Trial(every=1, prompts=options.held_out, new_tokens=options.max_new_tokens)
     mix = recipe.mixes[recipe.stages[-1].mix]
     held = held_out_prompts(target.model, target.tokenizer, how, mix, options.data, SEED)
-    with torch.inference_mode():
-        loss = held_out_loss(target, recipe, options.data)
+    loss = held_out_loss(target, recipe, options.data)
     asked = {"prompts": [encode(target.tokenizer, one.text) for one in prompts], "held_out": held}
     counts = {name: count(target, some, options.max_new_tokens) for name, some in asked.items()}
     return {"target": str(path), "held_out_loss": loss, **counts}

@@ -30,9 +30,7 @@ FIRST = StepTrace(
     overhead_s=0.5,
 )
 SECOND = StepTrace(
-    tree=DraftTree(
-        [15, 16, 17], [-1, 0, 0], [0.0, HALF, QUARTER], {"pick": [18, 5, 6], "pick_logprob": [HALF, 0.0, 0.0]}
-    ),
+    tree=DraftTree([15, 16, 17], [-1, 0, 0], [0.0, HALF, QUARTER], PICKS),
     accepted=[],
     bonus=18,
     target_logprobs=[0.0, QUARTER, QUARTER],

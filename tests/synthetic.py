@@ -77,7 +77,7 @@ def lookup_trace(tokens: list[int], seed: int = 0) -> Trace:
         logprobs = [0.0] + [-0.2] * right + [-4.0] * wrong
         steps.append(_step(tree, list(range(1, right + 1)), tokens[at + right + 1], logprobs, (0.0005, 0.012, 0.001)))
         at += right + 1
-    return _trace("prompt_lookup", {"length": 8}, tokens[0], steps, "length")
+    return _trace("prompt_lookup", {"depth": 8}, tokens[0], steps, "length")
 
 
 def tree_trace(

@@ -4,13 +4,14 @@ import json
 
 import plotly.graph_objects as go
 import pytest
+from drawn import paint
 
 from jakiro.assets import BENCHMARKS
 from jakiro.measuring import report
 from jakiro.measuring.report import Sample
 from jakiro.ui.benchmarks import payload
 from jakiro.ui.figures.benchmark import figures, limits_figure, rounds_figure, speed_figure
-from jakiro.ui.figures.theme import THEMES, paint
+from jakiro.ui.figures.theme import THEMES
 
 LIMITS = {"methods": {"jakiro": {"round_s": 0.004, "round_over_ideal": 1.25, "round_floor_s": 0.001}}}
 

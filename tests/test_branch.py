@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from jakiro.branch import MOST_ROUNDS, Change, branch, told
-from jakiro.engine import Context, Drafter, record
+from jakiro.drafter import Context, Drafter
+from jakiro.engine import record
 from jakiro.methods import METHODS
 from jakiro.target import Target
 from jakiro.text import encode, tokenize
@@ -19,7 +20,7 @@ from jakiro.ui.library import Library
 from jakiro.ui.live import branches
 from jakiro.ui.models import RequestError
 from jakiro.ui.whatif import descriptions, what_if
-from jakiro.ui.why import why
+from jakiro.ui.why import whys
 from jakiro.verify import Sampling
 
 TREE = {"top_k": 4, "depth": 3, "total_tokens": 12}
@@ -102,7 +103,7 @@ def test_rounds_of_a_run_that_filled_the_context_say_so_too(loaded, monkeypatch)
     trace = replace(run(loaded, "jakiro"), stop="context")
     monkeypatch.setattr(loaded.target, "context", len(trace.prompt) + len(trace.tokens))
     for made in again(loaded, trace, len(trace.steps) - 1, rounds=3):
-        assert made.stop == "context" and why(made, len(made.steps) - 1).startswith("The target's context is full")
+        assert made.stop == "context" and whys(made)[-1].startswith("The target's context is full")
 
 
 def test_rounds_of_a_run_that_was_stopped_go_on(loaded):

@@ -114,7 +114,10 @@ def test_an_assistant_is_loaded_once_for_all_temperatures_and_for_peers_alone(fo
     monkeypatch.setattr(peers, "_assistant", lambda target: loads.append(target) or real(target))
     line = ["--head", f"assistant={tmp_path / 'assistant'}", "--methods", "vanilla", "--limit", 1]
     line += ["--max-new-tokens", 4, "--temperature", 0, 1, "--out", tmp_path / "bench.json"]
-    assert run("bench", folder, *line) == 2 and "add --peers, or leave it out" in capsys.readouterr().err
+    assert (
+        run("bench", folder, *line) == 2
+        and "for bench --peers alone: leave it out elsewhere" in capsys.readouterr().err
+    )
     assert run("bench", folder, *line, "--peers") == 0 and len(loads) == 1
     rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
     assert [row["temperature"] for row in rows if row["method"] == "hf_assisted"] == [0, 1]
@@ -162,7 +165,7 @@ BAD = {
     "budget": (["--max-new-tokens", "0"], "max_new_tokens"),
     "head of no method": (["--head", "jakrio=heads/jakiro"], "is called 'jakrio'; known: eagle2, eagle3, jakiro"),
     "head of a method without": (["--head", "vanilla=heads/jakiro"], "no method with a head is called 'vanilla'"),
-    "assistant without peers": (["--head", "assistant=heads/jakiro"], "for bench --peers alone: add --peers"),
+    "assistant without peers": (["--head", "assistant=heads/jakiro"], "for bench --peers alone: leave it out"),
     "seed": (["--seed", str(2**53 + 1)], "use a whole number from 0 to 9007199254740992"),
     "dtype": (["--dtype", "int8"], "use one of float32"),
     "device": (["--device", "cuda"], "no CUDA device"),

@@ -10,10 +10,10 @@ import torch
 from test_drafting import MODES, PROMPT, drafter_for, oracle_for, rounds
 from torch import Tensor
 
+from jakiro.drafter import Context
 from jakiro.drafting.columns import Rows, of_experts, place
 from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.sizes import TreeSettings
-from jakiro.engine import Context
 from jakiro.methods.jakiro import blend
 from jakiro.tree import DraftTree
 

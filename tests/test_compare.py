@@ -22,7 +22,7 @@ from jakiro.ui.figures.overlay import overlay
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons
 from jakiro.ui.models import RequestError
-from jakiro.ui.why import why
+from jakiro.ui.why import whys
 from jakiro.verify import Sampling
 
 PROMPT = [5, 17, 3, 250, 99]
@@ -126,7 +126,7 @@ def test_the_page_gets_both_lanes_along_the_text(raced):
     assert found["lanes"] == ["jakiro", "eagle2"] and found["tokens"] == trace.tokens[:count]
     assert all(len(one) == count for one in (*found["reach"], *found["drafted"], found["shared"]))
     assert found["reach"][0][0] == len(trace.steps[0].accepted)
-    assert found["why"][0][0] == why(library.traces(race)[1], 0)  # at a root of the run: its own sentence
+    assert found["why"][0][0] == whys(library.traces(race)[1])[0]  # at a root of the run: its own sentence
     assert all("length cap" not in text for side in found["why"] for text in side)
     for reach, told in zip(found["reach"], found["why"], strict=True):  # where the path fills the text
         ends = [at for at, drafted in enumerate(reach) if at + drafted == count - 1]

@@ -16,7 +16,7 @@ from jakiro.ui.controls import Controls, control
 class Sample:
     on: bool = setting(True, "help of on")
     kind: str = setting("a", "help of kind", choices=("a", "b"))
-    count: int = setting(3, "help of count", 1, 9, label="Count")
+    count: int = setting(3, "help of count", 1, 9)
     share: float = setting(0.5, "help of share", 0.0, 1.0)
     free: int = setting(4, "help of free", low=1)
     name: str = setting("x", "help of name")
@@ -30,7 +30,7 @@ def test_each_kind_of_field_gets_its_control():
     assert isinstance(share, gr.Slider) and share.step < 1
     assert isinstance(free, gr.Number) and (free.minimum, free.maximum, free.precision) == (None, None, None)
     assert isinstance(name, gr.Textbox)
-    assert count.label == "Count" and kind.label == "kind" and share.info == "help of share"
+    assert count.label == "count" and kind.label == "kind" and share.info == "help of share"
 
 
 @pytest.fixture

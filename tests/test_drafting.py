@@ -7,9 +7,10 @@ import pytest
 import torch
 from tiny import tiny_model
 
+from jakiro.drafter import Context, Drafter
 from jakiro.drafting.fused import FusedEagle, FusedJakiro
 from jakiro.drafting.sizes import TreeSettings
-from jakiro.engine import Context, Drafter, StepTrace, decode, record
+from jakiro.engine import StepTrace, decode, record
 from jakiro.methods.eagle2 import Eagle2Drafter
 from jakiro.methods.jakiro import JakiroDrafter, JakiroSettings
 from jakiro.methods.vanilla import VanillaDrafter

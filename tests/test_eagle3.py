@@ -11,10 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import tiny_model
 
+from jakiro.drafter import Context
 from jakiro.drafting.eagle3 import FusedEagle3
 from jakiro.drafting.eagle3_head import Eagle3Config, layers, load_eagle3
 from jakiro.drafting.sizes import TreeSettings
-from jakiro.engine import LOWEST, Context, record
+from jakiro.engine import LOWEST, record
 from jakiro.methods import METHODS
 from jakiro.methods.eagle3 import Eagle3Drafter
 from jakiro.target import Target

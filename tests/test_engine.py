@@ -11,7 +11,8 @@ from tiny import CONTEXT, VOCAB, random_tree, tiny_model
 
 from jakiro import engine
 from jakiro import trace as traces
-from jakiro.engine import Context, Drafter, Prefill, decode, record, stop_reason, stopwatch
+from jakiro.drafter import Context, Drafter
+from jakiro.engine import Prefill, decode, record, stop_reason, stopwatch
 from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.target import Target
 from jakiro.traces import read_traces, traces_json

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import plotly.graph_objects as go
 import pytest
+from drawn import fill, paint
 from hand import FIRST, HAND, SECOND, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
@@ -23,10 +24,9 @@ from jakiro.ui.figures.acceptance import acceptance_figure
 from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
 from jakiro.ui.figures.labels import label, quote, visible
 from jakiro.ui.figures.layout import by_level, up_and_down
-from jakiro.ui.figures.looks import AGAIN, LOOKS, lane_looks
-from jakiro.ui.figures.patch import fill
+from jakiro.ui.figures.looks import AGAIN, LOOKS, OTHERS, lane_looks
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
-from jakiro.ui.figures.theme import PHASES, SOURCES, THEMES, paint
+from jakiro.ui.figures.theme import PHASES, SOURCES, THEMES
 from jakiro.ui.figures.timeline import timeline_figure
 from jakiro.ui.figures.tree import tree_figure
 from jakiro.ui.figures.tree_template import MARGIN, SPAN, STEP
@@ -112,6 +112,7 @@ def test_every_figure_is_one_that_plotly_accepts(name, theme):
 
 def test_both_themes_have_the_same_roles_and_paint_differs():
     assert THEMES["light"].keys() == THEMES["dark"].keys()
+    assert paint({"color": "@surface"}, "light") != paint({"color": "@surface"}, "dark")
     with pytest.raises(KeyError):
         paint({"color": "@nobody"}, "light")
 
@@ -445,5 +446,5 @@ def luminance(color):
 def test_methods_are_sketched_with_their_own_shapes():
     """The canvas that stands for plotly's picture knows every shape of a lane that drafts."""
     known = (ASSETS / "viewer" / "sketch.js").read_text(encoding="utf-8")
-    shapes = {shape for _, shape in (*LOOKS.values(), *AGAIN)} - {LOOKS["vanilla"][1]}
+    shapes = {shape for _, shape in (*LOOKS.values(), *AGAIN, *OTHERS)} - {LOOKS["vanilla"][1]}
     assert [shape for shape in shapes if not re.search(rf"[ {{]'?{shape}'?: \[", known)] == []

@@ -41,35 +41,33 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "tape": {"programs"},
     "assets": set(),
     **{view: {"trace"} | VIEWS for view in VIEWS},
-    "verify": {"trace", "programs", "noise"},
-    "cache": {"trace", "programs"},
+    "verify": {"programs", "noise"},
+    "cache": {"programs"},
     "models": {"cache", "machine", "programs", "tape"},
-    "target": {"trace", "cache", "models", "programs", "tape"},
-    "drafter": {"trace", "noise"},
-    "engine": {"drafter", "trace", "verify", "cache", "target", "text", "machine", "programs"},
-    "drafting": {"trace", "drafter", "engine", "target", "cache", "settings", "programs", "noise", "tape", "models"},
+    "target": {"cache", "models", "programs", "tape"},
+    "drafter": {"noise"},
+    "engine": {"drafter", "trace", "verify", "target", "text", "machine", "programs"},
+    "drafting": {"drafter", "engine", "target", "settings", "programs", "noise", "tape", "models"},
     "methods": LOOP | {"drafting"},
     "branch": LOOP | {"metrics"},
     "compare": LOOP | {"analysis"},
     "doctor": LOOP | {"drafting", "methods"},
-    "training": LOOP | {"drafting", "methods", "bench", "measuring.prompts", "measuring.peers", "measuring.report"},
+    "training": LOOP | {"drafting", "methods", "bench", "measuring.prompts", "measuring.report"},
     "bench": LOOP
-    | VIEWS
-    | {"methods", "measuring.prompts", "measuring.report", "measuring.journal", "measuring.tuning"},
+    | {"metrics", "methods", "measuring.prompts", "measuring.report", "measuring.journal", "measuring.tuning"},
     "measuring": set(),
     "measuring.prompts": {"assets"},
     "measuring.report": set(),
     "measuring.journal": {"measuring.report"},
     "measuring.peers": LOOP | {"bench", "methods"},
     "measuring.variants": LOOP | {"bench", "methods"},
-    "measuring.limits": LOOP | {"drafting", "methods"},
+    "measuring.limits": LOOP,
     "measuring.rehearsal": LOOP | {"measuring.prompts"},
     "measuring.curve": set(),
     "measuring.tuning": LOOP | {"drafting", "measuring.curve", "measuring.prompts", "measuring.rehearsal"},
     "measuring.bootstrap": {"measuring.report"},
     "measuring.experiment": LOOP
-    | VIEWS
-    | {"methods", "training", "bench", "measuring.prompts", "measuring.bootstrap", "drafting"},
+    | {"analysis", "methods", "training", "bench", "measuring.prompts", "measuring.bootstrap", "drafting"},
     "measuring.findings": {"measuring.report", "measuring.bootstrap"},
     "ui.figures": {"trace", "measuring.report"} | VIEWS,
     "ui": LOOP
@@ -80,11 +78,10 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "commands.arguments": {"assets"},
     "commands.sharing": {"analysis", "commands.arguments", "traces", "metrics", "trace", "ui"},
     "commands.learning": LOOP
-    | {"commands.arguments", "bench", "training"}
+    | {"assets", "commands.arguments", "bench", "training"}
     | {"measuring.prompts", "measuring.experiment", "measuring.findings", "measuring.bootstrap"},
     "commands.decoding": LOOP
-    | VIEWS
-    | {"commands.arguments", "methods", "training", "bench", "doctor"}
+    | {"metrics", "commands.arguments", "methods", "training", "bench", "doctor"}
     | {"measuring.report", "measuring.limits", "measuring.peers", "measuring.tuning", "measuring.prompts"}
     | {"measuring.variants", "measuring.bootstrap"},
     "__main__": {"commands.arguments", "commands.decoding", "commands.learning", "commands.sharing"},

@@ -8,7 +8,6 @@ import torch
 from tiny import tiny_model
 
 from jakiro.bench import load_methods
-from jakiro.engine import Context
 from jakiro.measuring import limits
 from jakiro.target import Target
 
@@ -76,21 +75,6 @@ def test_a_tied_table_is_read_as_the_output(tokenizer, tied):
     rest = sum(part.nbytes for part in one.model.model.layers.parameters()) + one.model.model.norm.weight.nbytes
     whole = rest + one.model.lm_head.weight.nbytes
     assert limits._read(one) == (whole, whole // 4)
-
-
-def test_bare_passes_leave_no_trace(target):
-    [(make, settings)] = load_methods(target, ["jakiro"], {}).values()
-    drafters = [make(settings), make(settings)]
-    tokens, features = list(range(20)), torch.randn(19, target.hidden_size)
-    first = Context(tokens, features, room=8)
-    trees = []
-    for bare, drafter in enumerate(drafters):
-        drafter.draft(first)
-        following = Context([*tokens, 5, 6], features[:2], room=8)
-        if bare:
-            assert drafter.bare(following) == settings.depth - 1
-        trees.append(drafter.draft(following))
-    assert trees[0] == trees[1]
 
 
 @pytest.mark.parametrize(

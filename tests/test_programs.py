@@ -14,7 +14,8 @@ from tiny import CONTEXT, random_tree, tiny_model
 from jakiro import engine, programs
 from jakiro.bench import load_methods, run
 from jakiro.cache import KVCache
-from jakiro.engine import Context, record
+from jakiro.drafter import Context
+from jakiro.engine import record
 from jakiro.measuring.prompts import Prompt
 from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.models import fixed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from jakiro.engine import Context
+from jakiro.drafter import Context
 from jakiro.methods.prompt_lookup import PromptLookupDrafter, Settings
 
 

@@ -18,7 +18,7 @@ import torch
 from jakiro.engine import Prefill
 from jakiro.measuring import tuning
 from jakiro.target import Target
-from jakiro.trace import TraceError, from_json, to_json
+from jakiro.trace import Trace, TraceError, from_json, to_json
 from jakiro.traces import read_traces, traces_json, weight
 from jakiro.tree import CutNodes
 from jakiro.ui import library as library_module
@@ -566,8 +566,8 @@ def test_everything_of_a_trace_has_weight(traces):
 
 def test_a_prompt_is_put_together_no_further_than_it_can_be_shown(tmp_path, traces, monkeypatch):
     monkeypatch.setattr(library_module, "PROMPT", 10)
-    made, asked = library_module.piece, []
-    monkeypatch.setattr(library_module, "piece", lambda *given: asked.append(given) or made(*given))
+    made, asked = Trace.piece, []
+    monkeypatch.setattr(Trace, "piece", lambda *given: asked.append(given) or made(*given))
     shelf = Library(tmp_path)
     id = shelf.add([replace(traces[0], prompt=[1, 2] * 10, pieces={1: "abcd", 2: ""})])
     assert shelf.about(id)["prompt"] == "abcd" + "abcd" + "ab"

@@ -10,7 +10,7 @@ from jakiro.settings import autos, build, check, setting
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    depth: int = setting(6, "Levels.", 1, 16, label="Depth")
+    depth: int = setting(6, "Levels.", 1, 16)
     share: float = setting(0.5, "A share.", 0.0, 1.0)
     wide: bool = setting(True, "Whether.")
     mode: str = setting("one", "Which.", choices=("one", "two"))

@@ -10,14 +10,16 @@ from functools import partial
 import plotly.graph_objects as go
 import pytest
 import torch
+from drawn import paint
 from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
 
 from benchmarks import auto
 from jakiro import bench, programs, trace
 from jakiro.__main__ import main
+from jakiro.drafter import Context
 from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.sizes import TreeSettings, pool
-from jakiro.engine import Context, decode
+from jakiro.engine import decode
 from jakiro.measuring import rehearsal, tuning
 from jakiro.measuring.curve import corrected, cost, rising
 from jakiro.measuring.prompts import examples
@@ -28,7 +30,6 @@ from jakiro.methods.jakiro import JakiroSettings
 from jakiro.settings import AUTO, autos
 from jakiro.target import Target
 from jakiro.tree import DraftTree
-from jakiro.ui.figures.theme import paint
 from jakiro.ui.figures.tuning import tuning_figure
 from jakiro.ui.models import load
 from jakiro.ui.race import Race, check

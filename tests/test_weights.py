@@ -52,7 +52,7 @@ def test_what_is_saved_is_loaded(tmp_path, target, cls: type[Head], shape: str) 
 def test_large_heads_are_sharded_below_15_mib(tmp_path, target) -> None:
     config = HeadConfig(hidden_size=1024, intermediate_size=2048, num_attention_heads=8, vocab_size=300)
     head = EagleHead(config)
-    save_head(tmp_path, head, config)
+    save_head(tmp_path, head)
     sizes = [file.stat().st_size for file in tmp_path.glob("*.safetensors")]
     assert len(sizes) > 1 and max(sizes) <= 15 * 2**20
     tensors = weights.read_tensors(tmp_path)

@@ -11,7 +11,7 @@ from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
 from jakiro.trace import StepTrace
 from jakiro.tree import CutNodes, DraftTree
-from jakiro.ui.why import ordinal, why
+from jakiro.ui.why import ordinal, whys
 
 PIECES = {1: " one", 2: " two", 3: "\n", 4: " four", 5: " five", 6: " six"}
 SETTINGS = {"depth": 2, "top_k": 8, "total_tokens": 4}
@@ -26,7 +26,7 @@ def sentence(columns: dict, accepted=(1,), settings=SETTINGS, last=False, stop="
     tree = DraftTree([1, 2, 3, 4], [-1, 0, 1, 0], [0.0, -0.5, -1.0, -2.0], columns, cut or CutNodes())
     step = StepTrace(tree, list(accepted), bonus, [0.0, -0.1, math.log(0.25), -3.0], 0.1, 0.1, 0.1)
     after = [] if last else [StepTrace(DraftTree([bonus], [-1], [0.0]), [], 5, [0.0], 0.1, 0.1, 0.1)]
-    return why(replace(run(step, *after), pieces=PIECES, settings=settings, stop=stop), 0)
+    return whys(replace(run(step, *after), pieces=PIECES, settings=settings, stop=stop))[0]
 
 
 def test_not_among_the_top_k_gives_ranks_from_one_and_each_expert():
@@ -127,13 +127,13 @@ def test_a_trace_without_ranks_still_says_what_was_preferred():
 
 
 def test_vanilla_drafts_nothing():
-    assert why(vanilla_trace(text(4)), 0).startswith("This method drafts nothing: the pass gave one token")
+    assert whys(vanilla_trace(text(4)))[0].startswith("This method drafts nothing: the pass gave one token")
 
 
 def test_an_empty_round_of_a_method_that_drafts():
     trace = replace(tree_trace(2), steps=[run().steps, vanilla_trace(text(4)).steps[0], *tree_trace(2).steps][1:])
-    assert why(trace, 0).startswith("Nothing was drafted in this round")
-    assert why(replace(vanilla_trace(text(4)), method="jakiro"), 0).startswith("Nothing was drafted in this run")
+    assert whys(trace)[0].startswith("Nothing was drafted in this round")
+    assert whys(replace(vanilla_trace(text(4)), method="jakiro"))[0].startswith("Nothing was drafted in this run")
 
 
 def test_prompt_lookup_says_no_match_wrong_copy_and_copied_to_the_end():
@@ -141,7 +141,7 @@ def test_prompt_lookup_says_no_match_wrong_copy_and_copied_to_the_end():
     told = {}
     for index, step in enumerate(trace.steps[:-1]):
         wrong = len(step.tree) - 1 > len(step.accepted)
-        told[(len(step.tree) > 1, wrong)] = why(trace, index)
+        told[(len(step.tree) > 1, wrong)] = whys(trace)[index]
     assert "nothing to copy" in told[False, False]
     assert told[True, True].startswith("The copy went on with “") and "but the target chose" in told[True, True]
     assert "all right" in told[True, False]
@@ -151,13 +151,13 @@ def test_copies_beside_the_path_are_not_called_right():
     tree = DraftTree([1, 2, 3, 4], [-1, 0, 1, 0], [0.0] * 4, {"copied_from": [None, 0, 1, 5]})
     step = StepTrace(tree, [1, 2], 6, [0.0, -0.1, -0.1, -3.0], 0.1, 0.1, 0.1)
     trace = replace(run(step), pieces=PIECES, stop="stopped")
-    assert why(trace, 0) == "The draft stopped there: 2 copied tokens all right, and the target added “␣six”."
+    assert whys(trace)[0] == "The draft stopped there: 2 copied tokens all right, and the target added “␣six”."
 
 
 @pytest.mark.parametrize("trace", [tree_trace(15), tree_trace(15, experts=False), lookup_trace(text(40))])
 def test_every_round_has_one_sentence(trace):
     for index in range(len(trace.steps)):
-        told = why(trace, index)
+        told = whys(trace)[index]
         assert told.endswith(".") and "None" not in told and "\n" not in told
 
 

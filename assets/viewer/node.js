@@ -47,8 +47,6 @@ const term = (label, help) => h('dt', {'data-help': help || null, tabindex: help
 
 /** The node to show where none is chosen: the last that the target agreed with. */
 export function stopNode(race, lane, round) {
-  const nodes = lane.nodes?.[round];
-  if (!nodes) return 0;
-  const accepted = race.words.state?.indexOf('accepted') ?? 1;
-  return Math.max(0, nodes.state.lastIndexOf(accepted));
+  const nodes = lane.nodes[round]; // a run may have no rounds
+  return nodes ? Math.max(0, nodes.state.lastIndexOf(race.words.state.indexOf('accepted'))) : 0;
 }

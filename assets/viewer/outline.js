@@ -2,6 +2,7 @@
 
 import {h} from './dom.js';
 import {cell, token} from './format.js';
+import {stopNode} from './node.js';
 import {childrenAsDrawn} from './walk.js';
 
 /** A round's tree as a list in `box`, node `chosen` marked; a click on a node calls choose({node}). */
@@ -9,7 +10,6 @@ export function outline(box, race, lane, round, chosen, choose) {
   const nodes = lane.nodes[round];
   const focused = box.contains(document.activeElement);
   const children = childrenAsDrawn(nodes);
-  const stop = nodes.state.lastIndexOf(race.words.state.indexOf('accepted'));
   box.replaceChildren(h('ul', {class: 'outline', 'aria-label': `Draft tree of round ${round + 1}`}, entry(0)));
   if (focused) box.querySelector('[aria-current=true]')?.focus();
 
@@ -19,7 +19,7 @@ export function outline(box, race, lane, round, chosen, choose) {
       h('code', {}, token(lane, nodes.id[node])), ` ${said(node, state)}`);
     button.addEventListener('click', () => choose({node}));
     const below = children[node].map(entry);
-    if (node === Math.max(stop, 0)) below.push(bonus());
+    if (node === stopNode(race, lane, round)) below.push(bonus());
     return h('li', {}, button, below.length ? h('ul', {}, ...below) : null);
   }
 

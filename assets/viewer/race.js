@@ -36,13 +36,13 @@ function fromPayload(payload, about) {
 /** An empty race at the start of a live one. */
 export function fromStart(event) {
   const lanes = event.lanes.map(({method, title}) => ({
-    method, title, text: [], pieces: {},
+    method, title, text: [],
     tokens: {id: [], round: [], kind: [], at: []},
     rounds: {from: [], to: [], accepted: [], nodes: [], at: [], draft: [], verify: [], overhead: []},
   }));
   return summarised({
-    id: event.race, kind: 'live', running: true, prompt: event.prompt, title: 'live race',
-    model: event.target, device: event.device, date: '', lanes, words: {},
+    id: event.race, kind: 'live', running: true, prompt: event.prompt,
+    model: event.target, device: event.device, date: '', lanes,
   });
 }
 

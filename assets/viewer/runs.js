@@ -23,7 +23,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   for (const event of ['over', 'answered']) run.addEventListener(event, over);
   new PerformanceObserver((list) => list.getEntries().some(({name}) => new URL(name).pathname.endsWith('/queue/join')) && setTimeout(joined)).observe({type: 'resource'});
   askForModels();
-  return {read: reader.read, stop: halt, start, running: () => doing !== '', again, compare, examine, unable, heads: () => heads};
+  return {read: reader.read, stop: halt, start, again, compare, examine, unable, heads: () => heads};
 
   function start() {
     if (doing) return say('The model is busy with what was asked: stop that first, or wait.');
@@ -187,7 +187,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     lacking = status.text || lacking;
     if (status.state === 'ready') {
       [model, heads] = [status.target, status.heads];
-      run.addEventListener('able', () => able(status.state), {once: true}); // when the controls show what suits the models
+      run.addEventListener('able', able, {once: true}); // when the controls show what suits the models
       return send('ready');
     }
     root.dataset.models = status.state;
@@ -197,10 +197,10 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     ready();
   }
 
-  function able(state) {
+  function able() {
     run.disabled = false;
     run.textContent = RUN;
-    root.dataset.models = state;
+    root.dataset.models = 'ready';
     ready();
   }
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jakiro.graph import piece
 from jakiro.trace import Trace
 
 CLASSES = ("word start", "continuation", "digit", "punctuation", "code", "whitespace")
@@ -44,10 +43,10 @@ def token_class(text: str, before: str = "") -> str:
 def by_class(trace: Trace) -> list[Count]:
     """The tokens of all rounds, counted by class, [CLASSES]. The first one, from prefill, is nobody's draft."""
     counts = {name: [0, 0] for name in CLASSES}
-    before = piece(trace, trace.first)
+    before = trace.piece(trace.first)
     for step in trace.steps:
         for index, token in enumerate(step.emitted):
-            text = piece(trace, token)
+            text = trace.piece(token)
             count = counts[token_class(text, before)]
             count[0] += 1
             count[1] += index < len(step.accepted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from jakiro.graph import draft_probabilities, piece, probability, states
+from jakiro.graph import draft_probabilities, probability, states
 from jakiro.trace import Trace
 
 
@@ -20,7 +20,7 @@ def nodes_table(trace: Trace) -> pd.DataFrame:
             "parent": tree.parents,
             "depth": tree.depths(),
             "token": tree.tokens,
-            "piece": [piece(trace, token) for token in tree.tokens],
+            "piece": [trace.piece(token) for token in tree.tokens],
             "state": states(step),
             "score": tree.scores,
             "q": draft_probabilities(tree),

@@ -6,6 +6,7 @@ import argparse
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from jakiro.assets import TARGET
 from jakiro.files import destination
@@ -29,15 +30,12 @@ def at_least(low: int) -> Callable[[str], int]:
 positive = at_least(1)
 
 
-def parser() -> argparse.ArgumentParser:
-    """Of all commands; `command` says which one was given."""
-    whole = argparse.ArgumentParser(prog="jakiro", description=DESCRIPTION)
-    commands = whole.add_subparsers(dest="command", required=True)
-
+def model_options() -> argparse.ArgumentParser:
+    """What every program that runs a target asks for, as a parent of its parser."""
     model = argparse.ArgumentParser(add_help=False)
     model.add_argument("--target", type=Path, default=TARGET, help="folder or hub id of a Hugging Face causal LM")
     model.add_argument(
-        "--head", action="append", default=[], metavar="METHOD=DIR", help="a trained head: folder or hub id"
+        "--head", action="append", default=[], metavar="METHOD=DIR", help="a trained head: folder or hub id; repeatable"
     )
     model.add_argument("--device", default="cpu", help=DEVICE)
     dtypes = "float32, bfloat16, float16 or float64 (default: %(default)s)"
@@ -49,6 +47,22 @@ def parser() -> argparse.ArgumentParser:
     )
     fewer = "on CUDA, fewer kernels by torch.compile, which takes some seconds for each shape"
     model.add_argument("--compile", action="store_true", help=fewer)
+    return model
+
+
+def how_to_load(options: argparse.Namespace) -> dict[str, Any]:
+    """What `Target.load` is told of the model options besides folder and heads."""
+    return {
+        name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "compile", "chat_template")
+    }
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of all commands; `command` says which one was given."""
+    whole = argparse.ArgumentParser(prog="jakiro", description=DESCRIPTION)
+    commands = whole.add_subparsers(dest="command", required=True)
+
+    model = model_options()
 
     chosen = argparse.ArgumentParser(add_help=False)
     help_ = "a setting, as depth=6, for every method that has it; repeatable; README lists them"
@@ -124,7 +138,9 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument("--no-compile", dest="compile", action="store_false", help="without torch.compile")
     learn.add_argument("--shard", action="store_true", help="share parameters among the processes (FSDP)")
 
-    ask = commands.add_parser("experiment", help="train several heads alike, decode with each, compare")
+    ask = commands.add_parser(
+        "experiment", parents=[asking], help="train several heads alike, decode with each, compare"
+    )
     ask.add_argument("what", help="decoupling, or a JSON file (jakiro/measuring/experiment.py)")
     ask.add_argument("--data", required=True, help="as for train")
     ask.add_argument("--target", type=Path, default=TARGET, help="folder or hub id")
@@ -132,8 +148,6 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument(
         "--run-folder", type=Path, required=True, help="the heads and their training; resumes what is there"
     )
-    ask.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
-    ask.add_argument("--limit", type=positive, help="prompts of each file")
     ask.add_argument("--repeats", type=positive, default=1, help="speeds are medians over them")
     ask.add_argument("--device", default="cpu", help=trainer)
     decoded = "in which is decoded (default: %(default)s); of training: docs/training.md"

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from jakiro.commands.arguments import check_writable
+from jakiro.commands.arguments import check_writable, how_to_load
 
 
 def trace(options: argparse.Namespace) -> int:
@@ -143,19 +143,14 @@ def _target(options: argparse.Namespace):
     from transformers.utils import logging
 
     from jakiro.machine import settle, use_threads
-    from jakiro.methods import ASSISTANT, check_names
+    from jakiro.methods import check_names
     from jakiro.target import Target
 
     logging.disable_progress_bar()
     use_threads()
     heads = _pairs(options.head, "--head")
-    check_names(heads)
-    if ASSISTANT in heads and not getattr(options, "peers", False):
-        raise ValueError(f"--head {ASSISTANT} is for bench --peers alone: add --peers, or leave it out")
-    given = {
-        name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "compile", "chat_template")
-    }
-    target = Target.load(options.target, heads=heads, **given)
+    check_names(heads, getattr(options, "peers", False))
+    target = Target.load(options.target, heads=heads, **how_to_load(options))
     settle()
     return target
 

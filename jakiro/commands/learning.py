@@ -7,7 +7,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from jakiro.commands.arguments import RECIPES, TARGET, check_folder, check_writable
+from jakiro.assets import TARGET
+from jakiro.commands.arguments import RECIPES, check_folder, check_writable
 
 
 def train(options: argparse.Namespace) -> int:

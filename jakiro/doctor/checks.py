@@ -14,7 +14,7 @@ from jakiro.drafting.eagle3_head import Eagle3Head, layers
 from jakiro.drafting.head import Head
 from jakiro.target import Target
 
-GOOD, SUSPECT, WRONG, UNKNOWN = VERDICTS = ("good", "suspect", "wrong", "unknown")
+GOOD, SUSPECT, WRONG, UNKNOWN = ("good", "suspect", "wrong", "unknown")
 GAIN = 0.05  # nats a token that another wiring must bring at least, on average
 SIGMA = 4.0  # and by how many standard errors
 LEVELS = 4
@@ -28,7 +28,7 @@ class Finding:
     """What one check found."""
 
     check: str
-    verdict: str  # of VERDICTS
+    verdict: str  # GOOD, SUSPECT, WRONG or UNKNOWN
     text: str
     numbers: dict[str, object] = field(default_factory=dict)
 

@@ -9,7 +9,7 @@ from jakiro.doctor.checks import GOOD, WRONG, Finding, entered, examine
 from jakiro.doctor.evidence import SHORT, write
 from jakiro.drafting.eagle3_head import Eagle3Head, load_eagle3
 from jakiro.drafting.head import Head
-from jakiro.drafting.weights import load_head, no_head
+from jakiro.drafting.weights import load_head
 from jakiro.methods import METHODS, on_heads
 from jakiro.target import Target
 from jakiro.text import encode
@@ -31,7 +31,7 @@ def visit(target: Target, method: str, prompts: Sequence[str]) -> list[Finding]:
     if method not in patients():
         what = "a head of a kind that the doctor does not know" if method in on_heads() else "no head"
         raise ValueError(f"{method} has {what}; examine one of {', '.join(patients())}")
-    if why := no_head(method, target):
+    if why := METHODS[method].unavailable(target):
         raise ValueError(why)
     try:
         kind, folder = METHODS[method].head, target.heads[method]

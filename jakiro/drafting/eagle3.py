@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from jakiro.models.products import Product
 
 from .eagle3_head import Eagle3Head
-from .fused import FusedHead, dense
-from .head import attention
+from .fused import FusedDense
 
 
-class FusedEagle3(FusedHead):
+class FusedEagle3(FusedDense):
     """The head's weights in as few products as its layer allows, with its own norms, vocabulary and output."""
 
     def __init__(self, head: Eagle3Head) -> None:
@@ -22,7 +20,6 @@ class FusedEagle3(FusedHead):
         self.hidden, self.feature_size = head.config.hidden_size, 3 * head.config.target_hidden_size
         self.vocab, self.tokens = head.config.draft_vocab_size, head.tokens  # the target's id of each own one
         self.embed = getattr(head, "embed_tokens", None)
-        self.gate_up, self.down = dense(layer.mlp)
         self.read_out = Product(head.lm_head.weight)
         self.embedding_norm, self.hidden_norm, self.last_norm = layer.input_layernorm, layer.hidden_norm, head.norm
 
@@ -36,13 +33,7 @@ class FusedEagle3(FusedHead):
 
     def attend(self, entry: Tensor, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """u [n, h]: g plus attention over keys and values [key heads, s, d] under an additive mask [n, s]."""
-        mixed = attention(query.transpose(0, 1)[None], keys[None], values[None], mask)
-        return self.out.added(entry[:, 2 * self.hidden :], mixed[0].transpose(0, 1).flatten(1))
-
-    def predict(self, residual: Tensor) -> Tensor:
-        """x [n, h] from u [n, h]."""
-        gate, up = self.gate_up(self.norm(residual)).chunk(2, dim=-1)
-        return self.down.added(residual, F.silu(gate) * up)
+        return super().attend(entry[:, 2 * self.hidden :], query, keys, values, mask)
 
     def logits(self, features: Tensor) -> Tensor:
         """Of the own tokens, [..., vocab], from x [..., h]."""

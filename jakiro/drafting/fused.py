@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from jakiro.models.products import Product
 from jakiro.tape import Tapes
 
-from .head import EagleHead, JakiroHead, SwiGLU, attention, rotate
+from .head import EagleHead, JakiroHead, attention, rotate
 
 DRAFTS = 128  # whose tapes are kept: there is one for each tree and number of new tokens
 _ROUTER_ROWS = 8  # or a multiple, the last ones zero: 16-byte aligned outputs in half precision
@@ -59,15 +59,16 @@ class FusedHead:
     def attend(self, entry: Tensor, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """u [n, h]: u0 plus attention over keys and values [key heads, s, d] under an additive mask [n, s]."""
         mixed = attention(query.transpose(0, 1)[None], keys[None], values[None], mask)
-        return self.out.added(entry, mixed[0].transpose(0, 1).reshape(entry.shape))
+        return self.out.added(entry, mixed[0].transpose(0, 1).flatten(1))
 
 
-class FusedEagle(FusedHead):
-    """An EAGLE head: one dense MLP."""
+class FusedDense(FusedHead):
+    """A head with one dense MLP."""
 
-    def __init__(self, head: EagleHead) -> None:
-        super().__init__(head, head.layers[0])
-        self.gate_up, self.down = dense(head.layers[0].mlp)
+    def __init__(self, head: nn.Module, layer: nn.Module) -> None:
+        super().__init__(head, layer)
+        self.gate_up = Product(torch.cat([layer.mlp.gate_proj.weight, layer.mlp.up_proj.weight]))
+        self.down = Product(layer.mlp.down_proj.weight)
 
     def predict(self, residual: Tensor) -> Tensor:
         """Features that stand for the next position's, [n, h], from u [n, h]."""
@@ -75,9 +76,11 @@ class FusedEagle(FusedHead):
         return self.down.added(residual, F.silu(gate) * up)
 
 
-def dense(mlp: SwiGLU) -> tuple[Product, Product]:
-    """Gate and up in one product, and down."""
-    return Product(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])), Product(mlp.down_proj.weight)
+class FusedEagle(FusedDense):
+    """An EAGLE head."""
+
+    def __init__(self, head: EagleHead) -> None:
+        super().__init__(head, head.layers[0])
 
 
 class FusedJakiro(FusedHead):

@@ -164,7 +164,7 @@ class Layer(nn.Module):
 
 
 class Head(nn.Module):
-    """What both heads share: fc, attention, norm. State-dict keys are the published ones."""
+    """What EAGLE's and Jakiro's heads share: fc, attention, norm. State-dict keys are the published ones."""
 
     Config = HeadConfig
 

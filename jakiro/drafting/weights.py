@@ -24,7 +24,7 @@ from jakiro.target import Target
 
 from .config import HeadConfig
 from .head import EagleHead, Head, JakiroHead
-from .sizes import sizes
+from .sizes import TreeSettings, sizes
 
 SHARD_BYTES = 15 * 2**20 - 2**16  # files of at most 15 MiB, header included
 
@@ -67,14 +67,14 @@ def load_weights(head: Head, tensors: dict[str, Tensor], folder: Path) -> None:
     head.load_state_dict(tensors)
 
 
-def save_head(folder: str | Path, module: Head, config: HeadConfig | None = None) -> None:
-    """Write config.json (`config`, or the module's own) and safetensors, sharded as Hugging Face does where large.
+def save_head(folder: str | Path, module: Head) -> None:
+    """Write config.json and safetensors, sharded as Hugging Face does where large.
 
     A head that was there before stays until both are written.
     """
     tensors = {key: tensor.detach().contiguous() for key, tensor in module.state_dict().items()}
     with refilling(folder, WEIGHT_FILES) as new:
-        (new / "config.json").write_text((config or module.config).to_json(), encoding="utf-8")
+        (new / "config.json").write_text(module.config.to_json(), encoding="utf-8")
         save_torch_state_dict(tensors, new, max_shard_size=SHARD_BYTES)
 
 
@@ -161,15 +161,20 @@ def check_keys(expected: dict[str, Tensor], found: dict[str, Tensor], config: He
         raise ValueError(f"the head in {folder} (hidden size {config.hidden_size}) does not fit: {'; '.join(problems)}")
 
 
-def default_tree(method: str, target: Target, kind: type[HeadConfig] = HeadConfig) -> dict[str, float]:
-    """Settings that suit the target's device and the method's head. Raises as `HeadConfig.from_json` does."""
-    asked = kind.from_json(Path(target.heads[method]) / "config.json").draft_temperature
-    return {**sizes(target.device), "draft_temperature": asked}
+class OnHead:
+    """What methods with a draft tree from a trained head have in common (`methods.Method`)."""
 
+    name: str
+    settings: type[TreeSettings]
+    head: type[Head]
 
-def no_head(method: str, target: Target) -> str:
-    """Why a method that needs a head cannot run on this target; empty if it can."""
-    if method in target.heads:
-        return ""
-    place = f"{target.path or '<target folder>'}/{method}"
-    return f"no {method} head for this target: put one in {place} or pass --head {method}=DIR"
+    def defaults(self, target: Target) -> TreeSettings:
+        """What suits the target's device and the head. Raises as `HeadConfig.from_json` does."""
+        config = self.head.Config.from_json(Path(target.heads[self.name]) / "config.json")
+        return self.settings(**sizes(target.device), draft_temperature=config.draft_temperature)
+
+    def unavailable(self, target: Target) -> str:
+        if self.name in target.heads:
+            return ""
+        place = f"{target.path or '<target folder>'}/{self.name}"
+        return f"no {self.name} head for this target: put one in {place} or pass --head {self.name}=DIR"

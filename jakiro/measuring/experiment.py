@@ -15,13 +15,14 @@ Confidence intervals are those of bootstrap.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from jakiro import bench
 from jakiro.analysis.diversity import run_diversity
+from jakiro.drafting.weights import read_tensors
 from jakiro.engine import record
 from jakiro.measuring.bootstrap import Part, differences, intervals
 from jakiro.measuring.prompts import Prompt
@@ -151,13 +152,16 @@ def _methods(target: Target, experiment: Experiment, heads: dict[str, Path]) -> 
 
 
 def _about(variant: Variant, experiment: Experiment, heads: dict[str, Path]) -> dict[str, Any]:
-    from jakiro.drafting.weights import read_tensors
-
     plan = experiment.training.heads[variant.head]
-    losses = {name: getattr(plan.losses, name) for name in plan.losses.__slots__}
     tensors = read_tensors(heads[variant.head]).values()
     size = sum(tensor.numel() for tensor in tensors if tensor.is_floating_point())  # else a table of token ids
-    return {"head": variant.head, "kind": plan.kind, "parameters": size, "losses": losses, "set": variant.set}
+    return {
+        "head": variant.head,
+        "kind": plan.kind,
+        "parameters": size,
+        "losses": asdict(plan.losses),
+        "set": variant.set,
+    }
 
 
 def _experts(target: Target, experiment: Experiment, methods: dict, prompts: Sequence[Prompt]) -> list[dict[str, Any]]:

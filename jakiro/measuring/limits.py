@@ -24,7 +24,8 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from jakiro.engine import Context, Drafter, as_trace, decode, stopwatch
+from jakiro.drafter import Context, Drafter
+from jakiro.engine import as_trace, decode, stopwatch
 from jakiro.models.products import spared_bytes
 from jakiro.target import Target
 from jakiro.text import encode

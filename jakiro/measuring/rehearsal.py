@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from jakiro.engine import Context, Drafter, decode, stopwatch
+from jakiro.drafter import Context, Drafter
+from jakiro.engine import decode, stopwatch
 from jakiro.measuring.prompts import Prompt
 from jakiro.noise import Noise
 from jakiro.programs import now

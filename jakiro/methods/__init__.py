@@ -51,10 +51,12 @@ def with_trees() -> list[str]:
     return [name for name, method in METHODS.items() if issubclass(method.settings, TreeSettings)]
 
 
-def check_names(names: Iterable[str]) -> None:
-    """Raise ValueError for a head of no method: it would be left aside without a word."""
+def check_names(names: Iterable[str], peers: bool = False) -> None:
+    """Raise ValueError for a head of no method, or of peers where there are none: it would be left aside silently."""
     known = (*on_heads(), ASSISTANT)
     for name in names:
+        if name == ASSISTANT and not peers:
+            raise ValueError(f"--head {ASSISTANT} is for bench --peers alone: leave it out elsewhere")
         if name not in known:
             raise ValueError(f"--head {name}: no method with a head is called {name!r}; known: {', '.join(known)}")
 

@@ -12,7 +12,7 @@ from jakiro.drafting.drafter import HeadDrafter, Round, Step
 from jakiro.drafting.fused import FusedEagle
 from jakiro.drafting.head import EagleHead
 from jakiro.drafting.sizes import TreeSettings
-from jakiro.drafting.weights import default_tree, load_head, no_head
+from jakiro.drafting.weights import OnHead, load_head
 from jakiro.target import Target
 from jakiro.tree import DraftTree
 
@@ -32,7 +32,7 @@ class Eagle2Drafter(HeadDrafter):
         return common(tree, picks, rows, logprobs, min(last.kept.scores), last.proposed(used))
 
 
-class Eagle2:
+class Eagle2(OnHead):
     """One feature predictor, and the tree that its own probabilities suggest."""
 
     name = "eagle2"
@@ -40,12 +40,6 @@ class Eagle2:
     summary = "A one-layer head guesses the target's next features; the likeliest paths form the tree."
     settings = TreeSettings
     head = EagleHead
-
-    def defaults(self, target: Target) -> TreeSettings:
-        return TreeSettings(**default_tree(self.name, target))
-
-    def unavailable(self, target: Target) -> str:
-        return no_head(self.name, target)
 
     def load(self, target: Target) -> Callable[[TreeSettings], Eagle2Drafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""

@@ -14,9 +14,9 @@ from jakiro.drafting.builder import Children, best
 from jakiro.drafting.columns import Rows, common
 from jakiro.drafting.drafter import HeadDrafter, Round, Step
 from jakiro.drafting.eagle3 import FusedEagle3
-from jakiro.drafting.eagle3_head import Eagle3Config, Eagle3Head, layers, load_eagle3
+from jakiro.drafting.eagle3_head import Eagle3Head, layers, load_eagle3
 from jakiro.drafting.sizes import TreeSettings
-from jakiro.drafting.weights import default_tree, no_head
+from jakiro.drafting.weights import OnHead
 from jakiro.engine import LOWEST
 from jakiro.noise import Noise
 from jakiro.target import Target
@@ -56,7 +56,7 @@ class Eagle3Drafter(HeadDrafter):
         return common(tree, picks, rows, logprobs, min(last.kept.scores), last.proposed(used))
 
 
-class Eagle3:
+class Eagle3(OnHead):
     """Features of three layers, and a vocabulary of its own."""
 
     name = "eagle3"
@@ -64,12 +64,6 @@ class Eagle3:
     summary = "A one-layer head reads three of the target's layers and guesses tokens of its own vocabulary."
     settings = TreeSettings
     head = Eagle3Head
-
-    def defaults(self, target: Target) -> TreeSettings:
-        return TreeSettings(**default_tree(self.name, target, Eagle3Config))
-
-    def unavailable(self, target: Target) -> str:
-        return no_head(self.name, target)
 
     def load(self, target: Target) -> Callable[[TreeSettings], Eagle3Drafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""

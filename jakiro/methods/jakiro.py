@@ -25,7 +25,7 @@ from jakiro.drafting.drafter import HeadDrafter, Round, Step
 from jakiro.drafting.fused import FusedJakiro
 from jakiro.drafting.head import JakiroHead, contrast_weights
 from jakiro.drafting.sizes import TreeSettings
-from jakiro.drafting.weights import default_tree, load_head, no_head
+from jakiro.drafting.weights import OnHead, load_head
 from jakiro.settings import AUTO, setting
 from jakiro.target import Target
 from jakiro.tree import DraftTree
@@ -150,7 +150,7 @@ def union(logprobs: Tensor, tokens: Tensor, weights: Tensor) -> Children:
     return Children(pool.gather(-1, order[:, :width]), scores[:, :width])
 
 
-class Jakiro:
+class Jakiro(OnHead):
     """Two experts over one attention, and a last level without a pass."""
 
     name = "jakiro"
@@ -158,12 +158,6 @@ class Jakiro:
     summary = "Two routed experts guess the next features; a contrastive one gives the last level for free."
     settings = JakiroSettings
     head = JakiroHead
-
-    def defaults(self, target: Target) -> JakiroSettings:
-        return JakiroSettings(**default_tree(self.name, target))
-
-    def unavailable(self, target: Target) -> str:
-        return no_head(self.name, target)
 
     def load(self, target: Target) -> Callable[[JakiroSettings], JakiroDrafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""

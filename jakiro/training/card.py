@@ -13,10 +13,9 @@ import torch.nn.functional as F
 from jakiro.bench import SCHEMA, load_methods
 from jakiro.drafting.weights import load_head
 from jakiro.engine import record
-from jakiro.measuring.peers import ASSISTANT
 from jakiro.measuring.prompts import Prompt, read_prompts
 from jakiro.measuring.report import as_markdown, prompts_a_task
-from jakiro.methods import METHODS
+from jakiro.methods import ASSISTANT, METHODS
 from jakiro.models.loading import load_model
 from jakiro.target import Target
 from jakiro.text import decode, encode

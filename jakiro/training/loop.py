@@ -44,7 +44,7 @@ def run(job: Job, folder: Path, main: bool = True, save_every: int = 100, stop_a
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint, metrics = folder / "checkpoint.pt", folder / "metrics.csv"
     done = _resume(job, checkpoint) if checkpoint.exists() else 0
-    rows = _kept_rows(metrics, done)
+    rows = kept_rows(metrics, done)
     end = min(job.steps, stop_after or job.steps)
     what = {"total": job.steps, "initial": done, "desc": folder.name, "unit": "step", "dynamic_ncols": True}
     with tqdm(**what, disable=not main) as bar:
@@ -89,7 +89,8 @@ def save(states: dict, file: Path) -> None:
         torch.save(states, new)
 
 
-def _kept_rows(metrics: Path, done: int) -> list[dict[str, str]]:
+def kept_rows(metrics: Path, done: int) -> list[dict[str, str]]:
+    """Those of the first `done` steps of a CSV file that `write_rows` wrote; none where it is not there."""
     if not metrics.exists():
         return []
     with metrics.open(newline="") as file:

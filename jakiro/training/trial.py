@@ -6,7 +6,6 @@ tokens a round, the bonus token included) and the share of rounds that reach eac
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
@@ -17,14 +16,15 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from jakiro.drafter import Drafter
 from jakiro.drafting.head import Head
 from jakiro.drafting.weights import save_head
-from jakiro.engine import Drafter, record
+from jakiro.engine import record
 from jakiro.methods import METHODS
 from jakiro.target import Target
 from jakiro.training.answers import prompts_of
 from jakiro.training.data import draw
-from jakiro.training.loop import write_rows
+from jakiro.training.loop import kept_rows, write_rows
 from jakiro.training.sources import Source
 from jakiro.verify import GREEDY
 
@@ -93,7 +93,7 @@ class Trials:
                 for depth in range(1, self.how.depth + 1):
                     reached = sum(length >= depth for length in lengths) / len(lengths)
                     row[f"{name}{way}_accepted{depth}"] = round(reached, 4)
-        write_rows(self.file, [*self._before(step), row])
+        write_rows(self.file, [*kept_rows(self.file, step - 1), row])
 
     def _ways(self, method: str, head: Head) -> Iterator[tuple[str, Callable[[], Drafter]]]:
         """What makes drafters, for each way in which the method's candidates come, as a user would load it."""
@@ -112,9 +112,3 @@ class Trials:
             run = record(self.target, make(), ids, self.how.new_tokens, GREEDY, "", None, inspect=False)
             found += [len(step.accepted) for step in run.steps]
         return found or [0]
-
-    def _before(self, step: int) -> list[dict[str, str]]:
-        if not self.file.exists():
-            return []
-        with self.file.open(newline="") as lines:
-            return [row for row in csv.DictReader(lines) if int(row["step"]) < step]

@@ -18,7 +18,6 @@ from typing import Any
 from jakiro.analysis.diversity import run_diversity
 from jakiro.analysis.pairs import Pair, telling
 from jakiro.compare import along
-from jakiro.graph import piece
 from jakiro.methods import METHODS
 from jakiro.settings import build, check_numbers
 from jakiro.text import pieces
@@ -72,7 +71,7 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
         "summary": summary(places, titles, len(text.tokens) - 1),
         "telling": telling(places),
         "tokens": text.tokens[: len(places)],
-        "pieces": {token: whole.pieces.get(token, f"<{token}>") for token in text.tokens},
+        "pieces": {token: whole.piece(token) for token in text.tokens},
         "reach": [[place.reach[side] for place in places] for side in (0, 1)],
         "drafted": [[len(place.steps[side].tree) - 1 for place in places] for side in (0, 1)],
         "shared": [place.shared for place in places],
@@ -92,7 +91,7 @@ def _whys(run: Trace, count: int) -> list[str]:
     found = whys(run)
     for place, step in enumerate(run.steps):
         if len(step.accepted) == count - 2 - place:
-            last = quote(piece(run, step.bonus))
+            last = quote(run.piece(step.bonus))
             found[place] = f"The text ends there: its last token {last} can only be the target's own."
     return found
 

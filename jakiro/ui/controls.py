@@ -73,7 +73,7 @@ def _box(value: Any) -> dict[str, Any]:
 def control(one: Field) -> gr.components.Component:
     """The control that fits a field: a box to tick, a choice, a slider between its bounds, a number or a text."""
     facts = one.metadata
-    common = {"value": one.default, "label": facts["label"] or one.name, "info": facts["help"], "interactive": False}
+    common = {"value": one.default, "label": one.name, "info": facts["help"], "interactive": False}
     if isinstance(one.default, bool):
         return gr.Checkbox(**common)
     if facts["choices"]:

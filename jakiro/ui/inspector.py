@@ -12,7 +12,7 @@ from jakiro.ui.figures.patch import rounded_list
 
 PROPOSED = "With decoupled candidates, tokens that no expert proposes come last."
 WEIGHED = "at the parent: the same for all siblings. On the contrastive level in the feature that proposed it."
-# Column -> label, format, help. The order is the inspector's. Formats: token id rank share log number word.
+# Column -> label, format, help. The order is the inspector's. Formats: token rank share log number word.
 FIELDS: dict[str, tuple[str, str, str]] = {
     "id": ("token", "token", "The candidate token and its id."),
     "state": ("state", "word", "What the walk made of it: accepted, among the first rejected, or never reached."),

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from jakiro.graph import piece
 from jakiro.methods import METHODS
 from jakiro.trace import Trace
 from jakiro.traces import weight
@@ -207,7 +206,7 @@ def prompt_of(trace: Trace) -> str:
     for token in trace.prompt[:PROMPT]:
         if room == 0:
             break
-        found.append(piece(trace, token)[:room])
+        found.append(trace.piece(token)[:room])
         room -= len(found[-1])
     return "".join(found)
 

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from jakiro.doctor.visit import patients
-from jakiro.engine import Drafter, record
+from jakiro.drafter import Drafter
+from jakiro.engine import record
 from jakiro.machine import machine, settle, versions
 from jakiro.measuring.tuning import Tuner
 from jakiro.methods import METHODS, on_heads

@@ -73,7 +73,7 @@ mount({{
 """
 
 
-def page(traces: Sequence[Trace], facts: Mapping[str, Any] = OPENED, assets: Path = ASSETS) -> str:
+def page(traces: Sequence[Trace], facts: Mapping[str, Any] = OPENED) -> str:
     """The file's text, for at least one trace; `facts` are what the library says of the race, where it has it,
     and under `compared` the comparisons of its lanes.
     """
@@ -82,9 +82,9 @@ def page(traces: Sequence[Trace], facts: Mapping[str, Any] = OPENED, assets: Pat
     return PAGE.format(
         policy=POLICY,
         title=html.escape(f"Jakiro Debugger: {traces[0].target}"),
-        style=(assets / "style.css").read_text(encoding="utf-8"),
-        modules=json.dumps({"imports": _modules(assets / "viewer")}),
-        template=(assets / "page.html").read_text(encoding="utf-8").replace("@children", ""),
+        style=(ASSETS / "style.css").read_text(encoding="utf-8"),
+        modules=json.dumps({"imports": _modules(ASSETS / "viewer")}),
+        template=(ASSETS / "page.html").read_text(encoding="utf-8").replace("@children", ""),
         race=_inert(prepared(shown, traces)),
         traces=_inert(traces_json(traces)),
         cut=_inert(f"[{','.join(map(cut_figure, traces))}]"),

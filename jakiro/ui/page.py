@@ -11,7 +11,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -68,15 +67,13 @@ class Inputs:
         return [*fixed, *self.controls.components]
 
 
-def build(
-    models: Models, library: Library, gpu: Callable[[Callable], Callable] | None = None, assets: Path = ASSETS
-) -> gr.Blocks:
+def build(models: Models, library: Library, gpu: Callable[[Callable], Callable] | None = None) -> gr.Blocks:
     """The page, not launched. `gpu` decorates what uses the model, where a host asks for that."""
     live = live_races(models, library, gpu)
-    examples = json.loads((assets / "prompts.json").read_text(encoding="utf-8"))
+    examples = json.loads((ASSETS / "prompts.json").read_text(encoding="utf-8"))
     examine = examinations(models, [one["prompt"] for one in examples], gpu)
     with gr.Blocks(title="Jakiro Debugger", analytics_enabled=False, fill_width=True) as demo:
-        viewer, inputs = _layout(library, assets, examples)
+        viewer, inputs = _layout(library, examples)
         running = _wire(viewer, inputs, models, live)
         asked = questions.wire(viewer, branches(models, library, gpu), comparisons(models, library, gpu), examine)
         viewer.stop(None, cancels=[running, *asked], api_visibility="private")
@@ -86,9 +83,9 @@ def build(
     return demo
 
 
-def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str, Any]:
+def options(models: Models, library: Library) -> dict[str, Any]:
     """Arguments of `launch` that belong to the page: its look and what it fetches. No host, no port, nothing shared."""
-    modules = Modules(assets / "viewer")
+    modules = Modules(ASSETS / "viewer")
     head = "".join(f'<link rel="modulepreload" href="{address}">' for address in modules.addresses())
     # run once the first screen is there: it takes most of a second
     head += f'<link rel="preload" as="script" id="plotly-js" href="{site.PLOTLY}">'
@@ -96,7 +93,7 @@ def options(models: Models, library: Library, assets: Path = ASSETS) -> dict[str
         head += f'<link rel="preload" as="fetch" crossorigin="anonymous" href="races/{race}.json">'
     return {
         "theme": _theme(),
-        "css_paths": [assets / "style.css"],
+        "css_paths": [ASSETS / "style.css"],
         "head": head,
         "app_kwargs": {
             "routes": site.routes(modules, library, models, BENCHMARKS),
@@ -117,7 +114,7 @@ def _theme() -> gr.themes.Base:
     return base.set(body_text_color_subdued="*neutral_500")
 
 
-def _layout(library: Library, assets: Path, examples: list[dict[str, str]]) -> tuple[gr.HTML, Inputs]:
+def _layout(library: Library, examples: list[dict[str, str]]) -> tuple[gr.HTML, Inputs]:
     facts = {
         "races": [asdict(race) for race in library.recorded.values()],
         "exports": list(EXPORTS),
@@ -139,8 +136,8 @@ def _layout(library: Library, assets: Path, examples: list[dict[str, str]]) -> t
         seed = gr.Number(0, label="seed", info="Same seed, same text, whatever the method.")
         controls = Controls()
     with gr.HTML(
-        html_template=(assets / "page.html").read_text(encoding="utf-8"),
-        js_on_load=ON_LOAD.replace("@there", THERE).replace("@viewer", Modules(assets / "viewer").path),
+        html_template=(ASSETS / "page.html").read_text(encoding="utf-8"),
+        js_on_load=ON_LOAD.replace("@there", THERE).replace("@viewer", Modules(ASSETS / "viewer").path),
         value="",
         elem_id="viewer",
         apply_default_css=False,

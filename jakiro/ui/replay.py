@@ -6,6 +6,7 @@
      "themes":  {"light": {role: colour}, "dark": {role: colour}},  # figures name colours by role, see below
      "config":  {...},                                              # third argument of Plotly.newPlot and Plotly.react
      "words":   {"state": [..], "source": [..], "head": [..]},      # what the numbers in those node columns mean
+     "moments": {kind: [name, help]},                               # what a round may be notable for
      "lossless": null | {"identical": null | bool, "text": str},    # the badge: every trace against traces[0];
                   # null where they were not asked the same, so that their texts may differ (metrics.comparable)
      "traces": [
@@ -23,13 +24,14 @@
                     "accepted": [..], "nodes": [..], "at": [..],    # at = seconds when the round was done
                     "draft": [..], "verify": [..], "overhead": [..]},  # seconds
         "why":     [str],                                           # one sentence a round: why it ended there
+        "moments": [[kind]],                                        # what each round is notable for
         "nodes":   [{"id": [..], "parent": [..], "depth": [..], "state": [..], "q": [..], "p": [..], ...}],
                      # one table a round; index = node, 0 = root; ranks count from 1; null = does not apply
         "bonus":   [id],                                            # the bonus token of every round
         "fields":  [{"key", "label", "format", "help"}],            # the inspector's rows; a key is a column of nodes
                      # format: token rank share log number word
         "sampling": {"temperature", "top_p", "seed"}, "settings": {name: value},
-        "metrics": [{"key", "label", "value", "text", "help"}],     # of the run
+        "metrics": [{"label", "text", "help"}],                     # of the run
         "headline": text,                                           # the run in one sentence
         "baseline": null | index,                                   # of the trace that its speed-up is over
         "figures": {"tree": RoundFigure, "routing": RoundFigure | null, "diversity": RoundFigure | null,
@@ -64,7 +66,6 @@ from typing import Any
 from jakiro import metrics
 from jakiro.analysis.diversity import RunDiversity, run_diversity
 from jakiro.analysis.endings import MOMENTS, moments
-from jakiro.graph import piece
 from jakiro.trace import Trace, walk_positions
 from jakiro.ui import summary
 from jakiro.ui.figures.acceptance import acceptance_figure
@@ -112,7 +113,7 @@ def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) ->
 def _facts(trace: Trace, title: str) -> dict[str, Any]:
     ids = {trace.first, *trace.tokens, *(token for step in trace.steps for token in step.tree.tokens)}
     ids |= {int(token) for step in trace.steps for token in step.tree.columns.get("pick", []) if token is not None}
-    pieces = {token: piece(trace, token) for token in sorted(ids)}
+    pieces = {token: trace.piece(token) for token in sorted(ids)}
     return {
         "method": trace.method,
         "title": title,

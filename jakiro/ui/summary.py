@@ -8,7 +8,6 @@ from typing import Any
 from jakiro import metrics
 from jakiro.analysis.diversity import run_diversity
 from jakiro.analysis.routing import run_routing
-from jakiro.graph import piece
 from jakiro.settings import written
 from jakiro.trace import Trace
 from jakiro.ui.figures.labels import quote
@@ -34,11 +33,11 @@ TOTALS: dict[str, tuple[str, Callable[[Any], str], str]] = {
 }
 
 
-def metric_rows(trace: Trace) -> list[dict[str, Any]]:
-    """The numbers of a run as rows {"key", "label", "value", "text", "help"}; those it does not have are left out."""
+def metric_rows(trace: Trace) -> list[dict[str, str]]:
+    """The numbers of a run as rows {"label", "text", "help"}; those it does not have are left out."""
     totals = metrics.totals(trace)
     rows = [
-        {"key": key, "label": label, "value": totals[key], "text": write(totals[key]), "help": help}
+        {"label": label, "text": write(totals[key]), "help": help}
         for key, (label, write, help) in TOTALS.items()
         if totals[key] is not None
     ]
@@ -109,35 +108,35 @@ def _divergence(first: Trace, other: Trace, first_title: str, title: str) -> str
 
 
 def _token(trace: Trace, token: int | None) -> str:
-    return "the end" if token is None else quote(piece(trace, token))
+    return "the end" if token is None else quote(trace.piece(token))
 
 
-def _routing_rows(trace: Trace) -> list[dict[str, Any]]:
+def _routing_rows(trace: Trace) -> list[dict[str, str]]:
     run = run_routing(trace)
     if run is None:
         return []
     share = max(run.dominant_share)
     leader = run.dominant_share.index(share)
     return [
-        _row("dominant_share", "router's favourite", share, f"expert {leader} at {share:.0%}",
+        _row("router's favourite", f"expert {leader} at {share:.0%}",
              "Share of all parents at which that expert has the larger weight, the contrastive level's apart."),
-        _row("gate_entropy", "router's entropy", run.mean_entropy, f"{run.mean_entropy:.2f} nats",
+        _row("router's entropy", f"{run.mean_entropy:.2f} nats",
              "Mean over all parents; 0 = one expert alone, 0.69 = an even mixture."),
     ]  # fmt: skip
 
 
-def _diversity_rows(trace: Trace) -> list[dict[str, Any]]:
+def _diversity_rows(trace: Trace) -> list[dict[str, str]]:
     run = run_diversity(trace)
     if run is None:
         return []
-    rows = [_row("unique_tokens", "different tokens in a tree", run.unique, f"{run.unique:.1f} of {run.drafted:.1f}",
+    rows = [_row("different tokens in a tree", f"{run.unique:.1f} of {run.drafted:.1f}",
                  "Mean over the rounds that drafted.")]  # fmt: skip
     if run.rescued_rounds is not None:
         rescued = sum(run.accepted_by_source[:2])
-        rows.append(_row("rescues", "rescues", rescued, f"{rescued} tokens in {run.rescued_rounds} rounds",
+        rows.append(_row("rescues", f"{rescued} tokens in {run.rescued_rounds} rounds",
                          "Accepted tokens that only one expert proposes, on ordinary levels."))  # fmt: skip
     return rows
 
 
-def _row(key: str, label: str, value: float, text: str, help: str) -> dict[str, Any]:
-    return {"key": key, "label": label, "value": value, "text": text, "help": help}
+def _row(label: str, text: str, help: str) -> dict[str, str]:
+    return {"label": label, "text": text, "help": help}

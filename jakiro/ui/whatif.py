@@ -41,7 +41,7 @@ def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple
     except ValueError as error:
         raise RequestError(str(error)) from error
     back = {"race": race, "method": keys(traces)[lane], "round": index}
-    before = [would.pieces.get(one, f"<{one}>") for one in would.prompt[len(as_was.prompt) :]]
+    before = [would.piece(one) for one in would.prompt[len(as_was.prompt) :]]
     facts = {"kind": WHAT_IF, "note": told(as_was, would, index, method.title), "back": back}
     facts["before"] = ["", "".join(before)]  # of either lane: what is forced and stands before its first token
     shown = library.about(race)

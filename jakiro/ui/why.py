@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jakiro.analysis import endings
 from jakiro.analysis.endings import at_stop, ending, rejected
-from jakiro.graph import copied, draft_logprobs, piece, probability
+from jakiro.graph import copied, draft_logprobs, probability
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import quote
 
@@ -16,26 +16,17 @@ ENDS = {
 }
 
 
-def why(trace: Trace, index: int) -> str:
-    """Why round `index` ended: end of text, nothing drafted, the draft stopped there, cut by the budget, not proposed.
+def whys(trace: Trace) -> list[str]:
+    """Why each round ended: end of text, nothing drafted, the draft stopped there, cut by the budget, not proposed.
 
     Plain text with token pieces in quotes; it is shown as text, never as mark-up. Ranks count from 1.
     """
-    return _why(trace, index, _idle(trace))
-
-
-def whys(trace: Trace) -> list[str]:
-    """`why` of every round."""
-    idle = _idle(trace)
-    return [_why(trace, index, idle) for index in range(len(trace.steps))]
-
-
-def _why(trace: Trace, index: int, idle: str) -> str:
-    """`idle` is said of a round without a draft; it takes a look at all rounds."""
-    step, ended = trace.steps[index], ending(trace, index)
-    if ended == endings.NOTHING_DRAFTED:
-        return f"{idle}: the pass gave one token, the target's own choice {_bonus(trace, step)}."
-    return SENTENCES[ended](trace, step)
+    idle = f"{_idle(trace)}: the pass gave one token, the target's own choice"
+    ended = [ending(trace, index) for index in range(len(trace.steps))]
+    return [
+        f"{idle} {_bonus(trace, step)}." if how == endings.NOTHING_DRAFTED else SENTENCES[how](trace, step)
+        for step, how in zip(trace.steps, ended, strict=True)
+    ]
 
 
 def _end_of_text(trace: Trace, step: StepTrace) -> str:
@@ -73,7 +64,7 @@ def _wrong_candidates(trace: Trace, step: StepTrace) -> str:
     children = rejected(step)
     if copied(step.tree):
         shares = [(child, _number(probability(step.target_logprobs[child]))) for child in children]
-        wrong = " or ".join(f"{quote(piece(trace, step.tree.tokens[child]))} (p {p})" for child, p in shares)
+        wrong = " or ".join(f"{quote(trace.piece(step.tree.tokens[child]))} (p {p})" for child, p in shares)
         return f"The copy went on with {wrong}, but the target chose {_bonus(trace, step)}."
     after, best = _after(trace, step), _favourite(trace, step, children)
     return f"The target chose {_bonus(trace, step)}, which was not proposed after {after}; the draft preferred {best}."
@@ -128,18 +119,18 @@ def _ranked(step: StepTrace, before: str, after: str = "") -> str:
 def _favourite(trace: Trace, step: StepTrace, children: list[int]) -> str:
     best = max(children, key=lambda node: (step.tree.scores[node], -node))
     q, p = probability(draft_logprobs(step.tree)[best]), probability(step.target_logprobs[best])
-    return f"{quote(piece(trace, step.tree.tokens[best]))} (q {_number(q)}, p {_number(p)})"
+    return f"{quote(trace.piece(step.tree.tokens[best]))} (q {_number(q)}, p {_number(p)})"
 
 
 def _after(trace: Trace, step: StepTrace) -> str:
-    return quote(piece(trace, step.tree.tokens[step.stop_node]))
+    return quote(trace.piece(step.tree.tokens[step.stop_node]))
 
 
 def _bonus(trace: Trace, step: StepTrace) -> str:
     """The target's own token with its probability, where the trace has it."""
     logp = at_stop(step, "pick_logprob")
     share = "" if logp is None else f" (p {_number(probability(logp))})"
-    return quote(piece(trace, step.bonus)) + share
+    return quote(trace.piece(step.bonus)) + share
 
 
 def ordinal(number: float) -> str:

@@ -12,7 +12,7 @@ from served import DROP, FEW_FRAMES, IN_CHROMIUM, WIDE_AND_NARROW, part, wait_fo
 from jakiro.analysis.endings import MOMENTS, moments
 from jakiro.trace import to_json
 from jakiro.traces import traces_json
-from jakiro.ui.why import why
+from jakiro.ui.why import whys
 
 pytestmark = IN_CHROMIUM
 RUN = synthetic.tree_trace(12, nodes=24)  # as the page has it
@@ -100,7 +100,7 @@ def test_every_round_says_why_it_ended(show):
     tab = show("?race=question&method=jakiro&round=0")
     for round in range(len(RUN.steps)):
         at(tab, round)
-        expect(part(tab, "why")).to_have_text(why(RUN, round))
+        expect(part(tab, "why")).to_have_text(whys(RUN)[round])
         tab.keyboard.press("ArrowRight")
 
 

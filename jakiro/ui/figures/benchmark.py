@@ -8,7 +8,7 @@ from typing import Any
 
 from jakiro.measuring.report import means, method_totals, temperatures
 from jakiro.ui.figures.bars import bars, curve, on
-from jakiro.ui.figures.layout import axis, caption, layout
+from jakiro.ui.figures.layout import EVEN, axis, caption, layout
 from jakiro.ui.figures.looks import Look, looks
 from jakiro.ui.figures.theme import PHASES
 
@@ -32,10 +32,8 @@ def speed_figure(report: dict[str, Any], temperature: float, titles: Mapping[str
         "xaxis": axis((0, 1), "y", "speed-up over vanilla in the same run", ticksuffix="×"),
         "yaxis": axis((0, 1), "x", categoryorder="array", categoryarray=tasks[::-1], gridcolor="@grid", showgrid=True),
     }
-    even = {"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
-    shapes = [even | {"line": {"color": "@muted", "width": 1, "dash": "dot"}}]
     margin = {"l": 86, "r": 12, "t": 46, "b": 44}
-    look = layout(TALL + ROW * len(tasks), axes, margin=margin, shapes=shapes)
+    look = layout(TALL + ROW * len(tasks), axes, margin=margin, shapes=[EVEN])
     return {"data": data, "layout": look, "min_width": 560}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jakiro.measuring.report import method_totals
-from jakiro.ui.figures.layout import axis, layout
+from jakiro.ui.figures.layout import EVEN, axis, layout
 
 LOOKS = (("@expert0", "circle"), ("@expert1", "diamond"), ("@both", "square"), ("@bonus", "triangle-up"))
 ROW, CLOSE, TALL = 40, 26, 90  # px of a line of the figure, of one among MANY, and of what is around them
@@ -64,10 +64,8 @@ def intervals_figure(found: list[dict[str, Any]], key: str, title: str) -> dict:
             (0, 1), "x", tickvals=list(range(len(names))), ticktext=names[::-1], range=[-0.6, len(names) - 0.4]
         ),
     }
-    even = {"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
-    shapes = [even | {"line": {"color": "@muted", "width": 1, "dash": "dot"}}]
     margin = {"l": 10 + 7 * max(map(len, names)), "r": 12, "t": 46, "b": 44}
-    look = layout(TALL + (CLOSE if len(names) > MANY else ROW) * len(names), axes, margin=margin, shapes=shapes)
+    look = layout(TALL + (CLOSE if len(names) > MANY else ROW) * len(names), axes, margin=margin, shapes=[EVEN])
     return {"data": data, "layout": look, "min_width": 640}
 
 

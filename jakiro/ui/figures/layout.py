@@ -7,6 +7,10 @@ from typing import Any
 
 from jakiro.ui.figures.theme import CLEAR, MONO, SANS
 
+# A dotted upright line at 1, where ratios are even.
+EVEN = {"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "layer": "below",
+        "line": {"color": "@muted", "width": 1, "dash": "dot"}}  # fmt: skip
+
 
 def layout(height: int, axes: dict[str, dict], **extra: Any) -> dict:
     """A layout whose zoom survives a change of data (constant `uirevision`), with the given axes."""

@@ -15,12 +15,8 @@ LOOKS: dict[str, Look] = {
 }
 # A method beside itself.
 AGAIN: tuple[Look, ...] = (("@text", "pentagon"), ("@bonus", "pentagon"), ("@muted", "pentagon"))
-OTHERS: tuple[Look, ...] = (  # not ours, in turn
-    ("@muted", "bowtie-open"),
-    ("@bonus", "cross-open"),
-    ("@muted", "x-open"),
-    ("@bonus", "bowtie-open"),
-)
+# Not ours, in turn.
+OTHERS: tuple[Look, ...] = (("@muted", "octagon"), ("@bonus", "octagon"), ("@text", "octagon"), ("@other", "octagon"))
 
 
 def looks(methods: Iterable[str]) -> dict[str, Look]:

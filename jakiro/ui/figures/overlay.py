@@ -6,7 +6,7 @@ from typing import Any
 
 import networkx as nx
 
-from jakiro.graph import children_in_draft_order, copied, draft_logprobs, piece, positions, probability
+from jakiro.graph import children_in_draft_order, copied, draft_logprobs, positions, probability
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import label
 from jakiro.ui.figures.layout import layout
@@ -45,9 +45,7 @@ def overlay(trace: Trace, first: StepTrace, second: StepTrace) -> nx.DiGraph:
     node; of the sides that are `copied` it means nothing), p, on (along the text), score, x and y. The token that
     follows the longer path is the node "next"."""
     graph = nx.DiGraph(copied=(copied(first.tree), copied(second.tree)))
-    graph.add_node(
-        0, piece=piece(trace, first.tree.tokens[0]), depth=0, owner=ROOT, q=[None, None], on=False, score=0.0
-    )
+    graph.add_node(0, piece=trace.piece(first.tree.tokens[0]), depth=0, owner=ROOT, q=[None, None], on=False, score=0.0)
     known: dict[tuple[int, int], int] = {}  # (parent in the union, token) -> node
     for side, step in enumerate((first, second)):
         here, logq = [0], draft_logprobs(step.tree)
@@ -57,7 +55,7 @@ def overlay(trace: Trace, first: StepTrace, second: StepTrace) -> nx.DiGraph:
                 if key not in known:
                     known[key] = len(graph)
                     depth = graph.nodes[key[0]]["depth"] + 1
-                    facts = {"piece": piece(trace, token), "depth": depth, "score": step.tree.scores[node]}
+                    facts = {"piece": trace.piece(token), "depth": depth, "score": step.tree.scores[node]}
                     facts |= {"owner": (FIRST, SECOND)[side], "q": [None, None], "on": False}
                     graph.add_node(known[key], **facts, p=probability(step.target_logprobs[node]))
                     graph.add_edge(key[0], known[key])
@@ -78,7 +76,7 @@ def _add_next(graph: nx.DiGraph, trace: Trace, longer: StepTrace) -> None:
         (node for node in graph if graph.nodes[node]["on"]), default=0, key=lambda node: graph.nodes[node]["depth"]
     )
     depth = graph.nodes[stop]["depth"] + 1
-    graph.add_node("next", piece=piece(trace, longer.bonus), depth=depth, owner=TEXT, on=True, score=float("-inf"))
+    graph.add_node("next", piece=trace.piece(longer.bonus), depth=depth, owner=TEXT, on=True, score=float("-inf"))
     graph.add_edge(stop, "next")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from jakiro.analysis.routing import Gate, RunRouting, round_routing, run_routing
-from jakiro.graph import piece
 from jakiro.metrics import max_depth
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.bars import bars, curve, on, outlined
@@ -52,7 +51,7 @@ def _round(trace: Trace, step: StepTrace, gates: list[Gate]) -> dict:
     gates = sorted(gates, key=lambda gate: (gate.depth, gate.parent))
     x = list(range(len(gates)))
     parents = [gate.parent for gate in gates]
-    words = [label(piece(trace, step.tree.tokens[parent]), 9) for parent in parents]
+    words = [label(trace.piece(step.tree.tokens[parent]), 9) for parent in parents]
     weights = [
         {"x": x, "y": rounded_list([gate.weights[expert] for gate in gates], 3), "customdata": parents}
         for expert in (0, 1)

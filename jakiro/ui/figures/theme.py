@@ -90,18 +90,3 @@ CONFIG: dict[str, Any] = {
     "doubleClick": "reset",
     "modeBarButtonsToRemove": ["toImage", "sendChartToCloud", "lasso2d", "select2d", "autoScale2d"],
 }
-
-
-def paint(figure: Any, theme: str) -> Any:
-    """The figure with every colour role replaced by the theme's colour. Raises KeyError for a role it does not have.
-
-    The browser does the same: any string value that starts with "@". Text from a model is never such a value, since
-    `labels.label` escapes a leading "@".
-    """
-    if isinstance(figure, dict):
-        return {key: paint(value, theme) for key, value in figure.items()}
-    if isinstance(figure, list):
-        return [paint(value, theme) for value in figure]
-    if isinstance(figure, str) and figure.startswith("@"):
-        return THEMES[theme][figure[1:]]
-    return figure

@@ -24,7 +24,7 @@ def template(trace: Trace, sources: list[int | None], levels: int, height: int, 
     lines += [line(1.5, "@rejected", "dot"), line(5, "@accepted"), line(2.5, "@bonus")]
     nodes = [_source_trace(source, _hover(trace, source)) for source in sources]
     figure = layout(height, tree_axes(levels), margin=MARGIN, shapes=[])
-    legend = _legend(sources if drafts else [], drafts) + [_ghost_entry()] * cut
+    legend = _legend(sources if drafts else [], drafts, cut)
     lines = [*_ghost_traces(), *lines] if cut else lines
     return {"data": [*lines, _accepted_trace(), *nodes, _root_trace(), _bonus_trace(), *legend], "layout": figure}
 
@@ -47,7 +47,7 @@ def line(width: float, color: str, dash: str = "solid") -> dict:
     return {"type": "scatter", "mode": "lines", "line": look, "hoverinfo": "skip", "showlegend": False}
 
 
-def _legend(sources: list[int | None], drafts: bool) -> list[dict]:
+def _legend(sources: list[int | None], drafts: bool, cut: bool) -> list[dict]:
     """Traces without points that only stand in the legend, which so looks the same in every round."""
     entries = []
     if sources and sources[0] not in (CONTRASTIVE, None):
@@ -64,6 +64,9 @@ def _legend(sources: list[int | None], drafts: bool) -> list[dict]:
                         "line": {"color": "@rejected", "width": 1.5, "dash": "dot"}})  # fmt: skip
     star = {"symbol": "star", "color": "@bonus", "size": 12}
     entries.append({"name": "bonus", "mode": "markers", "marker": star})
+    if cut:
+        ghost = {"symbol": "circle-open", "color": "@faded", "size": 8}
+        entries.append({"name": "cut", "mode": "markers", "marker": ghost})
     return [{"type": "scatter", "x": [None], "y": [None], "hoverinfo": "skip"} | entry for entry in entries]
 
 
@@ -71,12 +74,6 @@ def _ghost_traces() -> list[dict]:
     """Lines and points of nodes that were cut."""
     look = {"symbol": "circle-open", "size": 5, "color": "@faded"}
     return [line(0.8, "@edge", "dot"), text_trace("@faded", look, hovertemplate="%{hovertext}<extra></extra>")]
-
-
-def _ghost_entry() -> dict:
-    marker = {"symbol": "circle-open", "color": "@faded", "size": 8}
-    entry = {"name": "cut", "mode": "markers", "marker": marker}
-    return {"type": "scatter", "x": [None], "y": [None], "hoverinfo": "skip"} | entry
 
 
 def _source_trace(source: int | None, hover: str) -> dict:

@@ -63,13 +63,14 @@ def branch(
 
     def run(which: str, prompt: list[int], first: int, settings: Any, sampling: Sampling) -> Trace:
         length = _enough(settings, change.rounds)
-        if trace.stop in ("length", "context"):  # the run could not go on, so neither do its rounds
-            length = min(length, max(2, len(trace.prompt) + len(trace.tokens) - len(prompt)))
+        if trace.most is not None:  # the run could not go on, so neither do its rounds
+            length = min(length, max(2, trace.most - len(prompt)))
         events = decode(target, make(settings), prompt, length, sampling, first=first)
         steps = list(islice((event for event in events if not isinstance(event, Prefill)), change.rounds))
         start = Prefill(first, 0.0)  # both clocks start at the round
         made = as_trace(target, prompt, length, sampling, start, steps, trace.method, settings)
-        return replace(made, branch=which, stop=trace.stop if made.stop == "length" else made.stop)
+        filled = {made.stop, trace.stop} == {"length", "context"}  # the cap that it was held to is the context's
+        return replace(made, branch=which, stop="context" if filled else made.stop)
 
     return run("as it was", text[:-1], text[-1], had, Sampling(**was)), run("what if", before, last, settings, sampling)
 

@@ -34,11 +34,12 @@ def along(target: Target, drafter: Drafter, trace: Trace, most: int = MOST_PLACE
         )
     start, sampling = len(trace.prompt), Sampling(trace.temperature, trace.top_p, trace.seed)
     cache = target.new_cache(len(ids) + 64, drafter.reads)
+    most_tokens = min(target.context, trace.most or target.context)
     logits, features = target.prefill(torch.tensor(trace.prompt, device=target.device), cache)
     noise = noise_of(sampling, logits)
     steps = []
     for at in range(start, min(start + most, len(ids) - 1)):
-        context = Context(ids[: at + 1], features, len(ids) - at - 2, noise)
+        context = Context(ids[: at + 1], features, most_tokens - at - 2, noise)
         whole = drafter.draft(context)
         tree = within(whole, context)
         logits, seen = target.score(tree.tokens, tree.parents, cache)

@@ -153,6 +153,7 @@ def as_trace(
         steps=list(steps),
         stop=stop_reason(target, prompt, tokens, max_new_tokens),
         recorded=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        max_new_tokens=max_new_tokens,
     )
 
 

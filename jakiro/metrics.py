@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from typing import Any
 
+from jakiro.hashing import gumbel_of
 from jakiro.trace import StepTrace, Trace, walk_positions
 
 
@@ -132,7 +133,7 @@ class Divergence:
     at: int  # index in both token lists
     ours: int | None  # None: this run had ended
     theirs: int | None
-    margin: float | None  # log p(ours) - log p(theirs) under the target (nats); None where the traces do not say
+    margin: float | None  # by how much the target preferred ours (nats); None where the traces do not say
 
 
 def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
@@ -145,8 +146,10 @@ def divergence(ours: Trace, theirs: Trace) -> Divergence | None:
     """Where two runs part and by how much the target preferred one token; None for identical outputs, and for outputs
     that are so as far as the shorter one goes, if that run did not end its text.
 
-    A margin near zero means a numeric near-tie. Both log-probabilities come from one run where one run knows both; else
-    each from the run that chose it, which have the same prefix but may differ by rounding.
+    The margin is log p(ours) - log p(theirs), where the target samples divided by the temperature and with the noise of
+    both. Near zero it means a numeric near-tie (with a top_p, a token at the edge of what is kept may part runs, too).
+    Both log-probabilities come from one run where one run knows both; else each from the run that chose it, which have
+    the same prefix but may differ by rounding.
     """
     at = first_difference(ours.tokens, theirs.tokens)
     shorter = min(ours, theirs, key=lambda trace: len(trace.tokens))
@@ -156,6 +159,9 @@ def divergence(ours: Trace, theirs: Trace) -> Divergence | None:
     sources = ((ours, ours), (theirs, theirs), (ours, theirs))
     pairs = [(_logprob_at(first, at, a), _logprob_at(second, at, b)) for first, second in sources]
     margin = next((p - q for p, q in pairs if p is not None and q is not None), None)
+    if margin is not None and ours.temperature:
+        noise = [gumbel_of(ours.seed, len(ours.prompt) + at, token) for token in (a, b)]
+        margin = margin / ours.temperature + noise[0] - noise[1]
     return Divergence(at, a, b, margin)
 
 

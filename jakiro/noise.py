@@ -11,11 +11,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from jakiro.hashing import GOLDEN, STAGES, mix
 from jakiro.programs import upload
 
 DOUBLES = ("cpu", "cuda")  # devices on which float64 can be counted on
-_GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, the increment of splitmix64
-_STAGES = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))  # splitmix64's xor shifts and multipliers
 
 
 class Noise:
@@ -39,23 +38,16 @@ class Noise:
 
 def gumbel(seed: int, positions: Sequence[int], vocab: int, device: torch.device | str = "cpu") -> Tensor:
     """Standard Gumbel noise [positions, vocab] in float64: a pure function of (seed, position, token id)."""
-    keys = [_signed(_mix(_mix(seed) + position * _GOLDEN)) for position in positions]
-    tokens = torch.arange(1, vocab + 1, device=device) * _signed(_GOLDEN)
+    keys = [_signed(mix(mix(seed) + position * GOLDEN)) for position in positions]
+    tokens = torch.arange(1, vocab + 1, device=device) * _signed(GOLDEN)
     bits = _mix_tensor(upload(keys, torch.device(device))[:, None] + tokens)
     uniform = (_shift(bits, 12).double() + 0.5) * 2.0**-52  # 52 bits: both ends stay exactly off 0 and 1
     return -torch.log(-torch.log(uniform))
 
 
-def _mix(value: int) -> int:
-    """The finaliser of splitmix64 (Steele, Lea and Flood, OOPSLA 2014) on 64 bits."""
-    for shift, factor in _STAGES:
-        value = (value ^ (value & 2**64 - 1) >> shift) * factor & 2**64 - 1
-    return value
-
-
 def _mix_tensor(values: Tensor) -> Tensor:
-    """`_mix` on int64, whose products wrap around on every device."""
-    for shift, factor in _STAGES:
+    """`mix` on int64, whose products wrap around on every device."""
+    for shift, factor in STAGES:
         values = (values ^ _shift(values, shift)) * _signed(factor)
     return values
 

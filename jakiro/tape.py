@@ -65,7 +65,7 @@ class Tapes:
         """What `work` gives, which reads `inputs`, by the tape of that key; it is written where there is none."""
         tape = self._made.get(key)
         if tape is None:
-            for oldest in [*self._made][: len(self._made) + 1 - self._most]:
+            for oldest in [*self._made][: max(0, len(self._made) + 1 - self._most)]:
                 self._made.pop(oldest, None)
             tape = self._made[key] = Tape(work, inputs)
         return tape(inputs)

@@ -72,6 +72,7 @@ class Trace:
     stop: str = "length"  # why the text ended, one of STOPS; "stopped" by whoever ran it, before its end
     recorded: str = ""  # ISO date of the recording
     branch: str = ""  # one of BRANCHES: what rounds are that were decoded again from the middle of a run
+    max_new_tokens: int = 0  # how many the run might have, the first one included; 0: not known
     schema: str = SCHEMA
 
     def number(self, setting: str) -> int | None:
@@ -85,6 +86,13 @@ class Trace:
         return [self.first] + [token for step in self.steps for token in step.emitted]
 
     @property
+    def most(self) -> int | None:
+        """Tokens that prompt and text might have together, but for the target's context; None where not known."""
+        if not self.max_new_tokens and self.stop not in ("length", "context"):
+            return None
+        return len(self.prompt) + (self.max_new_tokens or len(self.tokens))
+
+    @property
     def text(self) -> str:
         """The generated text as displayable pieces run together."""
         return "".join(self.piece(token) for token in self.tokens)
@@ -95,12 +103,13 @@ class Trace:
 
 
 def to_json(trace: Trace) -> str:
-    """The trace as JSON text. Floats keep seven significant digits, which is what fp32 carries."""
+    """The trace as JSON text. What was measured keeps seven significant digits, which is what fp32 carries."""
     data = asdict(trace)
+    data |= {"steps": _rounded(data["steps"]), "prefill_s": _rounded(data["prefill_s"])}
     for step in data["steps"]:
         if not step["tree"]["cut"]["tokens"]:
             del step["tree"]["cut"]
-    return json.dumps(_rounded(data), allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
 
 
 def from_json(text: str) -> Trace:
@@ -161,11 +170,14 @@ def from_dict(data: Any) -> Trace:
         stop=typed(data.get("stop", "length"), str, "trace.stop"),
         recorded=typed(data.get("recorded", ""), str, "trace.recorded"),
         branch=typed(data.get("branch", ""), str, "trace.branch"),
+        max_new_tokens=typed(data.get("max_new_tokens", 0), int, "trace.max_new_tokens"),
     )
     if trace.stop not in STOPS:
         raise TraceError(f"stop is {trace.stop[:40]!r}, expected one of {', '.join(STOPS)}")
     if trace.branch not in BRANCHES:
         raise TraceError(f"branch is {trace.branch[:40]!r}, expected one of {', '.join(map(repr, BRANCHES))}")
+    if trace.max_new_tokens and trace.max_new_tokens < (count := len(trace.tokens)):
+        raise TraceError(f"max_new_tokens is {trace.max_new_tokens}, and there are {count} tokens: leave it out")
     return trace
 
 

@@ -107,7 +107,7 @@ def test_rounds_of_a_run_that_filled_the_context_say_so_too(loaded, monkeypatch)
 
 
 def test_rounds_of_a_run_that_was_stopped_go_on(loaded):
-    trace = replace(run(loaded, "jakiro"), stop="stopped")
+    trace = replace(run(loaded, "jakiro"), stop="stopped", max_new_tokens=60)
     for made in again(loaded, trace, len(trace.steps) - 1, rounds=3):
         assert made.stop == "stopped" and len(made.steps) == 3
         assert all(max(step.tree.depths()) == 3 for step in made.steps)
@@ -151,6 +151,15 @@ def test_rounds_go_no_further_than_the_run_that_a_cap_ended(loaded, forced):
     assert [step.emitted for step in as_was.steps] == [step.emitted for step in trace.steps[-2:]]
     assert {len(one.prompt) + len(one.tokens) for one in (as_was, would)} == {len(trace.prompt) + 30}
     assert as_was.stop == would.stop == "length"
+
+
+def test_rounds_near_the_cap_of_a_run_that_ended_before_it_have_its_trees(loaded, monkeypatch):
+    monkeypatch.setattr(loaded.target, "ends", frozenset({run(loaded, "vanilla").tokens[28]}))
+    trace = run(loaded, "eagle2")
+    assert trace.stop == "eos" and len(trace.steps[-1].tree) < len(trace.steps[0].tree)
+    as_was, _ = again(loaded, trace, len(trace.steps) - 2, rounds=3)
+    trees = [[(step.tree.tokens, step.tree.parents) for step in some] for some in (as_was.steps, trace.steps[-2:])]
+    assert trees[0] == trees[1]
 
 
 def test_what_neither_decoded_is_not_counted_as_the_same(loaded):

@@ -50,6 +50,17 @@ def test_at_the_roots_of_a_run_the_drafts_are_the_runs_own(target, name, tempera
         assert here.tree.columns["pick"][0] == own.tree.columns["pick"][0]
 
 
+@pytest.mark.parametrize("most", [20, 60])
+def test_to_the_end_of_a_finished_text_the_drafts_are_the_runs_own(target, monkeypatch, most):
+    text = record(target, drafter(target, "vanilla"), PROMPT, 20, Sampling()).tokens
+    monkeypatch.setattr(target, "ends", frozenset({text[18]}))
+    trace = record(target, drafter(target, "eagle2", **TREE), PROMPT, most, Sampling())
+    assert trace.stop == "eos"
+    steps = along(target, drafter(target, "eagle2", **TREE), trace)
+    for start, own in walk_positions(trace):
+        assert (steps[start - 1].tree.tokens, steps[start - 1].tree.parents) == (own.tree.tokens, own.tree.parents)
+
+
 def test_the_columns_are_of_the_text_though_another_sampler_wrote_it(target):
     trace = replace(record(target, drafter(target, "vanilla"), PROMPT, 12, Sampling(1.5, 1.0, 3)), temperature=0.0)
     ids = trace.prompt + trace.tokens

@@ -49,6 +49,11 @@ def test_an_accepted_token_of_one_expert_is_a_rescue_and_a_whole_path_is_full():
     assert moments(run(both, THIRD), 0) == ["full"]
 
 
+def test_a_round_that_ended_the_text_is_not_full():
+    assert "full" in moments(replace(HAND, steps=[FIRST], stop="stopped"), 0)
+    assert "full" not in moments(replace(HAND, steps=[FIRST], stop="eos"), 0)
+
+
 def test_full_is_measured_by_the_depth_that_was_asked_for():
     assert "full" not in moments(replace(run(FIRST, THIRD), settings={"depth": 3}), 0)
     assert "full" in moments(replace(run(FIRST, THIRD), settings={"depth": 2}), 0)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
 from hand import FIRST, HAND, SECOND, THIRD, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
+from jakiro.noise import gumbel
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.theme import THEMES
 from jakiro.ui.replay import keys, payload
@@ -106,10 +108,12 @@ def test_the_badge_names_the_first_divergence_and_its_margin():
     )
 
 
-def test_a_margin_does_not_judge_what_was_sampled():
+def test_the_margin_of_what_was_sampled_is_that_of_the_draw():
     other = run(FIRST, replace(SECOND, accepted=[1], bonus=7), THIRD)
-    sampled = [replace(one, temperature=1.0) for one in (HAND, other)]
-    assert "margin is 0.6931 nats before the noise" in lossless(sampled, ["Vanilla", "Jakiro"])["text"]
+    sampled = [replace(one, temperature=0.5) for one in (HAND, other)]
+    noise = gumbel(HAND.seed, [len(HAND.prompt) + 4], 19)[0]
+    margin = abs(math.log(2) / 0.5 + (noise[18] - noise[16]).item())
+    assert f"margin is {margin:.4f} nats with the noise" in lossless(sampled, ["Vanilla", "Jakiro"])["text"]
 
 
 def test_ids_are_whole_whatever_the_vocabulary():

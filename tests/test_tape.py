@@ -132,6 +132,13 @@ def test_those_made_last_are_kept(written):
     assert len(written) == 5, "1 again after 4, which came in its place"
 
 
+def test_as_many_are_kept_as_may_be(written):
+    kept, one = Tapes(8), torch.ones(1)
+    for key in [*range(8)] * 2:
+        kept.run(key, lambda key=key: one * key, [one])
+    assert len(written) == 8
+
+
 def test_the_clock_stands_still_while_one_is_written(monkeypatch):
     time = [0.0]
     monkeypatch.setattr(programs.time, "perf_counter", lambda: time[0])

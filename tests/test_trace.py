@@ -82,9 +82,20 @@ def test_whatever_a_run_may_be_sampled_with_is_read_back(run, name, values):
         assert getattr(trace.from_json(trace.to_json(dataclasses.replace(run, **{name: value}))), name) == value
 
 
-def test_floats_keep_seven_digits(run):
-    written = json.loads(trace.to_json(dataclasses.replace(run, prefill_s=1 / 3)))
+def test_what_is_measured_keeps_seven_digits_and_what_is_asked_all(run):
+    asked = dataclasses.replace(run, prefill_s=1 / 3, temperature=1 / 3, settings={"draft_temperature": 2 / 3})
+    written = json.loads(trace.to_json(asked))
     assert written["prefill_s"] == 0.3333333
+    assert written["temperature"] == 1 / 3 and written["settings"] == {"draft_temperature": 2 / 3}
+
+
+def test_a_run_has_no_more_tokens_than_it_might(run):
+    count = len(run.tokens)
+    assert run.most is None and dataclasses.replace(run, stop="length").most == 2 + count
+    kept = trace.from_json(trace.to_json(dataclasses.replace(run, max_new_tokens=count)))
+    assert kept.max_new_tokens == count and kept.most == 2 + count
+    with pytest.raises(trace.TraceError, match=f"max_new_tokens is {count - 1}, and there are {count} tokens"):
+        trace.from_json(trace.to_json(dataclasses.replace(run, max_new_tokens=count - 1)))
 
 
 def test_a_failed_save_leaves_the_old_file(run, tmp_path, monkeypatch):

@@ -10,8 +10,8 @@ import pytest
 import torch
 from tiny import random_tree
 
+from jakiro import hashing, verify
 from jakiro import noise as noise_module
-from jakiro import verify
 from jakiro.noise import Noise, gumbel
 from jakiro.tree import DraftTree
 from jakiro.verify import GREEDY, Sampling, noise_of, nucleus, pick, walk
@@ -44,9 +44,9 @@ def test_sampling_refuses_what_has_no_meaning(bad):
 
 def test_hash_is_splitmix64():
     """The first outputs of the reference generator seeded with 0."""
-    states = [step * noise_module._GOLDEN for step in (1, 2, 3)]
+    states = [step * hashing.GOLDEN for step in (1, 2, 3)]
     expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
-    assert [noise_module._mix(state) for state in states] == expected
+    assert [hashing.mix(state) for state in states] == expected
     signed = torch.tensor([noise_module._signed(state) for state in states])
     assert noise_module._mix_tensor(signed).tolist() == [noise_module._signed(value) for value in expected]
 
@@ -54,6 +54,7 @@ def test_hash_is_splitmix64():
 def test_noise_depends_on_seed_position_and_token_alone():
     noise = gumbel(3, [7, 8, 2**31], 50)
     assert torch.equal(gumbel(3, [8], 20), noise[1:2, :20])
+    assert [hashing.gumbel_of(3, 7, token) for token in range(50)] == pytest.approx(noise[0].tolist(), rel=1e-12)
     assert noise.unique().numel() == noise.numel()
     assert not torch.equal(gumbel(4, [7], 50), noise[:1])
     assert gumbel(0, range(200), 500).isfinite().all()

@@ -54,7 +54,7 @@ def moments(trace: Trace, index: int) -> list[str]:
     found = {
         "rescue": any(source[node] in (0, 1) for node in step.accepted),
         "surprise": ends != TEXT_END and sure,
-        "full": 0 < len(step.accepted) == deepest,
+        "full": ends != TEXT_END and 0 < len(step.accepted) == deepest,
         "cut": ends == CUT,
     }
     return [name for name in MOMENTS if found[name]]

@@ -36,7 +36,7 @@ def measure(target: Any) -> tuple[int, list, int]:
     convolutional or compressed ones.
     """
     cache = DynamicCache(config=target.model.config)
-    one = torch.ones(1, 1, dtype=torch.long, device=target.device)
+    one = torch.zeros(1, 1, dtype=torch.long, device=target.device)
     try:
         target.model(input_ids=one, use_cache=True, **{target.takes_cache: cache})
     except REFUSALS as error:

@@ -103,7 +103,7 @@ def _divergence(first: Trace, other: Trace, first_title: str, title: str) -> str
     ours, theirs = (_token(trace, token) for trace, token in ((other, found.ours), (first, found.theirs)))
     margin = "margin not recorded" if found.margin is None else f"the target's margin is {abs(found.margin):.4f} nats"
     if found.margin is not None and other.temperature:
-        margin += " before the noise that picks are sampled with"
+        margin += " with the noise that it samples with"
     return f"{title} parts from {first_title} at token {found.at + 1}: {ours} against {theirs}, {margin}"
 
 

@@ -17,7 +17,7 @@ import torch
 from benchmarks import common
 from jakiro.commands.arguments import RECIPES, positive
 from jakiro.measuring.prompts import Prompt, read_prompts
-from jakiro.models.generation import generate
+from jakiro.models.generation import generated
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.training.answers import batches
@@ -36,10 +36,7 @@ def count(target: Target, prompts: list[list[int]], new_tokens: int) -> dict[str
     room = [prompt for prompt in prompts if len(prompt) + new_tokens <= target.context]
     found = []
     for some in batches(iter(room), BATCH):
-        written, real = (
-            one[:, max(map(len, some)) :] for one in generate(target.model, some, new_tokens, ends=target.ends)
-        )
-        found += [ids[kept].tolist() for ids, kept in zip(written, real, strict=True)]
+        found += generated(target.model, some, new_tokens, ends=target.ends)
     return {"answers": len(found), "go_round": sum(map(goes_round, found)), "tokens": sum(map(len, found))}
 
 

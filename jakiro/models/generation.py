@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -77,6 +78,13 @@ def generate(
             going = going[left]
     end = max(width, int(real.any(dim=0).nonzero()[-1]) + 1)
     return written[:, :end], real[:, :end]
+
+
+def generated(model: PreTrainedModel, prompts: list[list[int]], *how: Any, **more: Any) -> list[list[int]]:
+    """What `generate` adds to each of the prompts, its end included."""
+    written, real = generate(model, prompts, *how, **more)
+    start = max(map(len, prompts))
+    return [row[mask].tolist() for row, mask in zip(written[:, start:], real[:, start:], strict=True)]
 
 
 def _drawn(logits: Tensor, temperature: float, top_k: int) -> Tensor:

@@ -20,7 +20,7 @@ from accelerate.utils import gather_object
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
-from jakiro.models.generation import generate
+from jakiro.models.generation import generated
 from jakiro.training.data import Document
 
 CHUNK = 8  # batches whose prompts are sorted by length together, so that little is padding
@@ -117,10 +117,8 @@ def _answered(
 ) -> list[dict[str, list[int]]]:
     """The records of one batch, whose number decides what is drawn and at which temperature."""
     torch.manual_seed(seed * 1_000_003 + number)
-    written, real = generate(model, prompts, how.new_tokens, how.temperatures[number % len(how.temperatures)], ends)
-    start = max(map(len, prompts))
-    answers = [row[mask].tolist() for row, mask in zip(written[:, start:], real[:, start:], strict=True)]
-    return [{"prompt": prompt, "answer": answer} for prompt, answer in zip(prompts, answers, strict=True)]
+    found = generated(model, prompts, how.new_tokens, how.temperatures[number % len(how.temperatures)], ends)
+    return [{"prompt": prompt, "answer": answer} for prompt, answer in zip(prompts, found, strict=True)]
 
 
 def _append(file: Path, records: list[dict], main: bool) -> None:

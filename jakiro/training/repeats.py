@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
-from jakiro.models.generation import generate
+from jakiro.models.generation import generate, generated
 from jakiro.training.answers import batches
 from jakiro.training.precision import in_bfloat16
 
@@ -69,10 +69,8 @@ def looping(model: PreTrainedModel, prompts: Sequence[list[int]], new_tokens: in
     found = []
     with tqdm(total=len(prompts), desc="in search of loops", unit="prompt") as bar:
         for some in batches(iter(prompts), BATCH):
-            written, real = generate(model, some, new_tokens)
-            start = max(map(len, some))
-            answers = zip(some, written[:, start:], real[:, start:], strict=True)
-            found += [prompt for prompt, answer, mask in answers if goes_round(answer[mask].tolist())]
+            asked = zip(some, generated(model, some, new_tokens), strict=True)
+            found += [prompt for prompt, answer in asked if goes_round(answer)]
             bar.update(len(some))
     return found
 

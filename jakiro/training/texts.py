@@ -19,7 +19,7 @@ import torch
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from jakiro.models.generation import end_ids, generate
+from jakiro.models.generation import end_ids, generated
 from jakiro.training import recipe_file
 from jakiro.training.claims import claim, contents, digest
 from jakiro.training.repeats import goes_round
@@ -106,9 +106,7 @@ class Teacher:
     def _written(self, asked: list[list[int]], new_tokens: int, temperature: float, seed: int) -> list[list[int]]:
         """What the model goes on with after each of the prompts, its end included."""
         torch.manual_seed(seed)
-        written, real = generate(self.model, asked, new_tokens, temperature, self.ends, self.recipe.top_k)
-        start = max(map(len, asked))
-        return [row[mask].tolist() for row, mask in zip(written[:, start:], real[:, start:], strict=True)]
+        return generated(self.model, asked, new_tokens, temperature, self.ends, self.recipe.top_k)
 
 
 def write(

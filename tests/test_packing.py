@@ -12,15 +12,15 @@ from transformers import AutoTokenizer
 
 from jakiro.training import loop
 from jakiro.training.data import encoded, templated
-from jakiro.training.packing import fill, load_rows, pack
+from jakiro.training.packing import distinct_tokens, fill, load_rows, pack, save_rows
 from jakiro.training.sentences import shorten
 from jakiro.training.sources import Source, only_source, read_chats
 
 
 def test_packing_keeps_documents_whole_and_marks_answers(trained, data):
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
-    ids, said = pack(MIX[:1], data, tokenizer, 2000, 64, seed=1)
-    again, _ = pack(MIX[:1], data, tokenizer, 2000, 64, seed=1)
+    ids, said, _ = pack(MIX[:1], data, tokenizer, 2000, 64, seed=1)
+    again, *_ = pack(MIX[:1], data, tokenizer, 2000, 64, seed=1)
     assert (ids == again).all() and ids.shape[1] == 65
     user, end = tokenizer.convert_tokens_to_ids(["<|user|>", "<|end|>"])
     assert (ids[:, 0] == user).all()
@@ -50,9 +50,19 @@ def test_a_checkpoint_that_was_cut_off_anywhere_is_named(tmp_path):
 
 
 def test_ids_of_a_large_vocabulary_are_kept_whole():
-    rows, said = fill([([70_000, 5], [False, True]), ([3], [True])], 3, seed=0)
+    rows, said, texts = fill([([70_000, 5], [False, True]), ([3], [True])], 3, seed=0)
     assert rows.dtype == np.uint32 and sorted(rows[rows > 0].tolist()) == [3, 5, 70_000]
-    assert said.sum() == 2
+    assert said.sum() == 2 and sorted(texts[rows > 0].tolist()) == [0, 0, 1]
+
+
+def test_rows_tell_their_texts_apart_and_how_many_tokens_are_different(tmp_path):
+    documents = [([5, 6, 7], [True] * 3), ([8, 9], [True] * 2), ([5, 6, 7], [True] * 3)]
+    save_rows(tmp_path / "rows.npz", documents, [7], seed=0)
+    [rows] = load_rows(tmp_path / "rows.npz", [7])
+    assert rows.ids.tolist() == [[5, 6, 7, 8, 9, 5, 6, 7]] and rows.texts.tolist() == [[0, 0, 0, 1, 1, 2, 2, 2]]
+    assert distinct_tokens(tmp_path / "rows.npz") == 5
+    np.savez(tmp_path / "before.npz", **{"ids 7": rows.ids, "said 7": rows.said})
+    assert load_rows(tmp_path / "before.npz", [7])[0].texts is None and distinct_tokens(tmp_path / "before.npz") == 8
 
 
 def test_encoding_marks_the_end_of_an_answer_as_said(trained):

@@ -19,6 +19,7 @@ from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
 from jakiro.training.heads import head_config, new_head
 from jakiro.training.losses import Losses, Wanted, loss_of
+from jakiro.training.packing import Rows
 from jakiro.training.target_job import Batch, StageJob
 from jakiro.training.target_recipe import Stage
 from jakiro.training.trial import Trial, Trials
@@ -32,7 +33,7 @@ def job_of(how, widths=(64,), compiled=True):
     made = {name: new_head(model, plan) for name, plan in how.heads.items()}
     rng = np.random.default_rng(0)
     rows = [rng.integers(4, 290, (how.rows * 64 // width, width + 1)).astype(np.uint16) for width in widths]
-    return HeadJob(workers.start(), Target.wrap(model), made, how, [(ids, ids > 40) for ids in rows], compiled)
+    return HeadJob(workers.start(), Target.wrap(model), made, how, [Rows(ids, ids > 40) for ids in rows], compiled)
 
 
 @needs_compiler
@@ -118,7 +119,7 @@ def test_positions_that_do_not_count_add_nothing(kind):
 
 def test_too_few_tokens_for_one_step_are_refused():
     ids = np.zeros((1, 33), np.uint16)
-    rows = [(ids, ids > 0)]
+    rows = [Rows(ids, ids > 0)]
     with pytest.raises(ValueError, match="too few tokens for one step of 2 x 1 rows of 32"):
         StageJob(workers.start(), tiny_model(), Stage(1, 64, 32, 1, 2, "all", (1, 1)), rows, [], False, recipe())
     with pytest.raises(ValueError, match="too few tokens for one batch of 4 rows of 64"):
@@ -131,9 +132,8 @@ def test_a_batch_in_which_nothing_is_said_is_left_out():
     said = np.zeros(ids.shape, bool)
     said[:, -1] = said[1, 40:] = True
     heads = {"eagle2": KINDS["eagle2"](head_config(tiny_model(), SMALL))}
-    job = HeadJob(
-        workers.start(), Target.wrap(tiny_model()), heads, HeadRecipe.of(given(rows=1)), [(ids, said)], compiled=False
-    )
+    target, how = Target.wrap(tiny_model()), HeadRecipe.of(given(rows=1))
+    job = HeadJob(workers.start(), target, heads, how, [Rows(ids, said)], compiled=False)
     assert len(job.batches) == 1 and (job.batches[0][0] == ids[1]).all()
     assert job.step(1)["eagle2_loss"] > 0
 
@@ -149,7 +149,7 @@ def test_the_loss_that_is_reported_is_of_answers_alone():
             workers.start(),
             tiny_model(),
             Stage(1, 64, 32, 2, 1, "all", (1, 1)),
-            [(ids, said)],
+            [Rows(ids, said)],
             [],
             False,
             recipe(prompt_weight=weight),

@@ -21,6 +21,7 @@ from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.heads import give_words, new_head, train_heads
 from jakiro.training.losses import Wanted, own_loss
+from jakiro.training.packing import Rows
 from jakiro.training.unrolled import UnrolledEagle3
 from jakiro.verify import Sampling
 
@@ -68,7 +69,7 @@ def test_its_words_are_the_assistants_most_frequent_ones(deep):
     head = new_head(deep[0], how().heads["eagle3"])
     ids = np.array([[5, 7, 7, 9, 9, 9, 200, 0]], np.uint16)
     said = np.array([[0, 1, 1, 1, 1, 1, 0, 0]], bool)
-    give_words(head, [(ids, said)], deep[0])
+    give_words(head, [Rows(ids, said)], deep[0])
     assert {7, 9} <= set(head.tokens.tolist()) and len(head.tokens.unique()) == 60
     assert torch.equal(head.t2d.nonzero()[:, 0], head.tokens)
     torch.testing.assert_close(head.lm_head.weight, deep[0].get_output_embeddings().weight[head.tokens])
@@ -103,7 +104,9 @@ def test_the_job_reads_the_layers_that_decoding_reads(deep):
     model = deep[0].requires_grad_(False)
     target = Target.wrap(model)
     ids = np.random.default_rng(0).integers(4, 290, (8, 65)).astype(np.uint16)
-    job = HeadJob(workers.start(), target, {"eagle3": new_head(model, how().heads["eagle3"])}, how(), [(ids, ids > 0)])
+    job = HeadJob(
+        workers.start(), target, {"eagle3": new_head(model, how().heads["eagle3"])}, how(), [Rows(ids, ids > 0)]
+    )
     text = torch.from_numpy(ids[:1, :-1].astype(np.int64))
     features = job._features(0, text)
     inner = target.prefill(text[0], target.new_cache(80, (2, 4, 6)))[1]

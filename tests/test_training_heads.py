@@ -2,10 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from recipes import MIX, SMALL, head_recipe, losses, train_both
+from tiny import tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from jakiro.drafting.config import HeadConfig
@@ -18,10 +21,11 @@ from jakiro.training import answers, history, loop, workers
 from jakiro.training.answers import Answers
 from jakiro.training.data import draw
 from jakiro.training.growth import widen
+from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
 from jakiro.training.heads import head_config, train_heads
 from jakiro.training.losses import TOP, Losses, Wanted, loss_of
-from jakiro.training.packing import load_rows
+from jakiro.training.packing import Rows, load_rows
 from jakiro.training.trial import Trial, Trials
 from jakiro.training.unrolled import Unrolled
 
@@ -232,6 +236,37 @@ def test_a_head_of_one_pass_is_called_without_a_mask():
     assert called == [None, [], []]
 
 
+@pytest.mark.parametrize("passes", [1, 3])
+@pytest.mark.parametrize("kind", [*on_heads(Head), "eagle3"])
+def test_texts_of_a_row_see_nothing_of_one_another(kind, passes):
+    """Features and what heads say of them are those of each text alone."""
+    model, how = tiny_model(num_hidden_layers=4), head_recipe(passes=passes, own_features=0.0)
+    ids = torch.randint(4, 290, (1, 17), generator=torch.Generator().manual_seed(0))
+    texts = torch.tensor([[0] * 6 + [1] * 11])
+    head = KINDS[kind](head_config(model, SMALL, KINDS[kind].Config)).eval()
+    given = [Rows(ids.numpy(), np.ones((1, 17), bool))]
+    job = HeadJob(
+        workers.start(), Target.wrap(model), {kind: head}, replace(how, rows=1, row=16), given, compiled=False
+    )
+    unrolled = job.modules[kind]
+
+    def said(ids, texts=None):
+        features, embeddings = job._features(0, ids, texts), model.get_input_embeddings()(ids)[:, 1:]
+        job.known.clear()
+        texts = texts if texts is None else texts[:, :-1]
+        if kind == "eagle3":
+            at = torch.arange(ids.shape[1] - 2)
+            return torch.stack(unrolled(embeddings, features[:, :-1, 32:], at, texts), dim=1)
+        none = torch.zeros(embeddings.shape[:2], dtype=torch.bool)
+        found = unrolled(embeddings, features[:, :-1], torch.zeros_like(embeddings), none, texts)
+        return torch.stack([out.mixed[0] for out in found], dim=1)
+
+    packed, first, last = said(ids, texts), said(ids[:, :6]), said(ids[:, 6:])
+    torch.testing.assert_close(packed[: len(first)], first)
+    torch.testing.assert_close(packed[6:], last)
+    assert not torch.allclose(said(ids)[6:], last, atol=1e-2)
+
+
 @pytest.mark.parametrize("kind", on_heads(Head))
 @pytest.mark.parametrize("at", [5, 9])
 def test_a_pass_answers_what_a_draft_of_that_depth_would(kind, at):
@@ -317,6 +352,6 @@ def test_heads_learn_on_the_targets_own_answers(trained, data, tmp_path):
     out = {"eagle2": tmp_path / "eagle2"}
     train_heads(["eagle2"], workers.start(), model, tokenizer, how, data, tmp_path, out, compiled=False)
     written = [json.loads(line)["answer"] for line in (tmp_path / "answers.jsonl").open()]
-    said = [token for ids, said in load_rows(tmp_path / "rows.npz", [32]) for token in ids[said].tolist()]
+    said = [token for ids, said, _ in load_rows(tmp_path / "rows.npz", [32]) for token in ids[said].tolist()]
     assert sorted(said) == sorted(token for answer in written for token in answer)
     load_head(tmp_path / "eagle2", Target.load(trained / "out"))

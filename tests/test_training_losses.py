@@ -17,6 +17,7 @@ from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
 from jakiro.training.heads import head_config
 from jakiro.training.optim import Optimizer
+from jakiro.training.packing import Rows
 from jakiro.training.target_job import Batch, StageJob
 from jakiro.training.target_recipe import Stage
 
@@ -35,7 +36,7 @@ def job_of(ids, model=None, kind="jakiro", at=SAID, **changes):
     model, said = model or tiny_model(), np.zeros(ids.shape, bool)
     said[:, at] = True
     heads = {kind: KINDS[kind](head_config(model, SMALL))}
-    return HeadJob(workers.start(), Target.wrap(model), heads, how, [(ids, said)], compiled=False)
+    return HeadJob(workers.start(), Target.wrap(model), heads, how, [Rows(ids, said)], compiled=False)
 
 
 class Right(nn.Module):
@@ -94,7 +95,7 @@ def test_a_targets_loss_is_the_cross_entropy_of_the_next_token():
     ids, said = np.random.default_rng(0).integers(4, 290, (2, 33)).astype(np.uint16), np.zeros((2, 33), bool)
     said[0, 7:12], said[1, 20:29], ids[:, 29:] = True, True, 0
     stage = Stage(1, 64, 32, 2, 1, "all", (1, 1))
-    job = StageJob(workers.start(), tiny_model(), stage, [(ids, said)], [], False, recipe(prompt_weight=0.3))
+    job = StageJob(workers.start(), tiny_model(), stage, [Rows(ids, said)], [], False, recipe(prompt_weight=0.3))
     batch = Batch.of(ids, said, 0.3, torch.device("cpu"))
     with torch.no_grad():
         found = job._loss(batch.ids, batch.weight, batch.masks[0])
@@ -122,9 +123,11 @@ def test_a_step_of_a_target_has_the_gradient_of_its_whole_batch(gradients):
     model = tiny_model()
     model.lm_head.weight.data = 0.1 * model.model.embed_tokens.weight.detach()  # which likes to say a token again
     stage = Stage(1, 128, 32, 2, 2, "all", (1, 1), unlikelihood=0.5, answers=12)
-    job = StageJob(workers.start(), copy.deepcopy(model), stage, [(ids, said)], [], False, recipe(prompt_weight=0.3))
+    job = StageJob(
+        workers.start(), copy.deepcopy(model), stage, [Rows(ids, said)], [], False, recipe(prompt_weight=0.3)
+    )
     found = job.step(0)
-    assert [ids.shape for ids, _ in job.passes] == [(2, 33)] * 2
+    assert [ids.shape for ids, *_ in job.passes] == [(2, 33)] * 2
 
     tokens = torch.from_numpy(ids.astype(np.int64))
     logits = model(input_ids=tokens[:, :-1]).logits

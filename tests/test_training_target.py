@@ -171,7 +171,7 @@ def test_short_documents_go_into_short_rows_that_are_spread_over_a_stage(trained
     rows = load_rows(trained / "run" / "stage1" / "rows.npz", widths)
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     documents = take(MIX, data, tokenizer, stage.tokens, stage.row + 1, seed=1)
-    narrow, wide = (sorted(ids[ids > 0].tolist()) for ids, _ in rows)
+    narrow, wide = (sorted(ids[ids > 0].tolist()) for ids, *_ in rows)
     assert sorted(narrow + wide) == sorted(token for ids, _ in documents for token in ids)
     short, mixed = by_width(documents, widths)
     long = [document for document in documents if len(document[0]) > 33]
@@ -179,8 +179,8 @@ def test_short_documents_go_into_short_rows_that_are_spread_over_a_stage(trained
     assert len(mixed) > len(long)  # short ones fill rows up
     assert all(len(ids) <= 33 for ids, _ in short)
     found = batches(rows, 128)
-    assert {ids.shape for ids, _ in found} == {(4, 33), (2, 65)}
-    narrow = [ids.shape[1] == 33 for ids, _ in found]
+    assert {one.ids.shape for one in found} == {(4, 33), (2, 65)}
+    narrow = [one.ids.shape[1] == 33 for one in found]
     for end in range(1, len(found)):
         assert abs(sum(narrow[:end]) - end * sum(narrow) / len(narrow)) <= 1
     with pytest.raises(ValueError, match="12 tokens do not divide rows of 64"):

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from jakiro.target import Target
 
 from .config import HeadConfig
-from .head import Attention, Passes, RMSNorm, SwiGLU
+from .head import Attention, RMSNorm, SwiGLU
 from .weights import check_keys, read_tensors
 
 LAYERS = 3  # that a target has at least
@@ -86,9 +86,9 @@ class Eagle3Layer(nn.Module):
         self.input_layernorm = RMSNorm(hidden, eps=eps)
         self.post_attention_layernorm = RMSNorm(hidden, eps=eps)
 
-    def forward(self, embeddings: Tensor, features: Tensor, passes: Passes | None = None) -> Tensor:
+    def forward(self, embeddings: Tensor, features: Tensor, *seen: Any) -> Tensor:
         pairs = torch.cat([self.input_layernorm(embeddings), self.hidden_norm(features)], dim=-1)
-        residual = features + self.self_attn(pairs, passes)
+        residual = features + self.self_attn(pairs, *seen)
         return residual + self.mlp(self.post_attention_layernorm(residual))
 
 
@@ -110,9 +110,10 @@ class Eagle3Head(nn.Module):
         if hidden != config.target_hidden_size:
             self.embed_tokens = nn.Embedding(config.vocab_size, hidden)
 
-    def forward(self, embeddings: Tensor, features: Tensor, passes: Passes | None = None) -> Tensor:
-        """x [b, s, h] from embeddings of x_{t+1} and fused features g_t, or own answers in their place, [b, s, h]."""
-        return self.midlayer(embeddings, features, passes)
+    def forward(self, embeddings: Tensor, features: Tensor, *seen: Any) -> Tensor:
+        """x [b, s, h] from embeddings of x_{t+1} and fused features g_t, or own answers in their place, [b, s, h], and
+        what `Attention` takes besides."""
+        return self.midlayer(embeddings, features, *seen)
 
     def logits(self, answers: Tensor) -> Tensor:
         """Of the own tokens, [..., draft_vocab_size], from x [..., h]."""

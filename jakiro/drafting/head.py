@@ -13,7 +13,7 @@ uses `fused.py` on the same parameters.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -80,9 +80,9 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(entry * config.hidden_size, narrow, bias=config.qkv_bias)
         self.o_proj = nn.Linear(wide, config.hidden_size, bias=False)
 
-    def forward(self, x: Tensor, passes: Passes | None = None) -> Tensor:
-        """[b, s, entry * h] -> [b, s, h]. `passes` holds those before, over the same text, and gets this one
-        (`staircase`)."""
+    def forward(self, x: Tensor, passes: Passes | None = None, texts: Tensor | None = None) -> Tensor:
+        """[b, s, entry * h] -> [b, s, h]. `passes` holds those before, over the same rows, and gets this one
+        (`staircase`). `texts` [b, s] numbers those of a row, which see nothing of one another; None: it has one."""
         batch, length, _ = x.shape
         query, key, value = (
             projection(x).view(batch, length, -1, self.config.head_dim).transpose(1, 2)
@@ -90,11 +90,15 @@ class Attention(nn.Module):
         )
         cos, sin = rope_tables(self.config, torch.arange(length, device=x.device))
         query, key = (rotate(one, cos.to(one.dtype), sin.to(one.dtype)) for one in (query, key))
-        mask = None
+        mask, count = None, 1
         if passes is not None:
             passes.append((key, value))
             key, value = (torch.cat(parts, dim=2) for parts in zip(*passes, strict=True))
-            mask = staircase(len(passes), length, x.device)
+            count = len(passes)
+        if passes is not None or texts is not None:
+            mask = staircase(count, length, x.device)
+        if texts is not None:
+            mask = (mask & (texts[:, :, None] == texts[:, None]).repeat(1, 1, count))[:, None]
         mixed = attention(query, key, value, mask, causal=mask is None)
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
@@ -174,10 +178,11 @@ class Head(nn.Module):
         self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=config.bias)
         self.layers = nn.ModuleList([Layer(config, name, feed_forward)])
 
-    def attend(self, embeddings: Tensor, features: Tensor, passes: Passes | None = None) -> tuple[Tensor, Tensor]:
-        """u and z, each [b, s, h], from embeddings of x_{t+1} and features h_t, each [b, s, h]."""
+    def attend(self, embeddings: Tensor, features: Tensor, *seen: Any) -> tuple[Tensor, Tensor]:
+        """u and z, each [b, s, h], from embeddings of x_{t+1} and features h_t, each [b, s, h], and what `Attention`
+        takes besides."""
         entry = self.fc(torch.cat([embeddings, features], dim=-1))
-        residual = entry + self.layers[0].self_attn(entry, passes)
+        residual = entry + self.layers[0].self_attn(entry, *seen)
         return residual, self.layers[0].post_attention_layernorm(residual)
 
 
@@ -188,9 +193,9 @@ class EagleHead(Head):
         config = replace(config, num_local_experts=0, expert_intermediate_size=0)
         super().__init__(config, "mlp", SwiGLU(config.hidden_size, config.intermediate_size))
 
-    def forward(self, embeddings: Tensor, features: Tensor, passes: Passes | None = None) -> Tensor:
+    def forward(self, embeddings: Tensor, features: Tensor, *seen: Any) -> Tensor:
         """Predicted features of the next position, [b, s, h]."""
-        residual, normed = self.attend(embeddings, features, passes)
+        residual, normed = self.attend(embeddings, features, *seen)
         return residual + self.layers[0].mlp(normed)
 
 
@@ -202,9 +207,9 @@ class JakiroHead(Head):
         experts = Experts(config.hidden_size, config.expert_intermediate_size, config.num_local_experts)
         super().__init__(config, "mlp_moe", experts)
 
-    def forward(self, embeddings: Tensor, features: Tensor, passes: Passes | None = None) -> HeadOutput:
+    def forward(self, embeddings: Tensor, features: Tensor, *seen: Any) -> HeadOutput:
         """Mixed and contrastive features, the experts' own and the router logits."""
-        residual, normed = self.attend(embeddings, features, passes)
+        residual, normed = self.attend(embeddings, features, *seen)
         own, gates = self.layers[0].mlp_moe(normed)
         weights = gates[..., : len(own)].softmax(dim=-1)
         mixed = residual + _weighted(weights, own)

@@ -79,7 +79,7 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
 def held_out_loss(target: Target, recipe: Recipe, data: Path, tokens: int = 60_000) -> float:
     """Mean cross-entropy in nats on what the assistant says in conversations that were held out of the last mix."""
     stage = recipe.stages[-1]
-    ids, said = pack(recipe.mixes[stage.mix], data, target.tokenizer, tokens, 512, recipe.seed, validation=True)
+    ids, said, _ = pack(recipe.mixes[stage.mix], data, target.tokenizer, tokens, 512, recipe.seed, validation=True)
     total = count = 0.0
     for row, answer in zip(torch.from_numpy(ids.astype("int64")), torch.from_numpy(said), strict=True):
         logits = target.model(input_ids=row[None, :-1].to(target.device)).logits[0].float().cpu()

@@ -24,7 +24,7 @@ from jakiro.training.optim import Optimizer, factor
 from jakiro.training.packing import Rows, batches
 from jakiro.training.precision import in_bfloat16
 from jakiro.training.trial import Trials
-from jakiro.training.unrolled import Unrolled, UnrolledEagle3
+from jakiro.training.unrolled import Unrolled, UnrolledEagle3, begins
 
 
 class HeadJob:
@@ -43,7 +43,7 @@ class HeadJob:
     ) -> None:
         self.accelerator, self.recipe, self.device, self.trials = accelerator, recipe, accelerator.device, trials
         found = batches(rows, recipe.rows * recipe.row)
-        self.batches = [(ids, said) for ids, said in found if said[:, 2:-1].any()]  # else there is nothing to score
+        self.batches = [one for one in found if one.said[:, 2:-1].any()]  # else there is nothing to score
         if not self.batches:
             raise ValueError(
                 f"there are too few tokens for one batch of {recipe.rows} rows of {recipe.row}: the recipe needs more "
@@ -83,13 +83,14 @@ class HeadJob:
 
     def step(self, index: int) -> dict[str, float]:
         batch = index % len(self.batches)
-        ids, said = self.batches[batch]
+        ids, said, texts = self.batches[batch]
         mine = workers.share(self.accelerator, len(ids))
         torch.manual_seed(self.recipe.seed * 1_000_003 + index)
         at, kept = self._positions(torch.from_numpy(said), mine)
         ids = torch.from_numpy(ids[mine].astype(np.int64)).to(self.device)
+        texts = None if texts is None else torch.from_numpy(texts[mine, :-1].astype(np.int64)).to(self.device)
         with torch.no_grad():
-            features = self._features(batch, ids[:, :-1])
+            features = self._features(batch, ids[:, :-1], texts)
             embeddings = self.target.embed(ids[:, :-1])
         drawn = self._noise(embeddings[:, 1:], len(said), mine)
         ends = self.recipe.rate, 0.05 * self.recipe.rate
@@ -97,7 +98,7 @@ class HeadJob:
         move = get_ema_multi_avg_fn(min(self.recipe.average, (1 + index) / (10 + index)))
         found = {}
         for name, module in self.modules.items():
-            sums = self.loss(name, embeddings[:, 1:], features, drawn, at, kept)
+            sums = self.loss(name, embeddings[:, 1:], features, texts, drawn, at, kept)
             (sums[0] * (self.accelerator.num_processes / self.recipe.scored)).backward()
             nn.utils.clip_grad_norm_(module.parameters(), 1.0)
             self.optimizers[name].step(rate)
@@ -113,12 +114,13 @@ class HeadJob:
                 self.trials.run(index + 1, heads)
         return {**row, "rate": rate}
 
-    def _features(self, batch: int, ids: Tensor) -> Tensor:
-        """Of the target after each token, [b, s, h], or with the inputs of three layers beside it, [b, s, 4 h].
-        Computed on the fly, remembered if the rows come again."""
+    def _features(self, batch: int, ids: Tensor, texts: Tensor | None = None) -> Tensor:
+        """Of the target after each token of its text, [b, s, h], or with the inputs of three layers beside it,
+        [b, s, 4 h]. Computed on the fly, remembered if the rows come again."""
         if batch in self.known:
             return self.known[batch].to(self.device)
-        found = self.target.decoder(input_ids=ids, use_cache=False, output_hidden_states=bool(self.inner))
+        where = {} if texts is None else {"position_ids": positions(texts)}
+        found = self.target.decoder(input_ids=ids, use_cache=False, output_hidden_states=bool(self.inner), **where)
         inner = [found.hidden_states[layer] for layer in self.inner]
         features = torch.cat([found.last_hidden_state, *inner], dim=-1)
         if self.recipe.epochs > 1 and len(self.known) * features.nbytes < self.recipe.remember * 2**30:
@@ -150,23 +152,36 @@ class HeadJob:
         return noise.to(like.dtype), own
 
     def _loss(
-        self, name: str, embeddings: Tensor, features: Tensor, drawn: tuple, at: Tensor, kept: Tensor | None
+        self,
+        name: str,
+        embeddings: Tensor,
+        features: Tensor,
+        texts: Tensor | None,
+        drawn: tuple,
+        at: Tensor,
+        kept: Tensor | None,
     ) -> Tensor:
         """[3]: summed over the positions, the loss, and whether the argmax agrees in the first and in the last pass."""
         read, losses, module = self.target.logits, self.recipe.heads[name].losses, self.modules[name]
         hidden = embeddings.shape[-1]
-        last = features[..., :hidden]
+        last, texts = features[..., :hidden], texts if texts is None else texts[:, :-1]
         # no weights that are cast are kept: some versions of torch give a later pass those of one without gradients
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.in_bfloat16, cache_enabled=False):
             soon = Wanted.of(read, last[:, 1:-1].flatten(0, 1)[at], kept)
             if isinstance(own := workers.unwrapped(module), UnrolledEagle3):
-                said = module(embeddings, features[:, :-1, hidden:], at)
+                said = module(embeddings, features[:, :-1, hidden:], at, texts)
                 parts = [own_loss(logits, own.head.tokens, soon) for logits in said]
             else:
-                found = module(embeddings, last[:, :-1], *drawn)
+                found = module(embeddings, last[:, :-1], *drawn, texts)
                 ahead = found[0].contrast is not None
                 later = Wanted.of(read, last[:, 2:].flatten(0, 1)[at], kept) if ahead else None
                 parts = [loss_of(out, at, read, soon, later, losses) for out in found]
         weights = [self.recipe.decay**level for level in range(len(parts))]
         loss = sum(weight * part for weight, (part, _) in zip(weights, parts, strict=True)) / sum(weights)
         return torch.stack([loss, parts[0][1].float(), parts[-1][1].float()])
+
+
+def positions(texts: Tensor) -> Tensor:
+    """Where in its text each token is, [b, s], from the texts' numbers: by them transformers tells texts apart."""
+    at = torch.arange(texts.shape[1], device=texts.device).expand_as(texts)
+    return at - torch.where(begins(texts), at, 0).cummax(dim=1).values

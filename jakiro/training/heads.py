@@ -28,7 +28,7 @@ from jakiro.training.growth import widen
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe, Plan
 from jakiro.training.optim import check_schedule
-from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
+from jakiro.training.packing import Rows, distinct_tokens, load_rows, row_widths, save_rows
 from jakiro.training.precision import product_dtype
 from jakiro.training.recipe_file import check_dtype
 from jakiro.training.trial import Trials, held_out_prompts, ways
@@ -92,14 +92,14 @@ def train_heads(
         if not lies_in(out[name], head.to(DTYPES[recipe.dtype])):
             save_head(out[name], head)
         shutil.copy(run / "recipe.json", out[name])
-        history.write(out[name], [*done[name], _told(recipe, name, run, rows)])
+        history.write(out[name], [*done[name], _told(recipe, name, run)])
 
 
-def _told(recipe: HeadRecipe, name: str, run: Path, rows: list[Rows]) -> dict:
+def _told(recipe: HeadRecipe, name: str, run: Path) -> dict:
     """What a run did for a head, for its history."""
     top1 = round(history.late(history.metrics(run), f"{name}_top1", 100), 4)
     seen = {"steps": recipe.steps, "tokens": recipe.row * recipe.rows, "passes": recipe.passes}
-    distinct = sum(int((ids > 0).sum()) for ids, _ in rows)
+    distinct = distinct_tokens(run / "rows.npz")
     read = {"distinct": distinct, "temperatures": recipe.answers and recipe.answers.temperatures}
     return {**seen, **read, "top1": top1, "note": recipe.note}
 
@@ -183,7 +183,7 @@ def head_config(model: PreTrainedModel, changes: dict, kind: type[HeadConfig] = 
 
 def give_words(head: Eagle3Head, rows: list[Rows], model: PreTrainedModel) -> None:
     """The tokens that the assistant says most often, as the head's own, to begin with as the target reads them out."""
-    said = np.concatenate([ids[mask] for ids, mask in rows])
+    said = np.concatenate([one.ids[one.said] for one in rows])
     counts = torch.from_numpy(np.bincount(said, minlength=head.config.vocab_size))
     tokens = counts.topk(head.config.draft_vocab_size).indices.sort().values
     head.speak(tokens)

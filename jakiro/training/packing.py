@@ -9,6 +9,7 @@ import random
 from bisect import bisect_right, insort
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,7 +20,13 @@ from jakiro.training.sources import Source
 
 OPEN_ROWS = 64  # rows that wait for a document that fits
 
-Rows = tuple[np.ndarray, np.ndarray]  # ids [n, width + 1], uint16 or uint32, and which of them the assistant says
+
+class Rows(NamedTuple):
+    """Rows of one width, [n, width + 1] each."""
+
+    ids: np.ndarray  # uint16 or uint32
+    said: np.ndarray  # whether the assistant says it
+    texts: np.ndarray | None = None  # uint16: of which text of its row it is; None: not known
 
 
 def pack(
@@ -49,22 +56,33 @@ def fill(documents: list[Document], row: int, seed: int) -> Rows:
     random.Random(seed).shuffle(rows)
     most = max((max(ids, default=0) for row_ in rows for ids, _ in row_), default=0)
     packed = np.zeros((len(rows), width), np.uint16 if most < 2**16 else np.uint32)
-    answers = np.zeros((len(rows), width), bool)
+    answers, texts = np.zeros((len(rows), width), bool), np.zeros((len(rows), width), np.uint16)
     for i, row_ in enumerate(rows):
         at = 0
         for ids, said in row_:
             packed[i, at : at + len(ids)], answers[i, at : at + len(ids)] = ids, said
             at += len(ids)
-    return packed, answers
+            texts[i, at:] += 1
+    return Rows(packed, answers, texts)
 
 
 def save_rows(file: Path, documents: list[Document], widths: list[int], seed: int) -> None:
     """Rows of several widths, the narrowest first, whole or not at all; `load_rows` reads them."""
     found = {}
     for width, own in zip(widths, by_width(documents, widths), strict=True):
-        found[f"ids {width}"], found[f"said {width}"] = fill(own, width, seed)
+        for name, part in fill(own, width, seed)._asdict().items():
+            found[f"{name} {width}"] = part
+    distinct = sum(map(len, {tuple(ids) for ids, _ in documents}))
     with replacing(file) as new, new.open("wb") as out:
-        np.savez(out, **found)
+        np.savez(out, distinct=distinct, **found)
+
+
+def distinct_tokens(file: Path) -> int:
+    """Tokens of different documents in what `save_rows` wrote; of all where that was not kept."""
+    with np.load(file) as kept:
+        if "distinct" in kept:
+            return int(kept["distinct"])
+        return sum(int((kept[name] > 0).sum()) for name in kept if name.startswith("ids "))
 
 
 def by_width(documents: list[Document], widths: list[int]) -> list[list[Document]]:
@@ -84,7 +102,8 @@ def load_rows(file: Path, widths: list[int]) -> list[Rows]:
     """What `save_rows` wrote. Raises ValueError naming a file that is damaged."""
     try:
         with np.load(file) as kept:
-            return [(kept[f"ids {width}"], kept[f"said {width}"]) for width in widths]
+            known = [name for name in Rows._fields if f"{name} {widths[0]}" in kept or name != "texts"]  # once unkept
+            return [Rows(*(kept[f"{name} {width}"] for name in known)) for width in widths]
     except (BadZipFile, EOFError, KeyError, ValueError) as error:
         raise ValueError(f"{file} is damaged: delete it, and the rows are made again") from error
 
@@ -92,11 +111,12 @@ def load_rows(file: Path, widths: list[int]) -> list[Rows]:
 def batches(rows: list[Rows], tokens: int) -> list[Rows]:
     """Rows of several widths in batches of `tokens` tokens of one width each, the widths spread evenly over them."""
     found = []
-    for ids, said in rows:
-        each = tokens // (ids.shape[1] - 1)
-        count = len(ids) // each
+    for one in rows:
+        each = tokens // (one.ids.shape[1] - 1)
+        count = len(one.ids) // each
         chunks = [slice(index * each, (index + 1) * each) for index in range(count)]
-        found += [((index + 0.5) / count, (ids[chunk], said[chunk])) for index, chunk in enumerate(chunks)]
+        parts = [Rows(*(part if part is None else part[chunk] for part in one)) for chunk in chunks]
+        found += [((index + 0.5) / count, part) for index, part in enumerate(parts)]
     return [one for _, one in sorted(found, key=itemgetter(0))]
 
 

@@ -80,7 +80,7 @@ def train(
                 _make_rows(recipe, stage, number, tokenizer, data, folder, shelf)
     del shelf
     if whole and not (run / "stage0/model.pt").exists():
-        rows, _ = load_rows(run / "stage0/rows.npz", row_widths(recipe.stages[0].row, recipe.stages[0].short))[-1]
+        rows, *_ = load_rows(run / "stage0/rows.npz", row_widths(recipe.stages[0].row, recipe.stages[0].short))[-1]
         whole.model.to(accelerator.device)
         model = pruning.part(whole, _config(recipe, tokenizer, recipe.stages[0].layers), rows[: pruning.ROWS])
     del whole

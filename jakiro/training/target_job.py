@@ -72,7 +72,7 @@ class StageJob:
 
     def step(self, index: int) -> dict[str, float]:
         chosen = self.passes[index * self.stage.passes : (index + 1) * self.stage.passes]
-        parts = [Batch.of(*one, self.prompt_weight, self.accelerator.device) for one in chosen]
+        parts = [Batch.of(one.ids, one.said, self.prompt_weight, self.accelerator.device) for one in chosen]
         scale = self.accelerator.num_processes / sum(one.weight.sum() for one in parts)
         answer = torch.zeros(1, device=self.accelerator.device)
         metrics = {}

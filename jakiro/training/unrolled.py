@@ -8,6 +8,8 @@ training-time test, arXiv 2503.01840).
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -23,21 +25,24 @@ class Unrolled(nn.Module):
         super().__init__()
         self.head, self.recipe = head, recipe
 
-    def forward(self, embeddings: Tensor, features: Tensor, noise: Tensor, own: Tensor) -> list[HeadOutput]:
-        """What each pass answers, from embeddings of x_{t+1} and features h_t, noise on them, all [b, s, h], and
-        where the first pass reads the head's own predictions, [b, s] bool."""
+    def forward(
+        self, embeddings: Tensor, features: Tensor, noise: Tensor, own: Tensor, texts: Tensor | None = None
+    ) -> list[HeadOutput]:
+        """What each pass answers, from embeddings of x_{t+1} and features h_t, noise on them, all [b, s, h], where the
+        first pass reads the head's own predictions, [b, s] bool, and the texts of rows as `Attention` takes them."""
         read = features
         if self.recipe.own_features:
             with torch.no_grad():
-                read = torch.where(own[..., None], _next(features, self._head(embeddings, features).mixed), features)
+                said = self._head(embeddings, features, None, texts).mixed
+                read = torch.where(own[..., None], _next(features, said, texts), features)
         passes = [] if self.recipe.passes > 1 else None  # one pass needs no mask
-        found = [self._head(embeddings, read + noise, passes)]
+        found = [self._head(embeddings, read + noise, passes, texts)]
         for _ in range(self.recipe.passes - 1):
-            found.append(self._head(embeddings, _next(features, found[-1].mixed), passes))
+            found.append(self._head(embeddings, _next(features, found[-1].mixed, texts), passes, texts))
         return found
 
-    def _head(self, embeddings: Tensor, features: Tensor, passes: Passes | None = None) -> HeadOutput:
-        out = self.head(embeddings, features, passes)
+    def _head(self, *given: Any) -> HeadOutput:
+        out = self.head(*given)
         return out if isinstance(out, HeadOutput) else HeadOutput(out, None, None, None)
 
 
@@ -48,19 +53,25 @@ class UnrolledEagle3(nn.Module):
         super().__init__()
         self.head, self.recipe = head, recipe
 
-    def forward(self, embeddings: Tensor, inner: Tensor, at: Tensor) -> list[Tensor]:
+    def forward(self, embeddings: Tensor, inner: Tensor, at: Tensor, texts: Tensor | None = None) -> list[Tensor]:
         """Logits [k, own tokens] of each pass, from embeddings of x_{t+1} [b, s, h] and inputs of three of the target's
-        layers [b, s, 3 h], at k flat indices into [b, s - 1]."""
+        layers [b, s, 3 h], at k flat indices into [b, s - 1], and the texts of rows as `Attention` takes them."""
         fused = read = self.head.fc(inner)
         passes: Passes | None = [] if self.recipe.passes > 1 else None
         found = []
         for _ in range(self.recipe.passes):
-            answers = self.head(embeddings, read, passes)
+            answers = self.head(embeddings, read, passes, texts)
             found.append(self.head.logits(answers[:, :-1].flatten(0, 1)[at]))
-            read = _next(fused, answers)
+            read = _next(fused, answers, texts)
         return found
 
 
-def _next(first: Tensor, answers: Tensor) -> Tensor:
-    """What the next level reads at each position: the answer at the one before it."""
-    return torch.cat([first[:, :1], answers[:, :-1].to(first.dtype)], dim=1)
+def _next(first: Tensor, answers: Tensor, texts: Tensor | None) -> Tensor:
+    """What the next level reads at each position: the answer at the one before it, if that is of its text."""
+    found = torch.cat([first[:, :1], answers[:, :-1].to(first.dtype)], dim=1)
+    return found if texts is None else torch.where(begins(texts)[..., None], first, found)
+
+
+def begins(texts: Tensor) -> Tensor:
+    """Where a text begins after another in its row, bool [b, s], from the texts' numbers."""
+    return nn.functional.pad(texts[:, 1:] != texts[:, :-1], (1, 0))

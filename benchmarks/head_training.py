@@ -38,6 +38,7 @@ from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import HeadRecipe
 from jakiro.training.heads import new_head
+from jakiro.training.packing import Rows
 from jakiro.training.precision import product_dtype
 
 SCHEMA = "jakiro-head-training/1"
@@ -132,7 +133,7 @@ def _job(model: PreTrainedModel, recipe: HeadRecipe, compiled: bool) -> HeadJob:
     rng = np.random.default_rng(0)
     rows = rng.integers(4, model.config.vocab_size, (2 * recipe.rows, recipe.row + 1)).astype(np.uint16)
     heads = {name: new_head(model, plan) for name, plan in recipe.heads.items()}
-    given = (replace(recipe, trial=None), [(rows, np.ones(rows.shape, bool))])
+    given = (replace(recipe, trial=None), [Rows(rows, np.ones(rows.shape, bool))])
     return HeadJob(workers.start(), Target.wrap(model), heads, *given, compiled=compiled)
 
 

@@ -35,7 +35,7 @@ from jakiro.training.trial import Trials, held_out_prompts, ways
 
 FREE = ("note", "trial", "remember", "dtype")  # fields of a recipe on which neither rows nor a run's weights depend
 UNSEEN = ("num_attention_heads", "num_key_value_heads", "rms_norm_eps", "rope_theta", "rope_type", "rope_factor")
-UNSEEN += ("rope_numbers",)
+UNSEEN += ("rope_numbers", "reads")
 
 
 def train_heads(
@@ -135,11 +135,9 @@ def _check_alike(config: HeadConfig, start: Path) -> None:
     """Raise ValueError where a head computes otherwise than that in `start`, in a way that its weights do not tell."""
     has = type(config).from_json(start / "config.json")
     for name in UNSEEN:
-        if getattr(has, name) != getattr(config, name):
-            raise ValueError(
-                f"the head in {start} has {name} {getattr(has, name)}, the recipe {getattr(config, name)}: it goes on "
-                "in its own shape"
-            )
+        own, asked = (getattr(one, name, None) for one in (has, config))
+        if own != asked:
+            raise ValueError(f"the head in {start} has {name} {own}, the recipe {asked}: it goes on in its own shape")
 
 
 def _made_from(recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path) -> dict[str, Any]:

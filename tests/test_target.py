@@ -13,6 +13,7 @@ from packaging.version import Version
 from safetensors.torch import load_file, save_file
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tiny import CHAT, CONTEXT, SIZES, path_tokens, random_tree, tiny_model, tiny_tokenizer
+from tokenizers import processors
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from jakiro.engine import record
@@ -375,9 +376,14 @@ def test_a_chat_template_may_come_from_a_file(folder, tmp_path, caplog):
 
 
 def test_a_chat_template_that_cannot_be_used_is_refused(folder, tmp_path):
-    (tmp_path / "chat.jinja").write_text("{% for m in messages %}{{ m.content }}")
-    with pytest.raises(ValueError, match=r"chat\.jinja has no chat template .*: give a Jinja file"):
-        Target.load(folder, chat_template=tmp_path / "chat.jinja")
+    for broken in (
+        "{% for m in messages %}{{ m.content }}",
+        "{{ messages[0].content + 1 }}",
+        "{{ messages[3].content.a }}",
+    ):
+        (tmp_path / "chat.jinja").write_text(broken)
+        with pytest.raises(ValueError, match=r"chat\.jinja: the chat template refuses .*--chat-template FILE"):
+            Target.load(folder, chat_template=tmp_path / "chat.jinja")
     with pytest.raises(FileNotFoundError, match=r"none\.jinja"):
         Target.load(folder, chat_template=tmp_path / "none.jinja")
 
@@ -391,6 +397,21 @@ def test_a_template_of_its_own_that_refuses_a_users_turn_is_refused(tmp_path):
         Target.load(tmp_path)
     (tmp_path / "chat.jinja").write_text(CHAT)
     assert Target.load(tmp_path, chat_template=tmp_path / "chat.jinja").tokenizer.chat_template == CHAT
+
+
+def test_a_given_template_that_leaves_out_the_first_token_is_said_to(folder, tmp_path, caplog):
+    """Where the tokenizer would put it before a bare text."""
+    own = tiny_tokenizer()
+    own._tokenizer.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", own.bos_token_id)])
+    shutil.copytree(folder, tmp_path / "own")
+    own.save_pretrained(tmp_path / "own")
+    for model, template, said in (("own", CHAT, 1), ("own", "{{ bos_token }}" + CHAT, 0), (folder, CHAT, 0)):
+        caplog.clear()
+        (tmp_path / "chat.jinja").write_text(template)
+        Target.load(tmp_path / model, chat_template=tmp_path / "chat.jinja")
+        assert caplog.text.count("chat.jinja writes no <s>") == caplog.text.count("{{ bos_token }}") == said
+    Target.load(tmp_path / "own")
+    assert not caplog.records
 
 
 SEEING = {  # models that take pictures, too: a text part of llama's kind, and what else they need

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from json import JSONDecodeError
@@ -11,7 +12,6 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from jinja2 import TemplateError
 from safetensors import SafetensorError
 from torch import nn
 from transformers import (
@@ -29,7 +29,9 @@ from transformers import (
 from jakiro.models.attention import sdpa
 from jakiro.models.checks import ATTENTIONS
 from jakiro.programs import replayable
+from jakiro.text import as_turn
 
+LOG = logging.getLogger(__name__)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 # What transformers raises over JSON files of a model that are cut off or say what cannot be.
@@ -77,13 +79,18 @@ def load_tokenizer(folder: Path, template: str | Path | None) -> PreTrainedToken
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     if template is not None:
         tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
-    try:
-        if tokenizer.chat_template:
-            turns = [{"role": "user", "content": "a"}]
-            tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-    except TemplateError as error:
-        where = f"{template or folder} has no chat template that takes a user's turn alone ({error})"
-        raise ValueError(f"{where}: give a Jinja file as models have, with --chat-template FILE") from error
+    if tokenizer.chat_template:
+        try:
+            text = as_turn(tokenizer, "a")
+        except ValueError as error:
+            raise ValueError(f"{template or folder}: {error}") from error
+        begun = tokenizer.bos_token is not None and tokenizer("").input_ids[:1] == [tokenizer.bos_token_id]
+        if template and begun and tokenizer.bos_token not in text:
+            LOG.warning(
+                "%s writes no %s, with which this model's texts begin: put {{ bos_token }} first in it",
+                template,
+                tokenizer.bos_token,
+            )
     return tokenizer
 
 

@@ -27,6 +27,7 @@ SHAPES = {
     "wider heads": {"head_dim": 16, "rope_theta": 100.0, "rms_norm_eps": 0.1},
     "the whole vocabulary": {"draft_vocab_size": 300},
     "narrower than the target": {"hidden_size": 24, "target_hidden_size": 32},
+    "biases": {"attention_bias": True},
     "one shared key": {"num_attention_heads": 8, "num_key_value_heads": 1},
 }
 
@@ -130,7 +131,8 @@ D2T = torch.zeros(90, dtype=torch.long)
     [
         ({}, {"midlayer.mlp.up_proj.weight": None}, "midlayer.mlp.up_proj.weight is missing"),
         ({}, {"lm_head.weight": torch.zeros(80, 32)}, r"lm_head.weight has shape \[80, 32\], expected \[90, 32\]"),
-        ({}, {"fc.bias": torch.zeros(32)}, "fc.bias is not expected"),
+        ({}, {"fc.bias": torch.zeros(31)}, r"fc.bias has shape \[31\], expected \[32\]"),
+        ({}, {"midlayer.self_attn.q_proj.bias": torch.zeros(32)}, "k_proj.bias is missing.*v_proj.bias is missing"),
         ({}, {"d2t": None}, "d2t is missing"),
         ({}, {"d2t": D2T + 299}, "d2t leads outside of the vocabulary"),
         ({}, {"d2t": -torch.arange(90)}, "or twice to one token"),

@@ -104,6 +104,18 @@ def test_inner_width_of_experts_comes_from_the_checkpoint(tmp_path, target) -> N
     assert same(load_head(tmp_path, target), head)
 
 
+@pytest.mark.parametrize("shape", ["plain", "grouped"])
+@pytest.mark.parametrize("said", [{"bias": True, "qkv_bias": False}, {"bias": False, "qkv_bias": True}, {"bias": None}])
+@pytest.mark.parametrize("cls", [EagleHead, JakiroHead])
+def test_biases_are_those_of_the_file(tmp_path, target, cls, shape, said) -> None:
+    """Whatever config.json says of them."""
+    head = saved(tmp_path, cls, naive.CONFIGS[shape])
+    raw = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(raw | said))
+    loaded = load_head(tmp_path, target)
+    assert same(loaded, head) and loaded.config == head.config
+
+
 def test_weights_are_cast_to_the_target(tmp_path, target) -> None:
     head = naive.strong(EagleHead).bfloat16()
     save_head(tmp_path, head)
@@ -114,7 +126,12 @@ def test_weights_are_cast_to_the_target(tmp_path, target) -> None:
     ("cls", "change", "message"),
     [
         (EagleHead, lambda t: t.pop("fc.weight"), "fc.weight is missing"),
-        (EagleHead, lambda t: t.pop("fc.bias"), '"bias": true'),
+        (EagleHead, lambda t: t.update({"fc.bias": torch.ones(31)}), r"fc.bias has shape \[31\], expected \[32\]"),
+        (
+            EagleHead,
+            lambda t: t.update({"layers.0.self_attn.k_proj.bias": torch.ones(32)}),
+            "q_proj.bias is missing; .*v_proj.bias is missing",
+        ),
         (EagleHead, lambda t: t.update({"norm.weight": torch.ones(32)}), "norm.weight is not expected"),
         (EagleHead, lambda t: t.update({"fc.weight": torch.ones(32, 9)}), r"fc.weight has shape \[32, 9\].*\[32, 64\]"),
         (EagleHead, lambda t: t.update({"midlayer.norm.weight": torch.ones(2)}), "EAGLE-3"),

@@ -35,7 +35,7 @@ class HeadConfig:
     rope_type: str = "default"  # default, linear, dynamic, llama3 or yarn
     rope_factor: float = 1.0  # of linear and dynamic
     max_position_embeddings: int = 2048  # where dynamic rope scaling sets in
-    bias: bool = True  # of fc
+    bias: bool = True  # of fc; where a head is read, this and the next are what its file has
     qkv_bias: bool = False
     num_local_experts: int = 0  # 0: one dense MLP (EAGLE), 2: Jakiro as published
     expert_intermediate_size: int = 0  # inner width of an expert; 0: hidden_size, as published
@@ -101,6 +101,7 @@ class HeadConfig:
                 raise ValueError(f"{name} is {raw[name]!r}; draft heads of this layout have {only!r}")
         type_ = rope.get("rope_type") or rope.get("type") or "default"
         named = rope.items() if type_ in _BY_TRANSFORMERS else ()
+        more |= {name: raw[name] for name in ("bias", "qkv_bias") if raw.get(name) is not None}
         config = cls(
             hidden_size=raw["hidden_size"],
             intermediate_size=raw["intermediate_size"],
@@ -112,8 +113,6 @@ class HeadConfig:
             rope_type=type_,
             rope_factor=float(rope.get("factor") or 1.0),
             max_position_embeddings=raw.get("max_position_embeddings") or 2048,
-            bias=raw.get("bias", True),
-            qkv_bias=raw.get("qkv_bias", False),
             num_local_experts=raw.get("num_local_experts") or 0,
             expert_intermediate_size=raw.get("expert_intermediate_size") or 0,
             draft_temperature=raw.get("draft_temperature", 1.0),

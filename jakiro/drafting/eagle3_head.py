@@ -12,7 +12,7 @@ So an answer stands for no hidden state of the target, and the target's output e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from jakiro.target import Target
 
 from .config import HeadConfig
 from .head import Attention, Passes, RMSNorm, SwiGLU
-from .weights import check_keys, read_tensors
+from .weights import biases, check_keys, read_tensors
 
 LAYERS = 3  # that a target has at least
 
@@ -32,6 +32,7 @@ LAYERS = 3  # that a target has at least
 class Eagle3Config(HeadConfig):
     """Shape of an EAGLE-3 head; names are those of config.json."""
 
+    bias: bool = False
     head_dim: int = 0  # 0: hidden_size / num_attention_heads
     draft_vocab_size: int = 0  # tokens that can be drafted; 0: all of vocab_size
     target_hidden_size: int = 0  # width of the target; 0: hidden_size
@@ -109,7 +110,7 @@ class Eagle3Head(nn.Module):
     def __init__(self, config: Eagle3Config) -> None:
         super().__init__()
         self.config, hidden = config, config.hidden_size
-        self.fc = nn.Linear(3 * config.target_hidden_size, hidden, bias=False)
+        self.fc = nn.Linear(3 * config.target_hidden_size, hidden, bias=config.bias)
         self.midlayer = Eagle3Layer(config)
         self.norm = RMSNorm(hidden, eps=config.rms_norm_eps)
         self.lm_head = nn.Linear(hidden, config.draft_vocab_size, bias=False)
@@ -189,6 +190,7 @@ def load_eagle3(folder: str | Path, target: Target) -> Eagle3Head:
     found = {key.replace("layers.0.", "midlayer.", 1): tensor for key, tensor in read_tensors(folder).items()}
     if not any(key.startswith("midlayer.hidden_norm") for key in found):
         raise ValueError(f"{folder} holds no EAGLE-3 head (midlayer.hidden_norm.weight is missing): give one")
+    config = replace(config, **biases(found))
     with torch.device("meta"):
         head = Eagle3Head(config)
     if config.hidden_size == config.target_hidden_size:

@@ -118,6 +118,11 @@ def test_a_layer_of_either_name_and_copies_are_read(deep, tmp_path):
     renamed = {name.replace("midlayer.", "layers.0."): one for name, one in tensors.items() if name != "t2d"}
     save_file(renamed | {"embed_tokens.weight": torch.zeros(300, 32)}, tmp_path / "model.safetensors")
     again = load_eagle3(tmp_path, deep)
+    prefixed = {name if name.startswith("lm_head") else f"model.{name}": one for name, one in renamed.items()}
+    save_file(prefixed, tmp_path / "model.safetensors")
+    assert all(
+        torch.equal(one, first.state_dict()[name]) for name, one in load_eagle3(tmp_path, deep).state_dict().items()
+    )
     one, other = first.state_dict(), again.state_dict()
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
     assert not hasattr(again, "embed_tokens"), "as wide as the target: its embedding is the target's"
@@ -149,6 +154,7 @@ D2T = torch.zeros(90, dtype=torch.long)
         ({"eagle_config": {"norm_before_residual": True}}, {}, "norm_before_residual is True"),
         ({"eagle_config": {"return_hidden_post_norm": True}}, {}, "return_hidden_post_norm is True"),
         ({"norm_before_fc": True}, {}, "norm_before_fc is True"),
+        ({"transformer_layer_config": {}, "norm_before_residual": True}, {}, "in the format of speculators"),
         ({"eagle_config": [1]}, {}, r"eagle_config is \[1\]"),
         ({"eagle_aux_hidden_state_layer_ids": [2, 2, 3]}, {}, r"what enters three of the 9 layers .* \[2, 2, 3\]"),
         ({"eagle_aux_hidden_state_layer_ids": [3, 2, 4]}, {}, r"names \[3, 2, 4\]"),

@@ -95,6 +95,22 @@ def test_shards_and_pickles_are_read(tmp_path, target, monkeypatch) -> None:
     assert same(load_head(tmp_path, target), head)
 
 
+@pytest.mark.parametrize("prefix", ["model.", "module.", "module.model."])
+def test_prefixes_frequencies_and_shards_of_pickles_are_read(tmp_path, target, prefix) -> None:
+    head = saved(tmp_path, EagleHead)
+    (tmp_path / "model.safetensors").unlink()
+    tensors = {prefix + key: tensor for key, tensor in head.state_dict().items()}
+    tensors[f"{prefix}layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(4)
+    files = {key: f"pytorch_model-{at % 2}.bin" for at, key in enumerate(tensors)}
+    for file in {*files.values()}:
+        torch.save({key: tensors[key] for key in tensors if files[key] == file}, tmp_path / file)
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": files}))
+    assert same(load_head(tmp_path, target), head)
+    torch.save({**tensors, "fc.weight": torch.ones(32, 64)}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(ValueError, match=rf"{prefix}fc.weight is not expected"):
+        load_head(tmp_path, target)
+
+
 def test_inner_width_of_experts_comes_from_the_checkpoint(tmp_path, target) -> None:
     """Published configs do not say it."""
     head = saved(tmp_path, JakiroHead, naive.CONFIGS["grouped"])
@@ -208,6 +224,7 @@ def test_files_that_are_absent_or_damaged_are_named(tmp_path, target) -> None:
     ("change", "message"),
     [
         ([], "no object"),
+        ({"transformer_layer_config": {}}, "it is in the format of speculators: use a head in the layout of EAGLE"),
         ({"rope_scaling": "linear"}, "rope scaling is 'linear'"),
         ({"num_attention_heads": 0}, "num_attention_heads must be a whole number of at least 1 and below 2**31, not 0"),
         ({"hidden_size": 32.0}, "hidden_size must be a whole number of at least 1 and below 2**31, not 32.0"),

@@ -83,7 +83,10 @@ class HeadConfig:
     def from_json(cls, path: str | Path) -> HeadConfig:
         """Read config.json. Raises FileNotFoundError or ValueError, naming the file and the field."""
         try:
-            return cls._from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+            raw = json.loads(Path(path).read_text(encoding="utf-8"))
+            if isinstance(raw, dict) and "transformer_layer_config" in raw:
+                raise ValueError("it is in the format of speculators: use a head in the layout of EAGLE or Jakiro")
+            return cls._from_dict(raw)
         except KeyError as error:
             raise ValueError(f"{path} has no {error}: this is not the config.json of a draft head") from error
         except (TypeError, ValueError) as error:

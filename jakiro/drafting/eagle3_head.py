@@ -23,7 +23,7 @@ from jakiro.target import Target
 
 from .config import HeadConfig
 from .head import Attention, Passes, RMSNorm, SwiGLU
-from .weights import biases, check_keys, read_tensors
+from .weights import biases, check_keys, head_tensors
 
 LAYERS = 3  # that a target has at least
 
@@ -187,7 +187,7 @@ def load_eagle3(folder: str | Path, target: Target) -> Eagle3Head:
         layers(target, config.reads)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
-    found = {key.replace("layers.0.", "midlayer.", 1): tensor for key, tensor in read_tensors(folder).items()}
+    found = {key.replace("layers.0.", "midlayer.", 1): tensor for key, tensor in head_tensors(folder).items()}
     if not any(key.startswith("midlayer.hidden_norm") for key in found):
         raise ValueError(f"{folder} holds no EAGLE-3 head (midlayer.hidden_norm.weight is missing): give one")
     config = replace(config, **biases(found))

@@ -37,7 +37,7 @@ H = TypeVar("H", bound=Head)
 def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
     """The head in `folder`, in the target's dtype and on its device, ready to decode.
 
-    Reads config.json and model.safetensors, its sharded form or pytorch_model.bin. Raises FileNotFoundError or
+    Reads config.json and model.safetensors or pytorch_model.bin, or the shards of either. Raises FileNotFoundError or
     ValueError, naming the file, key or shape that does not fit, also where the head is not of the class `kind`.
     """
     folder = Path(folder)
@@ -80,21 +80,30 @@ def save_head(folder: str | Path, module: Head) -> None:
 
 
 def own_tensors(folder: Path) -> dict[str, Tensor]:
-    """As `read_tensors`, but for the copy of the target's embedding that a published head may bring."""
-    tensors = read_tensors(folder)
+    """As `head_tensors`, but for the copy of the target's embedding that a published head may bring."""
+    tensors = head_tensors(folder)
     tensors.pop("embed_tokens.weight", None)
     return tensors
 
 
+def head_tensors(folder: Path) -> dict[str, Tensor]:
+    """As `read_tensors`, by their published keys: without the prefix of what a head was wrapped in when it was saved,
+    and without rotary frequencies, which config.json gives."""
+    found = {key: one for key, one in read_tensors(folder).items() if not key.endswith("rotary_emb.inv_freq")}
+    for prefix in ("module.", "model."):
+        if all(key.startswith((prefix, "lm_head.")) for key in found):  # an output is beside what is called the model
+            found = {key.removeprefix(prefix): one for key, one in found.items()}
+    return found
+
+
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """Every tensor of a checkpoint folder by key, on the CPU. Raises FileNotFoundError or ValueError with the file."""
-    index = folder / "model.safetensors.index.json"
-    if (folder / "model.safetensors").is_file():
-        return _read_file(folder / "model.safetensors")
-    if index.is_file():
-        return {key: tensor for shard in _shards(index) for key, tensor in _read_file(folder / shard).items()}
-    if (folder / "pytorch_model.bin").is_file():
-        return _read_file(folder / "pytorch_model.bin")
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        index = folder / f"{name}.index.json"
+        if (folder / name).is_file():
+            return _read_file(folder / name)
+        if index.is_file():
+            return {key: tensor for shard in _shards(index) for key, tensor in _read_file(folder / shard).items()}
     raise FileNotFoundError(f"{folder} has neither model.safetensors nor pytorch_model.bin")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import naive
@@ -12,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from jakiro.drafting import weights
 from jakiro.drafting.config import HeadConfig
+from jakiro.drafting.eagle3_head import load_eagle3
 from jakiro.drafting.head import EagleHead, Head, JakiroHead
 from jakiro.drafting.weights import load_head, save_head
 from jakiro.methods.eagle2 import Eagle2
@@ -109,6 +111,30 @@ def test_prefixes_frequencies_and_shards_of_pickles_are_read(tmp_path, target, p
     torch.save({**tensors, "fc.weight": torch.ones(32, 64)}, tmp_path / "pytorch_model.bin")
     with pytest.raises(ValueError, match=rf"{prefix}fc.weight is not expected"):
         load_head(tmp_path, target)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda own: own, ""),
+        (lambda own: own.half(), ""),
+        (lambda own: torch.cat([own, torch.zeros(20, 32)]), ""),
+        (lambda own: own.index_fill(0, torch.arange(100), 0.0), ""),
+        (lambda own: own.roll(1, 0), "its copy of the embedding is another model's (cosine "),
+        (lambda own: own[:, :16], "its copy of the embedding has shape [300, 16]"),
+    ],
+)
+def test_a_copy_of_another_embedding_is_warned_of(tmp_path, target, heads, caplog, change, said: str) -> None:
+    """A head that was made for another model of the same sizes fits otherwise."""
+    own = target.model.get_input_embeddings().weight
+    saved(tmp_path, EagleHead)
+    shutil.copytree(heads["eagle3"], tmp_path / "eagle3")
+    for folder, read in ((tmp_path, load_head), (tmp_path / "eagle3", load_eagle3)):
+        caplog.clear()
+        edit(folder, lambda tensors: tensors.update({"embed_tokens.weight": change(own).clone()}))
+        read(folder, target)
+        assert [one.getMessage().startswith(f"{folder}: {said}") for one in caplog.records] == [True] * bool(said)
+        assert caplog.text.count("was it made for tiny?") == bool(said)
 
 
 def test_inner_width_of_experts_comes_from_the_checkpoint(tmp_path, target) -> None:

@@ -23,7 +23,7 @@ from jakiro.target import Target
 
 from .config import HeadConfig
 from .head import Attention, Passes, RMSNorm, SwiGLU
-from .weights import biases, check_keys, head_tensors
+from .weights import biases, check_keys, drop_copy, head_tensors
 
 LAYERS = 3  # that a target has at least
 
@@ -194,7 +194,7 @@ def load_eagle3(folder: str | Path, target: Target) -> Eagle3Head:
     with torch.device("meta"):
         head = Eagle3Head(config)
     if config.hidden_size == config.target_hidden_size:
-        found.pop("embed_tokens.weight", None)  # a copy of the target's
+        drop_copy(found, target, folder)
     if config.draft_vocab_size == config.vocab_size:
         found.pop("d2t", None)
         found.pop("t2d", None)

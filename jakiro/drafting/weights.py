@@ -2,12 +2,13 @@
 
 A head that loads with a key left out is not an error that shows: decoding stays lossless and is merely slow. So every
 key and shape must fit, and what does not is named. Only `embed_tokens.weight` is free to be there or not: it is a copy
-of the target's own embedding.
+of the target's own embedding, and where it is not, the head was made for another target.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,10 @@ from .config import HeadConfig
 from .head import EagleHead, Head, JakiroHead
 from .sizes import TreeSettings, sizes
 
+LOG = logging.getLogger(__name__)
+EMBEDDING = "embed_tokens.weight"
+SAMPLE = 1024  # rows of an embedding that are compared
+ALIKE = 0.99  # cosine of a row and its copy, at least
 SHARD_BYTES = 15 * 2**20 - 2**16  # files of at most 15 MiB, header included
 
 _ROUTER = "layers.0.mlp_moe.gate.weight"
@@ -45,7 +50,8 @@ def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
         raise FileNotFoundError(f"{folder} has no config.json: give a folder that holds a draft head")
     config = HeadConfig.from_json(folder / "config.json")
     _check_target(config, target, folder)
-    tensors = own_tensors(folder)
+    tensors = head_tensors(folder)
+    drop_copy(tensors, target, folder)
     cls = _class_of(tensors, folder)
     if not issubclass(cls, kind):
         raise ValueError(f"{folder} holds a head of kind {_KINDS[cls]}; this method needs one of kind {_KINDS[kind]}")
@@ -82,8 +88,31 @@ def save_head(folder: str | Path, module: Head) -> None:
 def own_tensors(folder: Path) -> dict[str, Tensor]:
     """As `head_tensors`, but for the copy of the target's embedding that a published head may bring."""
     tensors = head_tensors(folder)
-    tensors.pop("embed_tokens.weight", None)
+    tensors.pop(EMBEDDING, None)
     return tensors
+
+
+def drop_copy(tensors: dict[str, Tensor], target: Target, folder: Path) -> None:
+    """Take the copy of the target's embedding out of a head's tensors, with a warning where it is none."""
+    if why := foreign(tensors.pop(EMBEDDING, None), target):
+        LOG.warning("%s: %s", folder, why)
+
+
+def foreign(copy: Tensor | None, target: Target) -> str:
+    """Why a head's copy of the target's embedding, [vocab, hidden], is another model's; "" where it is not, or is none.
+
+    Judged by the median cosine of a sample of rows: some are of tokens that no text has.
+    """
+    if copy is None:
+        return ""
+    own = target.model.get_input_embeddings().weight
+    if copy.shape[1:] != own.shape[1:]:
+        return f"its copy of the embedding has shape {list(copy.shape)}: was it made for {target.name}?"
+    rows = torch.linspace(0, min(len(copy), len(own)) - 1, SAMPLE).long()
+    pairs = copy[rows].float(), own[rows.to(own.device)].float().cpu()
+    if (cosine := torch.cosine_similarity(*pairs, dim=-1).median().item()) > ALIKE:
+        return ""
+    return f"its copy of the embedding is another model's (cosine {cosine:.2f}): was it made for {target.name}?"
 
 
 def head_tensors(folder: Path) -> dict[str, Tensor]:

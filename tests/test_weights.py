@@ -109,7 +109,7 @@ def test_prefixes_frequencies_and_shards_of_pickles_are_read(tmp_path, target, p
     (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": files}))
     assert same(load_head(tmp_path, target), head)
     torch.save({**tensors, "fc.weight": torch.ones(32, 64)}, tmp_path / "pytorch_model.bin")
-    with pytest.raises(ValueError, match=rf"{prefix}fc.weight is not expected"):
+    with pytest.raises(ValueError, match=r"mod(el|ule)\.fc.weight is not expected"):
         load_head(tmp_path, target)
 
 

@@ -116,12 +116,12 @@ def foreign(copy: Tensor | None, target: Target) -> str:
 
 
 def head_tensors(folder: Path) -> dict[str, Tensor]:
-    """As `read_tensors`, by their published keys: without the prefix of what a head was wrapped in when it was saved,
+    """As `read_tensors`, by their published keys: without the prefixes of what a head was wrapped in when it was saved,
     and without rotary frequencies, which config.json gives."""
     found = {key: one for key, one in read_tensors(folder).items() if not key.endswith("rotary_emb.inv_freq")}
     for prefix in ("module.", "model."):
-        if all(key.startswith((prefix, "lm_head.")) for key in found):  # an output is beside what is called the model
-            found = {key.removeprefix(prefix): one for key, one in found.items()}
+        bare = {key.removeprefix(prefix): one for key, one in found.items()}  # of some keys: an output has none
+        found = bare if len(bare) == len(found) else found
     return found
 
 

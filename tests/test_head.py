@@ -136,6 +136,7 @@ def test_frequencies_of_all_pairs_are_those_of_transformers(name: str) -> None:
     """As LlamaRotaryEmbedding has them, and another base is another rope."""
     for theta in (10_000.0, 150_000.0):
         read = HeadConfig._from_dict(LEAST | {"rope_theta": 7.0, "rope_scaling": ROPES[name]})
+        assert replace(read, rope_numbers=[*map(list, read.rope_numbers)]) == read, "as a recipe has them"
         config = LlamaConfig(**LEAST, rope_parameters=ROPES[name] | {"rope_theta": theta})
         positions = torch.arange(300)
         cos, sin = LlamaRotaryEmbedding(config)(torch.zeros(1), positions[None])

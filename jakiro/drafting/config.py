@@ -69,6 +69,7 @@ class HeadConfig:
         if type(self.draft_temperature) not in (int, float) or not 0.1 <= self.draft_temperature <= 10:
             raise ValueError(f"draft_temperature is {self.draft_temperature}; use a number from 0.1 to 10")
         object.__setattr__(self, "draft_temperature", float(self.draft_temperature))
+        object.__setattr__(self, "rope_numbers", tuple(map(tuple, self.rope_numbers)))  # lists in a recipe
         if self.rope_type in _BY_TRANSFORMERS:
             shape = self.head_dim, self.max_position_embeddings
             frequencies, scale = _by_transformers(self.rope_type, self.rope_theta, *shape, self.rope_numbers)

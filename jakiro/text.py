@@ -20,16 +20,36 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool = True) -
     if not isinstance(prompt, str) or not prompt.strip():
         raise ValueError("the prompt is empty; write a question or choose an example")
     if chat and tokenizer.chat_template:
-        turns = [{"role": "user", "content": prompt}]
-        try:
-            text = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-        except TemplateError as error:
-            raise ValueError(
-                f"the chat template refuses a user's turn alone ({error}); give another with --chat-template FILE"
-            ) from error
-        return tokenize(tokenizer, text)
+        return tokenize(tokenizer, as_turn(tokenizer, prompt))
     ids = tokenize(tokenizer, prompt)
     return ids if tokenizer.bos_token_id is None else [tokenizer.bos_token_id, *ids]
+
+
+def as_turn(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
+    """The prompt as a user's turn in the tokenizer's chat template, up to where the answer begins.
+
+    Templates of models that take pictures, too, may leave out what is no list of parts: then it is given as one. Raises
+    ValueError where the template refuses it.
+    """
+    found, refused = [], []
+    for form in (str, lambda text: [{"type": "text", "text": text}]):
+        turns = ([{"role": "user", "content": form(one)}] for one in (prompt, f"{prompt}."))
+        try:
+            text, other = (
+                tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False) for turn in turns
+            )
+        except Exception as error:  # a template is a program, and raises what it likes
+            refused.append(error)
+            continue
+        if text != other:  # else it does not show what the user says
+            return text
+        found.append(text)
+    if not found:
+        why = str(refused[0]) if isinstance(refused[0], TemplateError) else repr(refused[0])
+        raise ValueError(
+            f"the chat template refuses a user's turn alone ({why}); give another with --chat-template FILE"
+        ) from refused[0]
+    return found[0]
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:

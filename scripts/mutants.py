@@ -411,8 +411,8 @@ MUTANTS = [
     Mutant(
         "an EAGLE-3 head reads another layer",
         "jakiro/drafting/eagle3_head.py",
-        "return 2, count // 2, count - 3",
-        "return 1, count // 2, count - 3",
+        "usual = 2, count // 2, count - 3",
+        "usual = 1, count // 2, count - 3",
         "test_eagle3.py",
     ),
     Mutant(

@@ -50,11 +50,14 @@ def tensors(config: dict, seed: int = 1) -> dict[str, Tensor]:
     }
     if read != hidden:
         matrices["embed_tokens"] = (vocab, hidden)
+    biased = ["fc", *(f"midlayer.self_attn.{name}_proj" for name in "qkv")] if config.get("attention_bias") else []
     norms = ("midlayer.hidden_norm", "midlayer.input_layernorm", "midlayer.post_attention_layernorm", "norm")
 
     found = {}
     for name, shape in matrices.items():
         found[f"{name}.weight"] = torch.randn(shape, generator=generator) * shape[1] ** -0.5
+    for name in biased:
+        found[f"{name}.bias"] = torch.randn(matrices[name][0], generator=generator)
     for name in norms:
         found[f"{name}.weight"] = 1 + 0.3 * torch.randn(hidden, generator=generator)
     if drafted < vocab:
@@ -91,7 +94,7 @@ class Oracle:
         coupled: Sampling = GREEDY,
     ) -> None:
         self.config, self.target, self.temperature, self.coupled = config, target, temperature, coupled
-        self.weights = {name: value.float() for name, value in tensors.items() if name.endswith(".weight")}
+        self.weights = {name: value.float() for name, value in tensors.items() if name.endswith((".weight", ".bias"))}
         drafted = config["draft_vocab_size"]
         offsets = tensors["d2t"].tolist() if drafted < config["vocab_size"] else [0] * drafted
         self.known = [row + offset for row, offset in enumerate(offsets)]  # the target's id of each draft id
@@ -163,7 +166,7 @@ class Oracle:
         return logprobs
 
     def _linear(self, name: str, rows: Tensor) -> Tensor:
-        return rows @ self.weights[f"{name}.weight"].T
+        return rows @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", 0.0)
 
     def _norm(self, name: str, rows: Tensor) -> Tensor:
         size = (rows.pow(2).mean(-1, keepdim=True) + self.config["rms_norm_eps"]).sqrt()

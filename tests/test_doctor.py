@@ -232,9 +232,21 @@ def test_the_command_prints_writes_and_tells_by_its_status(folder, tmp_path, cap
 def test_a_head_that_does_not_load_is_the_first_finding(folder, capsys):
     file = folder / "eagle2" / "model.safetensors"
     tensors = load_file(file)
-    save_file({key: tensor for key, tensor in tensors.items() if key != "fc.bias"}, file)
+    save_file({key: tensor for key, tensor in tensors.items() if key != "fc.weight"}, file)
     assert main(["doctor", "--target", str(folder), "--method", "eagle2"]) == 1
-    assert "fc.bias is missing" in capsys.readouterr().out
+    assert "fc.weight is missing" in capsys.readouterr().out
+    save_file(tensors, file)
+
+
+def test_a_copy_of_another_models_embedding_is_found(folder):
+    target = Target.load(folder)
+    file, own = folder / "eagle2" / "model.safetensors", target.model.get_input_embeddings().weight
+    tensors = load_file(file)
+    for given, count in ((own, 0), (own.flip(0), 1)):
+        save_file(tensors | {"embed_tokens.weight": given.contiguous()}, file)
+        found = [one for one in visit(target, "eagle2", PROMPTS[:6]) if one.check == "embedding"]
+        assert [one.verdict for one in found] == ["suspect"] * count
+    assert "another model's" in found[0].text
     save_file(tensors, file)
 
 

@@ -106,6 +106,14 @@ def test_a_head_made_for_other_layers_is_found(target, texts, reads, name):
     assert found.verdict == "wrong" and name in found.text
 
 
+def test_layers_that_a_head_names_wrongly_are_found(target, texts, sound):
+    head = copy.deepcopy(sound)
+    assert entered(target, Eagle3Head(replace(SHAPE, reads=(1, 4, 7)))) == {1, 2, 4, 5, 6, 7, 8}
+    head.config = replace(head.config, reads=(3, 4, 5))
+    found = {one.check: one for one in examine(target, head, texts[True], texts[False])}["layers that it reads"]
+    assert found.verdict == "wrong" and "the usual layers" in found.text
+
+
 def test_a_head_that_reads_another_token_is_found(target, texts):
     head = taught(target, texts[True], shift=-1)
     assert verdicts(target, head, texts)["token beside the feature"] == "wrong"

@@ -27,6 +27,7 @@ SHAPES = {
     "wider heads": {"head_dim": 16, "rope_theta": 100.0, "rms_norm_eps": 0.1},
     "the whole vocabulary": {"draft_vocab_size": 300},
     "narrower than the target": {"hidden_size": 24, "target_hidden_size": 32},
+    "biases": {"attention_bias": True},
     "one shared key": {"num_attention_heads": 8, "num_key_value_heads": 1},
 }
 
@@ -117,8 +118,11 @@ def test_a_layer_of_either_name_and_copies_are_read(deep, tmp_path):
     renamed = {name.replace("midlayer.", "layers.0."): one for name, one in tensors.items() if name != "t2d"}
     save_file(renamed | {"embed_tokens.weight": torch.zeros(300, 32)}, tmp_path / "model.safetensors")
     again = load_eagle3(tmp_path, deep)
-    one, other = first.state_dict(), again.state_dict()
-    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    prefixed = {name if name.startswith("lm_head") else f"model.{name}": one for name, one in renamed.items()}
+    save_file(prefixed, tmp_path / "model.safetensors")
+    one = first.state_dict()
+    for other in (again.state_dict(), load_eagle3(tmp_path, deep).state_dict()):
+        assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
     assert not hasattr(again, "embed_tokens"), "as wide as the target: its embedding is the target's"
 
 
@@ -130,7 +134,8 @@ D2T = torch.zeros(90, dtype=torch.long)
     [
         ({}, {"midlayer.mlp.up_proj.weight": None}, "midlayer.mlp.up_proj.weight is missing"),
         ({}, {"lm_head.weight": torch.zeros(80, 32)}, r"lm_head.weight has shape \[80, 32\], expected \[90, 32\]"),
-        ({}, {"fc.bias": torch.zeros(32)}, "fc.bias is not expected"),
+        ({}, {"fc.bias": torch.zeros(31)}, r"fc.bias has shape \[31\], expected \[32\]"),
+        ({}, {"midlayer.self_attn.q_proj.bias": torch.zeros(32)}, "k_proj.bias is missing.*v_proj.bias is missing"),
         ({}, {"d2t": None}, "d2t is missing"),
         ({}, {"d2t": D2T + 299}, "d2t leads outside of the vocabulary"),
         ({}, {"d2t": -torch.arange(90)}, "or twice to one token"),
@@ -144,8 +149,18 @@ D2T = torch.zeros(90, dtype=torch.long)
         ({"num_hidden_layers": 2}, {}, "num_hidden_layers is 2"),
         ({"norm_before_residual": True}, {}, "norm_before_residual is True"),
         ({"norm_output": True}, {}, "norm_output is True"),
-        ({"eagle_aux_hidden_state_layer_ids": [0, 2, 3]}, {}, r"reads layers \[0, 2, 3\] of its target, not \[2, "),
-        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1]}}, {}, r"reads layers \[1\] of its target"),
+        ({"eagle_config": {"norm_before_residual": True}}, {}, "norm_before_residual is True"),
+        ({"eagle_config": {"return_hidden_post_norm": True}}, {}, "return_hidden_post_norm is True"),
+        ({"norm_before_fc": True}, {}, "norm_before_fc is True"),
+        ({"transformer_layer_config": {}, "norm_before_residual": True}, {}, "in the format of speculators"),
+        ({"eagle_config": [1]}, {}, r"eagle_config is \[1\]"),
+        ({"eagle_aux_hidden_state_layer_ids": [2, 2, 3]}, {}, r"what enters three of the 9 layers .* \[2, 2, 3\]"),
+        ({"eagle_aux_hidden_state_layer_ids": [3, 2, 4]}, {}, r"names \[3, 2, 4\]"),
+        ({"eagle_aux_hidden_state_layer_ids": [2, 4, 9]}, {}, r"names \[2, 4, 9\]"),
+        ({"eagle_aux_hidden_state_layer_ids": [1, 4, 8]}, {}, r"names \[1, 4, 8\]"),
+        ({"eagle_aux_hidden_state_layer_ids": [-1, 4, 8]}, {}, r"names \[-1, 4, 8\]"),
+        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1]}}, {}, r"names \[1\]"),
+        ({"eagle_aux_hidden_state_layer_ids": [1, 2.0, 3]}, {}, "must be whole numbers"),
     ],
 )
 def test_what_does_not_fit_is_named(deep, tmp_path, config, tensors, message):
@@ -155,12 +170,36 @@ def test_what_does_not_fit_is_named(deep, tmp_path, config, tensors, message):
         load_eagle3(tmp_path, deep)
 
 
-@pytest.mark.parametrize("counted_by", [0, 1], ids=["inputs", "outputs"])
-def test_the_usual_layers_may_be_named(deep, tmp_path, counted_by):
-    named = [layer - counted_by for layer in layers(deep)]
-    config = naive_eagle3.config(eagle_aux_hidden_state_layer_ids=named, norm_before_residual=False)
+@pytest.mark.parametrize(
+    ("named", "reads"),
+    [
+        ([2, 4, 6], (2, 4, 6)),
+        ([1, 3, 5], (2, 4, 6)),  # the usual ones counted by their outputs
+        ([1, 2, 7], (2, 3, 8)),
+        ([0, 3, 8], (0, 3, 8)),
+        ([3, 4, 5], (3, 4, 5)),
+    ],
+)
+def test_layers_that_are_named_are_read(deep, tmp_path, named, reads):
+    """A list that begins with 1 counts outputs; what they hold is what the head is fed with."""
+    config = naive_eagle3.config(eagle_config={"eagle_aux_hidden_state_layer_ids": named}, norm_before_residual=False)
     naive_eagle3.save(tmp_path, config)
-    assert load_eagle3(tmp_path, deep).config.reads == tuple(named)
+    head = load_eagle3(tmp_path, deep)
+    drafter = Eagle3Drafter(FusedEagle3(head), deep, TreeSettings(4, 3, 20))
+    assert layers(deep, head.config.reads) == drafter.reads == reads
+    (tmp_path / "config.json").write_text(head.config.to_json())
+    assert load_eagle3(tmp_path, deep).config == head.config
+    run = record(deep, drafter, PROMPT, 3, Sampling())
+    states = deep.model(torch.tensor([PROMPT]), output_hidden_states=True).hidden_states
+    fed = head.fc(torch.cat([states[layer] for layer in reads], -1))
+    answer = head(deep.embed(torch.tensor([[*PROMPT[1:], run.first]])), fed)[0, -1]
+    expected = head.tokens[head.logits(answer).topk(4).indices].tolist()
+    assert set(run.steps[0].tree.tokens[1:5]) == set(expected)
+
+
+def test_a_head_for_gpt_oss_names_layers_by_what_enters_them():
+    target = Target.wrap(tiny_model("gpt_oss", "eager", num_hidden_layers=9))
+    assert layers(target, (1, 4, 7)) == (1, 4, 7) and layers(target) == (2, 4, 6)
 
 
 def test_another_methods_head_is_refused(target, deep):

@@ -11,6 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from jakiro.drafting import head as head_module
 from jakiro.drafting.fused import FusedEagle
@@ -26,6 +28,10 @@ from jakiro.drafting.head import (
 from jakiro.drafting.state import HeadState
 
 PLAIN, GROUPED = naive.CONFIGS["plain"], naive.CONFIGS["grouped"]
+LEAST = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "vocab_size": 300}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+YARN = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}
+ROPES = {one["rope_type"]: one | {"original_max_position_embeddings": 64} for one in (LLAMA3, YARN)}
 DYNAMIC = replace(PLAIN, rope_type="dynamic", rope_factor=2.0, max_position_embeddings=3)
 
 
@@ -125,6 +131,20 @@ def test_rotation_keeps_relative_positions() -> None:
     torch.testing.assert_close(torch.stack(products), products[0].expand(3), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", ROPES)
+def test_frequencies_of_all_pairs_are_those_of_transformers(name: str) -> None:
+    """As LlamaRotaryEmbedding has them, and another base is another rope."""
+    for theta in (10_000.0, 150_000.0):
+        read = HeadConfig._from_dict(LEAST | {"rope_theta": 7.0, "rope_scaling": ROPES[name]})
+        assert replace(read, rope_numbers=[*map(list, read.rope_numbers)]) == read, "as a recipe has them"
+        config = LlamaConfig(**LEAST, rope_parameters=ROPES[name] | {"rope_theta": theta})
+        positions = torch.arange(300)
+        cos, sin = LlamaRotaryEmbedding(config)(torch.zeros(1), positions[None])
+        found = rope_tables(replace(read, rope_theta=theta), positions)
+        signs = torch.tensor([-1.0, 1.0]).repeat_interleave(4)
+        assert torch.equal(found[0], cos[0]) and torch.equal(found[1], signs * sin[0])
+
+
 def test_buffers_that_grow_change_nothing() -> None:
     head = FusedEagle(naive.strong(EagleHead))
     table = torch.randn(300, 32)
@@ -147,6 +167,8 @@ def test_buffers_that_grow_change_nothing() -> None:
         ({"rope_theta": 500000, "bias": False, "num_key_value_heads": 2}, {"rope_theta": 5e5, "bias": False}),
         ({"rope_parameters": {"rope_theta": 7.0, "rope_type": "default"}}, {"rope_theta": 7.0}),
         ({"rope_scaling": {"type": "linear", "factor": 4}}, {"rope_type": "linear", "rope_factor": 4.0}),
+        ({"rope_scaling": ROPES["yarn"]}, {"rope_type": "yarn", "rope_theta": 10000.0}),
+        ({"rope_theta": 5e5, "rope_scaling": ROPES["llama3"]}, {"rope_type": "llama3", "rope_theta": 5e5}),
         ({"num_key_value_heads": None, "rope_scaling": None}, {"num_key_value_heads": 4, "rope_type": "default"}),
         ({}, {"draft_temperature": 1.0}),
         ({"draft_temperature": 0.7}, {"draft_temperature": 0.7}),
@@ -155,8 +177,7 @@ def test_buffers_that_grow_change_nothing() -> None:
 )
 def test_config_is_read_as_raw_json(tmp_path, raw: dict, expected: dict) -> None:
     path = tmp_path / "config.json"
-    least = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "vocab_size": 300}
-    path.write_text(json.dumps(least | raw))
+    path.write_text(json.dumps(LEAST | raw))
     config = HeadConfig.from_json(path)
     assert {name: getattr(config, name) for name in expected} == expected
     path.write_text(config.to_json())
@@ -166,7 +187,10 @@ def test_config_is_read_as_raw_json(tmp_path, raw: dict, expected: dict) -> None
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        ({"rope_scaling": {"rope_type": "llama3", "factor": 8}}, "llama3"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8}}, "low_freq_factor"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 0}}, "yarn"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 8, "partial_rotary_factor": 0.5}}, "turns 4 of 8 numbers"),
+        ({"rope_scaling": {"rope_type": "longrope", "factor": 8}}, "longrope"),
         ({"num_hidden_layers": 2}, "num_hidden_layers"),
         ({"hidden_act": "gelu"}, "hidden_act"),
         ({"num_local_experts": 1}, "num_local_experts"),
@@ -179,8 +203,7 @@ def test_config_is_read_as_raw_json(tmp_path, raw: dict, expected: dict) -> None
 )
 def test_config_errors_name_file_and_field(tmp_path, raw: dict, message: str) -> None:
     path = tmp_path / "config.json"
-    least = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "vocab_size": 300}
-    path.write_text(json.dumps(least | raw))
+    path.write_text(json.dumps(LEAST | raw))
     with pytest.raises(ValueError, match=r"config\.json") as error:
         HeadConfig.from_json(path)
     assert message in str(error.value)

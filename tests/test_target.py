@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from importlib.metadata import version
@@ -11,14 +12,18 @@ import torch
 from packaging.version import Version
 from safetensors.torch import load_file, save_file
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
-from tiny import CHAT, CONTEXT, path_tokens, random_tree, tiny_model, tiny_tokenizer
-from transformers import AttentionInterface, AutoModelForCausalLM
+from tiny import CHAT, CONTEXT, SIZES, path_tokens, random_tree, tiny_model, tiny_tokenizer
+from tokenizers import processors
+from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
+from jakiro.engine import record
+from jakiro.methods import METHODS
 from jakiro.models import checks, loading
 from jakiro.models.attention import sdpa
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.tree import DraftTree
+from jakiro.verify import Sampling
 
 FAMILIES = [
     ("llama", "sdpa"),
@@ -371,9 +376,14 @@ def test_a_chat_template_may_come_from_a_file(folder, tmp_path, caplog):
 
 
 def test_a_chat_template_that_cannot_be_used_is_refused(folder, tmp_path):
-    (tmp_path / "chat.jinja").write_text("{% for m in messages %}{{ m.content }}")
-    with pytest.raises(ValueError, match=r"chat\.jinja has no chat template .*: give a Jinja file"):
-        Target.load(folder, chat_template=tmp_path / "chat.jinja")
+    for broken in (
+        "{% for m in messages %}{{ m.content }}",
+        "{{ messages[0].content + 1 }}",
+        "{{ messages[3].content.a }}",
+    ):
+        (tmp_path / "chat.jinja").write_text(broken)
+        with pytest.raises(ValueError, match=r"chat\.jinja: the chat template refuses .*--chat-template FILE"):
+            Target.load(folder, chat_template=tmp_path / "chat.jinja")
     with pytest.raises(FileNotFoundError, match=r"none\.jinja"):
         Target.load(folder, chat_template=tmp_path / "none.jinja")
 
@@ -387,6 +397,84 @@ def test_a_template_of_its_own_that_refuses_a_users_turn_is_refused(tmp_path):
         Target.load(tmp_path)
     (tmp_path / "chat.jinja").write_text(CHAT)
     assert Target.load(tmp_path, chat_template=tmp_path / "chat.jinja").tokenizer.chat_template == CHAT
+
+
+def test_a_given_template_that_leaves_out_the_first_token_is_said_to(folder, tmp_path, caplog):
+    """Where the tokenizer would put it before a bare text."""
+    own = tiny_tokenizer()
+    own._tokenizer.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", own.bos_token_id)])
+    shutil.copytree(folder, tmp_path / "own")
+    own.save_pretrained(tmp_path / "own")
+    for model, template, said in (("own", CHAT, 1), ("own", "{{ bos_token }}" + CHAT, 0), (folder, CHAT, 0)):
+        caplog.clear()
+        (tmp_path / "chat.jinja").write_text(template)
+        Target.load(tmp_path / model, chat_template=tmp_path / "chat.jinja")
+        assert caplog.text.count("chat.jinja writes no <s>") == caplog.text.count("{{ bos_token }}") == said
+    Target.load(tmp_path / "own")
+    assert not caplog.records
+
+
+SEEING = {  # models that take pictures, too: a text part of llama's kind, and what else they need
+    "mistral3": ({"head_dim": 8, "model_type": "mistral"}, {"model_type": "pixtral", "head_dim": 8}),
+    "llava": ({"model_type": "llama"}, {"model_type": "clip_vision_model"}),
+    "qwen2_5_vl": ({"rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2]}}, {"num_heads": 2}),
+}
+
+
+@pytest.mark.parametrize("family", SEEING)
+def test_models_that_take_pictures_too_are_targets(tmp_path, family, heads):
+    text, sees = SEEING[family]
+    size = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "image_size": 32, "patch_size": 16}
+    size |= {"intermediate_size": 16, "depth": 1, "out_hidden_size": 32}
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(family, text_config=SIZES | text, vision_config=size | sees)
+    model = AutoModelForImageTextToText.from_config(config)
+    for name, weight in model.named_parameters():
+        if weight.dim() > 1:
+            weight.data.normal_(std=1.0 if "emb" in name else 1.6 * weight.shape[-1] ** -0.5)
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    target = Target.load(tmp_path, heads={name: heads[name] for name in ("eagle2", "eagle3")})
+    target.ends = frozenset()
+    asked = torch.tensor([encode(target.tokenizer, "the man")])
+    how = {"max_new_tokens": 12, "do_sample": False, "eos_token_id": [], "pad_token_id": 0}
+    written = target.model.generate(asked, attention_mask=torch.ones_like(asked), **how)[0, asked.shape[1] :].tolist()
+    assert len(set(written)) > 3
+    for name in ("vanilla", "eagle2", "eagle3"):
+        settings = METHODS[name].defaults(target)
+        drafter = METHODS[name].load(target)(settings)
+        assert record(target, drafter, asked[0].tolist(), 12, Sampling()).tokens == written
+
+
+def test_a_model_that_writes_no_text_by_itself_is_refused_in_a_sentence(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "t5")
+    (tmp_path / "t5/config.json").write_text('{"model_type": "t5"}')
+    with pytest.raises(ValueError, match=r"t5 holds a model of type t5, which writes no text by itself: use another$"):
+        Target.load(tmp_path / "t5")
+
+
+def test_code_of_a_repositorys_own_is_neither_run_nor_asked_for(folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "own")
+    file = tmp_path / "own/config.json"
+    code = {"AutoConfig": "configuration_own.OwnConfig", "AutoModelForCausalLM": "modeling_own.OwnForCausalLM"}
+    for auto_map in ({}, code):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"model_type": "own", "auto_map": auto_map}))
+        for read in (Target.load, loading.load_model):
+            with pytest.raises(ValueError, match="only architectures of transformers itself can be targets") as error:
+                read(tmp_path / "own")
+            assert "trust_remote_code" not in str(error.value)
+    assert not capsys.readouterr().out
+
+
+def test_a_package_that_weights_need_is_named(folder, monkeypatch):
+    def missing(*_, **__):
+        raise ImportError("Loading an AWQ quantized model requires gptqmodel.")
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", missing)
+    with pytest.raises(
+        ValueError, match=r"small needs another package \(.* requires gptqmodel\.\): install it, or use"
+    ):
+        Target.load(folder)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,26 @@ def test_a_template_that_refuses_the_prompt_is_said_with_the_remedy():
         encode(picky, "b")
 
 
+@pytest.mark.parametrize("wrong", ["{{ messages[0].content + 1 }}", "{{ messages[0]['content'].a.b }}", "{{ 1 / 0 }}"])
+def test_what_else_a_template_raises_is_said_too(wrong):
+    own = tiny_tokenizer()
+    own.chat_template = wrong
+    with pytest.raises(ValueError, match=r"refuses a user's turn alone \(.+\); give another with --chat-template"):
+        encode(own, "a")
+
+
+def test_a_template_that_wants_parts_gets_them():
+    own = tiny_tokenizer()
+    for check in ("{% if part.type == 'text' %}", "{% if part['type'] == 'text' %}"):
+        shown = check + "{{ part['text'] }}{% endif %}"
+        own.chat_template = "<user>{% for part in messages[0].content %}" + shown + "{% endfor %}<bot>"
+        assert encode(own, "the") == own("<user>the<bot>").input_ids
+    own.chat_template = "<user>{{ messages[0].content[0].text }}<bot>"
+    assert encode(own, "the") == own("<user>the<bot>").input_ids
+    own.chat_template = "<user><bot>"
+    assert encode(own, "the") == own("<user><bot>").input_ids
+
+
 def test_no_bos_where_there_is_none(sentencepiece):
     assert sentencepiece.convert_ids_to_tokens(encode(sentencepiece, "an")) == ["▁", "a", "n"]
     assert sentencepiece.bos_token_id is None

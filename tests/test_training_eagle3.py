@@ -75,6 +75,21 @@ def test_its_words_are_the_assistants_most_frequent_ones(deep):
     torch.testing.assert_close(head.lm_head.weight, deep[0].get_output_embeddings().weight[head.tokens])
 
 
+def test_the_layers_that_it_names_are_read(deep, data, tmp_path):
+    folder = train(deep, data, tmp_path / "one", steps=2, heads={"eagle3": HEAD | {"reads": [3, 4, 5]}})
+    assert Eagle3Config.from_json(folder / "config.json").reads == (3, 4, 5)
+    with pytest.raises(ValueError, match=r"has reads \(3, 4, 5\), the recipe \(\)"):
+        train(deep, data, tmp_path / "two", start=folder.parent, steps=2)
+    heads = {
+        name: Eagle3Head(Eagle3Config(32, 48, 4, 300, reads=reads)) for name, reads in (("a", ()), ("b", (3, 4, 5)))
+    }
+    rows = [(np.ones((64, 33), np.uint16), np.ones((64, 33), bool))]
+    target = Target.wrap(deep[0], deep[1])
+    assert HeadJob(workers.start(), target, {"b": heads["b"]}, how(), rows, False).inner == (3, 4, 5)
+    with pytest.raises(ValueError, match="read the same layers"):
+        HeadJob(workers.start(), target, heads, how(), rows, False)
+
+
 def test_a_head_goes_on_with_the_words_it_has(deep, data, tmp_path):
     first = train(deep, data, tmp_path / "one", steps=3)
     again = train(deep, data, tmp_path / "two", start=first.parent, steps=2, rate=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import naive
@@ -12,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from jakiro.drafting import weights
 from jakiro.drafting.config import HeadConfig
+from jakiro.drafting.eagle3_head import load_eagle3
 from jakiro.drafting.head import EagleHead, Head, JakiroHead
 from jakiro.drafting.weights import load_head, save_head
 from jakiro.methods.eagle2 import Eagle2
@@ -95,6 +97,46 @@ def test_shards_and_pickles_are_read(tmp_path, target, monkeypatch) -> None:
     assert same(load_head(tmp_path, target), head)
 
 
+@pytest.mark.parametrize("prefix", ["model.", "module.", "module.model."])
+def test_prefixes_frequencies_and_shards_of_pickles_are_read(tmp_path, target, prefix) -> None:
+    head = saved(tmp_path, EagleHead)
+    (tmp_path / "model.safetensors").unlink()
+    tensors = {prefix + key: tensor for key, tensor in head.state_dict().items()}
+    tensors[f"{prefix}layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(4)
+    files = {key: f"pytorch_model-{at % 2}.bin" for at, key in enumerate(tensors)}
+    for file in {*files.values()}:
+        torch.save({key: tensors[key] for key in tensors if files[key] == file}, tmp_path / file)
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": files}))
+    assert same(load_head(tmp_path, target), head)
+    torch.save({**tensors, "fc.weight": torch.ones(32, 64)}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(ValueError, match=r"mod(el|ule)\.fc.weight is not expected"):
+        load_head(tmp_path, target)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda own: own, ""),
+        (lambda own: own.half(), ""),
+        (lambda own: torch.cat([own, torch.zeros(20, 32)]), ""),
+        (lambda own: own.index_fill(0, torch.arange(100), 0.0), ""),
+        (lambda own: own.roll(1, 0), "its copy of the embedding is another model's (cosine "),
+        (lambda own: own[:, :16], "its copy of the embedding has shape [300, 16]"),
+    ],
+)
+def test_a_copy_of_another_embedding_is_warned_of(tmp_path, target, heads, caplog, change, said: str) -> None:
+    """A head that was made for another model of the same sizes fits otherwise."""
+    own = target.model.get_input_embeddings().weight
+    saved(tmp_path, EagleHead)
+    shutil.copytree(heads["eagle3"], tmp_path / "eagle3")
+    for folder, read in ((tmp_path, load_head), (tmp_path / "eagle3", load_eagle3)):
+        caplog.clear()
+        edit(folder, lambda tensors: tensors.update({"embed_tokens.weight": change(own).clone()}))
+        read(folder, target)
+        assert [one.getMessage().startswith(f"{folder}: {said}") for one in caplog.records] == [True] * bool(said)
+        assert caplog.text.count("was it made for tiny?") == bool(said)
+
+
 def test_inner_width_of_experts_comes_from_the_checkpoint(tmp_path, target) -> None:
     """Published configs do not say it."""
     head = saved(tmp_path, JakiroHead, naive.CONFIGS["grouped"])
@@ -102,6 +144,18 @@ def test_inner_width_of_experts_comes_from_the_checkpoint(tmp_path, target) -> N
     del raw["expert_intermediate_size"]
     (tmp_path / "config.json").write_text(json.dumps(raw))
     assert same(load_head(tmp_path, target), head)
+
+
+@pytest.mark.parametrize("shape", ["plain", "grouped"])
+@pytest.mark.parametrize("said", [{"bias": True, "qkv_bias": False}, {"bias": False, "qkv_bias": True}, {"bias": None}])
+@pytest.mark.parametrize("cls", [EagleHead, JakiroHead])
+def test_biases_are_those_of_the_file(tmp_path, target, cls, shape, said) -> None:
+    """Whatever config.json says of them."""
+    head = saved(tmp_path, cls, naive.CONFIGS[shape])
+    raw = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(raw | said))
+    loaded = load_head(tmp_path, target)
+    assert same(loaded, head) and loaded.config == head.config
 
 
 def test_weights_are_cast_to_the_target(tmp_path, target) -> None:
@@ -114,7 +168,12 @@ def test_weights_are_cast_to_the_target(tmp_path, target) -> None:
     ("cls", "change", "message"),
     [
         (EagleHead, lambda t: t.pop("fc.weight"), "fc.weight is missing"),
-        (EagleHead, lambda t: t.pop("fc.bias"), '"bias": true'),
+        (EagleHead, lambda t: t.update({"fc.bias": torch.ones(31)}), r"fc.bias has shape \[31\], expected \[32\]"),
+        (
+            EagleHead,
+            lambda t: t.update({"layers.0.self_attn.k_proj.bias": torch.ones(32)}),
+            "q_proj.bias is missing; .*v_proj.bias is missing",
+        ),
         (EagleHead, lambda t: t.update({"norm.weight": torch.ones(32)}), "norm.weight is not expected"),
         (EagleHead, lambda t: t.update({"fc.weight": torch.ones(32, 9)}), r"fc.weight has shape \[32, 9\].*\[32, 64\]"),
         (EagleHead, lambda t: t.update({"midlayer.norm.weight": torch.ones(2)}), "EAGLE-3"),
@@ -191,6 +250,7 @@ def test_files_that_are_absent_or_damaged_are_named(tmp_path, target) -> None:
     ("change", "message"),
     [
         ([], "no object"),
+        ({"transformer_layer_config": {}}, "it is in the format of speculators: use a head in the layout of EAGLE"),
         ({"rope_scaling": "linear"}, "rope scaling is 'linear'"),
         ({"num_attention_heads": 0}, "num_attention_heads must be a whole number of at least 1 and below 2**31, not 0"),
         ({"hidden_size": 32.0}, "hidden_size must be a whole number of at least 1 and below 2**31, not 32.0"),

@@ -37,15 +37,19 @@ def entered(target: Target, head: Head | Eagle3Head) -> set[int]:
     """The target's layers whose inputs the checks of a head need."""
     if not isinstance(head, Eagle3Head):
         return set()
-    return {layer for some in (layers(target), *_other_layers(target).values()) for layer in some}
+    return {
+        layer for some in (layers(target, head.config.reads), *_other_layers(target, head).values()) for layer in some
+    }
 
 
-def _other_layers(target: Target) -> dict[str, tuple[int, ...]]:
-    """What EAGLE-3's head may have been made for instead of what the published ones read."""
-    low, middle, high = layers(target)
+def _other_layers(target: Target, head: Eagle3Head) -> dict[str, tuple[int, ...]]:
+    """What EAGLE-3's head may have been made for instead of what it is said to read."""
+    low, middle, high = reads = layers(target, head.config.reads)
     found = {"the last of the three first": (high, middle, low)}
+    if reads != layers(target):
+        found["the usual layers"] = layers(target)
     for name, step in (("what enters a layer earlier", -1), ("what enters a layer later", 1)):
-        if low + step >= 0 and high + step >= 0:
+        if min(low, high) + step >= 0 and high + step < len(target.decoder.layers):
             found[name] = (low + step, middle + step, high + step)
     return found
 
@@ -67,7 +71,7 @@ def examine(target: Target, head: Head | Eagle3Head, texts: list[Text], plain: l
         *vocabulary,
         _wiring(target, head, texts, said, "order of the entry", {"[feature; embedding]": Wiring(swapped=True)}),
         _wiring(target, head, texts, said, "layers that it reads", {
-            name: Wiring(layers=some) for name, some in _other_layers(target).items()})
+            name: Wiring(layers=some) for name, some in _other_layers(target, head).items()})
         if own else _norm(target, head, texts, said),
         _wiring(target, head, texts, said, "token beside the feature", {
             "the token of the feature itself": Wiring(shift=-1), "the token after next": Wiring(shift=1)}),

@@ -41,7 +41,7 @@ class Wiring:
     """How a head is fed. The default is how this project, EAGLE and Jakiro feed it."""
 
     swapped: bool = False  # [feature; embedding] instead of [embedding; feature]
-    layers: tuple[int, ...] = ()  # whose inputs EAGLE-3's head reads; (): those of the published ones
+    layers: tuple[int, ...] = ()  # whose inputs EAGLE-3's head reads; (): as it says, or those of the published ones
     inner: bool = False  # features before the target's final norm, and its norm after the head
     shift: int = 0  # the token beside h_t is x_{t + 1 + shift}
     theta: float | None = None  # base of the rotary embedding; None: the head's own
@@ -130,7 +130,7 @@ def _answers(target: Target, head: Head | Eagle3Head, text: Text, wiring: Wiring
     tokens = torch.tensor([[text.ids[max(0, t + 1 + wiring.shift)] for t in range(count)]], device=target.device)
     embeddings = getattr(head, "embed_tokens", target.embed)(tokens)
     if isinstance(head, Eagle3Head):
-        entering = [text.entering[layer][:count] for layer in wiring.layers or layers(target)]
+        entering = [text.entering[layer][:count] for layer in wiring.layers or layers(target, head.config.reads)]
         read = head.fc(torch.cat(entering, dim=-1))[None]
     else:
         read = (text.inner if wiring.inner else text.features)[None, :count]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from jakiro.doctor.checks import GOOD, WRONG, Finding, entered, examine
+from jakiro.doctor.checks import GOOD, SUSPECT, WRONG, Finding, entered, examine
 from jakiro.doctor.evidence import SHORT, write
 from jakiro.drafting.eagle3_head import Eagle3Head, load_eagle3
 from jakiro.drafting.head import Head
-from jakiro.drafting.weights import load_head
+from jakiro.drafting.weights import EMBEDDING, foreign, head_tensors, load_head
 from jakiro.methods import METHODS, on_heads
 from jakiro.target import Target
 from jakiro.text import encode
@@ -39,6 +40,8 @@ def visit(target: Target, method: str, prompts: Sequence[str]) -> list[Finding]:
     except (ValueError, OSError) as error:
         return [Finding("keys and shapes", WRONG, str(error))]
     loaded = Finding("keys and shapes", GOOD, f"all {len(head.state_dict())} tensors fit {target.name}")
+    copy = None if hasattr(head, "embed_tokens") else head_tensors(Path(folder)).get(EMBEDDING)
+    other = [Finding("embedding", SUSPECT, why)] if (why := foreign(copy, target)) else []
     asked = _ids(target, prompts, chat=True)
     if not asked:
         room = f"{NEW_TOKENS} new tokens in the target's context of {target.context:,}"
@@ -49,7 +52,7 @@ def visit(target: Target, method: str, prompts: Sequence[str]) -> list[Finding]:
         raise ValueError(f"no answer of the target has more than {SHORT} tokens: choose other prompts")
     chat = bool(target.tokenizer.chat_template)
     plain = write(target, _ids(target, prompts, chat=False), NEW_TOKENS, inner) if chat else []
-    return [loaded, *examine(target, head, texts, plain)]
+    return [loaded, *other, *examine(target, head, texts, plain)]
 
 
 def as_text(findings: Sequence[Finding]) -> str:

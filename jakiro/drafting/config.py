@@ -7,11 +7,16 @@ falls back to 10000; the published heads are therefore read without it.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-_ROPE_TYPES = ("default", "linear", "dynamic")
+from transformers import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+_BY_TRANSFORMERS = ("llama3", "yarn")  # rope types whose frequencies transformers works out
+_ROPE_TYPES = ("default", "linear", "dynamic", *_BY_TRANSFORMERS)
 _COUNTS = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size")
 _COUNTS += ("max_position_embeddings", "expert_intermediate_size")
 
@@ -27,14 +32,17 @@ class HeadConfig:
     num_key_value_heads: int = 0  # 0: as many as attention heads
     rms_norm_eps: float = 1e-6
     rope_theta: float = 10000.0
-    rope_type: str = "default"  # default, linear or dynamic
-    rope_factor: float = 1.0
+    rope_type: str = "default"  # default, linear, dynamic, llama3 or yarn
+    rope_factor: float = 1.0  # of linear and dynamic
     max_position_embeddings: int = 2048  # where dynamic rope scaling sets in
-    bias: bool = True  # of fc
+    bias: bool = True  # of fc; where a head is read, this and the next are what its file has
     qkv_bias: bool = False
     num_local_experts: int = 0  # 0: one dense MLP (EAGLE), 2: Jakiro as published
     expert_intermediate_size: int = 0  # inner width of an expert; 0: hidden_size, as published
     draft_temperature: float = 1.0  # default of the setting: what measured best with this head; 1: as published
+    rope_numbers: tuple[tuple[str, float | None], ...] = ()  # what config.json says of llama3 or yarn, factor included
+    frequencies: tuple[float, ...] = field(default=(), init=False, compare=False, repr=False)  # theirs, [head_dim / 2]
+    rope_scale: float = field(default=1.0, init=False, compare=False, repr=False)  # what cos and sin are multiplied by
 
     def __post_init__(self) -> None:
         if not self.num_key_value_heads:
@@ -61,6 +69,12 @@ class HeadConfig:
         if type(self.draft_temperature) not in (int, float) or not 0.1 <= self.draft_temperature <= 10:
             raise ValueError(f"draft_temperature is {self.draft_temperature}; use a number from 0.1 to 10")
         object.__setattr__(self, "draft_temperature", float(self.draft_temperature))
+        object.__setattr__(self, "rope_numbers", tuple(map(tuple, self.rope_numbers)))  # lists in a recipe
+        if self.rope_type in _BY_TRANSFORMERS:
+            shape = self.head_dim, self.max_position_embeddings
+            frequencies, scale = _by_transformers(self.rope_type, self.rope_theta, *shape, self.rope_numbers)
+            object.__setattr__(self, "frequencies", frequencies)
+            object.__setattr__(self, "rope_scale", scale)
 
     @property
     def head_dim(self) -> int:
@@ -70,7 +84,10 @@ class HeadConfig:
     def from_json(cls, path: str | Path) -> HeadConfig:
         """Read config.json. Raises FileNotFoundError or ValueError, naming the file and the field."""
         try:
-            return cls._from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+            raw = json.loads(Path(path).read_text(encoding="utf-8"))
+            if isinstance(raw, dict) and "transformer_layer_config" in raw:
+                raise ValueError("it is in the format of speculators: use a head in the layout of EAGLE or Jakiro")
+            return cls._from_dict(raw)
         except KeyError as error:
             raise ValueError(f"{path} has no {error}: this is not the config.json of a draft head") from error
         except (TypeError, ValueError) as error:
@@ -86,6 +103,9 @@ class HeadConfig:
         for name, only in (("num_hidden_layers", 1), ("hidden_act", "silu")):
             if raw.get(name, only) != only:
                 raise ValueError(f"{name} is {raw[name]!r}; draft heads of this layout have {only!r}")
+        type_ = rope.get("rope_type") or rope.get("type") or "default"
+        named = rope.items() if type_ in _BY_TRANSFORMERS else ()
+        more |= {name: raw[name] for name in ("bias", "qkv_bias") if raw.get(name) is not None}
         config = cls(
             hidden_size=raw["hidden_size"],
             intermediate_size=raw["intermediate_size"],
@@ -94,14 +114,13 @@ class HeadConfig:
             num_key_value_heads=raw.get("num_key_value_heads") or 0,
             rms_norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
             rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
-            rope_type=rope.get("rope_type") or rope.get("type") or "default",
+            rope_type=type_,
             rope_factor=float(rope.get("factor") or 1.0),
             max_position_embeddings=raw.get("max_position_embeddings") or 2048,
-            bias=raw.get("bias", True),
-            qkv_bias=raw.get("qkv_bias", False),
             num_local_experts=raw.get("num_local_experts") or 0,
             expert_intermediate_size=raw.get("expert_intermediate_size") or 0,
             draft_temperature=raw.get("draft_temperature", 1.0),
+            rope_numbers=tuple((name, one) for name, one in named if name not in ("type", "rope_type", "rope_theta")),
             **more,
         )
         if raw.get("head_dim") not in (None, config.head_dim):
@@ -114,6 +133,8 @@ class HeadConfig:
 
     def _as_dict(self) -> dict[str, Any]:
         scaling = None if self.rope_type == "default" else {"type": self.rope_type, "factor": self.rope_factor}
+        if self.rope_numbers:
+            scaling = {"rope_type": self.rope_type, **dict(self.rope_numbers)}
         raw = {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
@@ -141,3 +162,19 @@ class HeadConfig:
         if self.draft_temperature != 1:
             raw["draft_temperature"] = self.draft_temperature
         return raw
+
+
+@cache
+def _by_transformers(
+    rope_type: str, theta: float, dim: int, longest: int, numbers: tuple[tuple[str, float | None], ...]
+) -> tuple[tuple[float, ...], float]:
+    """Frequencies [dim / 2] and the factor of cos and sin. Raises ValueError where the numbers are not of that type."""
+    rope = dict(numbers) | {"rope_type": rope_type, "rope_theta": theta}
+    sizes = {"hidden_size": dim, "num_attention_heads": 1, "head_dim": dim, "max_position_embeddings": longest}
+    try:
+        found, scale = ROPE_INIT_FUNCTIONS[rope_type](LlamaConfig(**sizes, rope_parameters=rope))
+    except (KeyError, TypeError, ArithmeticError) as error:
+        raise ValueError(f"rope scaling {rope_type!r} cannot be made of {dict(numbers)}: {error!r}") from error
+    if 2 * len(found) != dim:
+        raise ValueError(f"rope scaling turns {2 * len(found)} of {dim} numbers; heads turn all")
+    return tuple(found.tolist()), float(scale)

@@ -11,7 +11,8 @@ So an answer stands for no hidden state of the target, and the target's output e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from jakiro.target import Target
 
 from .config import HeadConfig
 from .head import Attention, RMSNorm, SwiGLU
-from .weights import check_keys, read_tensors
+from .weights import biases, check_keys, drop_copy, head_tensors
 
 LAYERS = 3  # that a target has at least
 
@@ -31,10 +32,11 @@ LAYERS = 3  # that a target has at least
 class Eagle3Config(HeadConfig):
     """Shape of an EAGLE-3 head; names are those of config.json."""
 
+    bias: bool = False
     head_dim: int = 0  # 0: hidden_size / num_attention_heads
     draft_vocab_size: int = 0  # tokens that can be drafted; 0: all of vocab_size
     target_hidden_size: int = 0  # width of the target; 0: hidden_size
-    reads: tuple[int, ...] = ()  # layers of the target, where config.json names them
+    reads: tuple[int, ...] = ()  # layers of the target as config.json names them, if it does: see `layers`
 
     def __post_init__(self) -> None:
         usual = {"draft_vocab_size": self.vocab_size, "target_hidden_size": self.hidden_size}
@@ -45,6 +47,9 @@ class Eagle3Config(HeadConfig):
                 raise ValueError(f"{name} must be a whole number of at least 1, not {given!r}")
             object.__setattr__(self, name, given or value)
         HeadConfig.__post_init__(self)
+        object.__setattr__(self, "reads", tuple(self.reads))
+        if any(type(layer) is not int for layer in self.reads):
+            raise ValueError(f"{LAYER_IDS} must be whole numbers, not {list(self.reads)}")
         if self.draft_vocab_size > self.vocab_size:
             raise ValueError(f"draft_vocab_size is {self.draft_vocab_size}, and vocab_size {self.vocab_size}")
         if self.hidden_size == 3 * self.target_hidden_size:
@@ -57,21 +62,26 @@ class Eagle3Config(HeadConfig):
     def _from_dict(cls, raw: dict[str, Any], **more: Any) -> Eagle3Config:
         if not isinstance(raw, dict):
             return super(Eagle3Config, cls)._from_dict(raw)
+        said = raw.get("eagle_config") or {}  # some heads have these there
+        if not isinstance(said, dict):
+            raise ValueError(f"eagle_config is {said!r}; heads have null, or an object")
         for name in OTHERS:
-            if raw.get(name):
-                raise ValueError(f"{name} is {raw[name]!r}, which this layout does not compute: use a head without it")
+            if found := raw.get(name) or said.get(name):
+                raise ValueError(f"{name} is {found!r}, which this layout does not compute: use a head without it")
         more = {name: raw[name] or 0 for name in OWN if name in raw}
-        named = raw.get(LAYER_IDS) or (raw.get("eagle_config") or {}).get(LAYER_IDS) or ()
+        named = raw.get(LAYER_IDS) or said.get(LAYER_IDS) or ()
         return super(Eagle3Config, cls)._from_dict(raw, reads=tuple(named), **more)
 
     def _as_dict(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in OWN}
+        if self.reads:
+            own[LAYER_IDS] = self.reads
         return super(Eagle3Config, self)._as_dict() | own | {"architectures": ["LlamaForCausalLMEagle3"]}
 
 
 OWN = ("head_dim", "draft_vocab_size", "target_hidden_size")  # what other heads' config.json has not
 LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
-OTHERS = ("norm_before_residual", "norm_output")  # of heads that compute otherwise with the same tensors
+OTHERS = ("norm_before_residual", "norm_output", "return_hidden_post_norm", "norm_before_fc")  # other computations
 
 
 class Eagle3Layer(nn.Module):
@@ -100,7 +110,7 @@ class Eagle3Head(nn.Module):
     def __init__(self, config: Eagle3Config) -> None:
         super().__init__()
         self.config, hidden = config, config.hidden_size
-        self.fc = nn.Linear(3 * config.target_hidden_size, hidden, bias=False)
+        self.fc = nn.Linear(3 * config.target_hidden_size, hidden, bias=config.bias)
         self.midlayer = Eagle3Layer(config)
         self.norm = RMSNorm(hidden, eps=config.rms_norm_eps)
         self.lm_head = nn.Linear(hidden, config.draft_vocab_size, bias=False)
@@ -132,14 +142,29 @@ class Eagle3Head(nn.Module):
             self.t2d.zero_()[tokens] = True
 
 
-def layers(target: Target) -> tuple[int, int, int]:
-    """The target's layers whose inputs the head reads. Raises ValueError where they cannot be told."""
+def layers(target: Target, named: Sequence[int] = ()) -> tuple[int, ...]:
+    """The three layers of the target whose inputs a head reads: those that its config.json names, or the usual ones.
+
+    There are two ways to count, told apart as SGLang does (sgl-project/sglang, pull requests 25454 and 32334): a list
+    that begins with 1 has layers whose outputs are read, which enter the layers after them; any other, and each that
+    was made for gpt-oss, has those whose inputs are. Raises ValueError where they cannot be told or are not there.
+    """
     count = len(getattr(target.decoder, "layers", []))
     if count < LAYERS:
         raise ValueError(
             f"{target.name} has {count or 'no list of'} layers, and an EAGLE-3 head reads three: use another method"
         )
-    return 2, count // 2, count - 3
+    usual = 2, count // 2, count - 3
+    if not named:
+        return usual
+    outputs = named[0] == 1 and target.model.config.model_type != "gpt_oss"
+    reads = tuple(layer + outputs for layer in named)
+    if reads != usual and not (len(reads) == LAYERS and 0 <= reads[0] < reads[1] < reads[2] < count):
+        raise ValueError(
+            f"an EAGLE-3 head reads what enters three of the {count} layers of {target.name}, in ascending order, "
+            f"and this one's config.json names {list(named)}: use another head"
+        )
+    return reads
 
 
 def load_eagle3(folder: str | Path, target: Target) -> Eagle3Head:
@@ -159,16 +184,18 @@ def load_eagle3(folder: str | Path, target: Target) -> Eagle3Head:
         if made_for != has:
             who = target.name or "this one"
             raise ValueError(f"the head in {folder} was made for a target of {name} {made_for}; {who} has {has}")
-    usual = layers(target)
-    if config.reads not in ((), usual, tuple(layer - 1 for layer in usual)):  # counted by their inputs or outputs
-        raise ValueError(f"the head in {folder} reads layers {list(config.reads)} of its target, not {list(usual)}")
-    found = {key.replace("layers.0.", "midlayer.", 1): tensor for key, tensor in read_tensors(folder).items()}
+    try:
+        layers(target, config.reads)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from error
+    found = {key.replace("layers.0.", "midlayer.", 1): tensor for key, tensor in head_tensors(folder).items()}
     if not any(key.startswith("midlayer.hidden_norm") for key in found):
         raise ValueError(f"{folder} holds no EAGLE-3 head (midlayer.hidden_norm.weight is missing): give one")
+    config = replace(config, **biases(found))
     with torch.device("meta"):
         head = Eagle3Head(config)
     if config.hidden_size == config.target_hidden_size:
-        found.pop("embed_tokens.weight", None)  # a copy of the target's
+        drop_copy(found, target, folder)
     if config.draft_vocab_size == config.vocab_size:
         found.pop("d2t", None)
         found.pop("t2d", None)

@@ -41,6 +41,10 @@ def rope_tables(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
     Dynamic scaling takes the base that a sequence ending at that position has, as token-by-token decoding does.
     """
     dim, where = config.head_dim, positions.float()[:, None]
+    if config.frequencies:
+        angles = where * torch.tensor(config.frequencies, device=positions.device)
+        cos, sin = angles.cos() * config.rope_scale, angles.sin() * config.rope_scale
+        return cos.repeat(1, 2), torch.cat([-sin, sin], dim=-1)
     steps = torch.arange(0, dim, 2, dtype=torch.float32, device=positions.device) / dim  # [dim / 2]
     base = torch.full_like(where, config.rope_theta)
     if config.rope_type == "linear":

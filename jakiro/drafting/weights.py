@@ -2,12 +2,13 @@
 
 A head that loads with a key left out is not an error that shows: decoding stays lossless and is merely slow. So every
 key and shape must fit, and what does not is named. Only `embed_tokens.weight` is free to be there or not: it is a copy
-of the target's own embedding.
+of the target's own embedding, and where it is not, the head was made for another target.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,10 @@ from .config import HeadConfig
 from .head import EagleHead, Head, JakiroHead
 from .sizes import TreeSettings, sizes
 
+LOG = logging.getLogger(__name__)
+EMBEDDING = "embed_tokens.weight"
+SAMPLE = 1024  # rows of an embedding that are compared
+ALIKE = 0.99  # cosine of a row and its copy, at least
 SHARD_BYTES = 15 * 2**20 - 2**16  # files of at most 15 MiB, header included
 
 _ROUTER = "layers.0.mlp_moe.gate.weight"
@@ -37,7 +42,7 @@ H = TypeVar("H", bound=Head)
 def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
     """The head in `folder`, in the target's dtype and on its device, ready to decode.
 
-    Reads config.json and model.safetensors, its sharded form or pytorch_model.bin. Raises FileNotFoundError or
+    Reads config.json and model.safetensors or pytorch_model.bin, or the shards of either. Raises FileNotFoundError or
     ValueError, naming the file, key or shape that does not fit, also where the head is not of the class `kind`.
     """
     folder = Path(folder)
@@ -45,7 +50,8 @@ def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
         raise FileNotFoundError(f"{folder} has no config.json: give a folder that holds a draft head")
     config = HeadConfig.from_json(folder / "config.json")
     _check_target(config, target, folder)
-    tensors = own_tensors(folder)
+    tensors = head_tensors(folder)
+    drop_copy(tensors, target, folder)
     cls = _class_of(tensors, folder)
     if not issubclass(cls, kind):
         raise ValueError(f"{folder} holds a head of kind {_KINDS[cls]}; this method needs one of kind {_KINDS[kind]}")
@@ -53,6 +59,7 @@ def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
         config = replace(config, num_local_experts=len(tensors[_ROUTER]) // 2)
     if cls is JakiroHead and f"{_EXPERT}.gate_proj.weight" in tensors:
         config = replace(config, expert_intermediate_size=len(tensors[f"{_EXPERT}.gate_proj.weight"]))
+    config = replace(config, **biases(tensors))
     with torch.device("meta"):
         head = cls(config)
     check_keys(head.state_dict(), tensors, config, folder)
@@ -79,21 +86,53 @@ def save_head(folder: str | Path, module: Head) -> None:
 
 
 def own_tensors(folder: Path) -> dict[str, Tensor]:
-    """As `read_tensors`, but for the copy of the target's embedding that a published head may bring."""
-    tensors = read_tensors(folder)
-    tensors.pop("embed_tokens.weight", None)
+    """As `head_tensors`, but for the copy of the target's embedding that a published head may bring."""
+    tensors = head_tensors(folder)
+    tensors.pop(EMBEDDING, None)
     return tensors
+
+
+def drop_copy(tensors: dict[str, Tensor], target: Target, folder: Path) -> None:
+    """Take the copy of the target's embedding out of a head's tensors, with a warning where it is none."""
+    if why := foreign(tensors.pop(EMBEDDING, None), target):
+        LOG.warning("%s: %s", folder, why)
+
+
+def foreign(copy: Tensor | None, target: Target) -> str:
+    """Why a head's copy of the target's embedding, [vocab, hidden], is another model's; "" where it is not, or is none.
+
+    Judged by the median cosine of a sample of rows: some are of tokens that no text has.
+    """
+    if copy is None:
+        return ""
+    own = target.model.get_input_embeddings().weight
+    if copy.shape[1:] != own.shape[1:]:
+        return f"its copy of the embedding has shape {list(copy.shape)}: was it made for {target.name}?"
+    rows = torch.linspace(0, min(len(copy), len(own)) - 1, SAMPLE).long()
+    pairs = copy[rows].float(), own[rows.to(own.device)].float().cpu()
+    if (cosine := torch.cosine_similarity(*pairs, dim=-1).median().item()) > ALIKE:
+        return ""
+    return f"its copy of the embedding is another model's (cosine {cosine:.2f}): was it made for {target.name}?"
+
+
+def head_tensors(folder: Path) -> dict[str, Tensor]:
+    """As `read_tensors`, by their published keys: without the prefixes of what a head was wrapped in when it was saved,
+    and without rotary frequencies, which config.json gives."""
+    found = {key: one for key, one in read_tensors(folder).items() if not key.endswith("rotary_emb.inv_freq")}
+    for prefix in ("module.", "model."):
+        bare = {key.removeprefix(prefix): one for key, one in found.items()}  # of some keys: an output has none
+        found = bare if len(bare) == len(found) else found
+    return found
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """Every tensor of a checkpoint folder by key, on the CPU. Raises FileNotFoundError or ValueError with the file."""
-    index = folder / "model.safetensors.index.json"
-    if (folder / "model.safetensors").is_file():
-        return _read_file(folder / "model.safetensors")
-    if index.is_file():
-        return {key: tensor for shard in _shards(index) for key, tensor in _read_file(folder / shard).items()}
-    if (folder / "pytorch_model.bin").is_file():
-        return _read_file(folder / "pytorch_model.bin")
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        index = folder / f"{name}.index.json"
+        if (folder / name).is_file():
+            return _read_file(folder / name)
+        if index.is_file():
+            return {key: tensor for shard in _shards(index) for key, tensor in _read_file(folder / shard).items()}
     raise FileNotFoundError(f"{folder} has neither model.safetensors nor pytorch_model.bin")
 
 
@@ -146,6 +185,13 @@ def _class_of(tensors: dict[str, Tensor], folder: Path) -> type[Head]:
     return JakiroHead
 
 
+def biases(tensors: dict[str, Tensor]) -> dict[str, bool]:
+    """Which biases a head has, as its config would say it: that of a published one does not always. Attention has all
+    three or none."""
+    projections = tuple(f"self_attn.{name}_proj.bias" for name in "qkv")
+    return {"bias": "fc.bias" in tensors, "qkv_bias": any(key.endswith(projections) for key in tensors)}
+
+
 def check_keys(expected: dict[str, Tensor], found: dict[str, Tensor], config: HeadConfig, folder: Path) -> None:
     """Raise ValueError where the tensors found differ from those expected, naming each key and shape."""
     problems = [f"{key} is missing" for key in expected if key not in found]
@@ -155,8 +201,6 @@ def check_keys(expected: dict[str, Tensor], found: dict[str, Tensor], config: He
         for key, tensor in expected.items()
         if key in found and found[key].shape != tensor.shape
     ]
-    if "fc.bias is missing" in problems or "fc.bias is not expected" in problems:
-        problems.append(f'its config.json says "bias": {json.dumps(config.bias)}')
     if problems:
         raise ValueError(f"the head in {folder} (hidden size {config.hidden_size}) does not fit: {'; '.join(problems)}")
 

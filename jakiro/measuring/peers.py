@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from transformers import (
-    AutoModelForCausalLM,
     PreTrainedModel,
     StaticCache,
     StoppingCriteria,
@@ -19,6 +18,7 @@ from jakiro.engine import stopwatch
 from jakiro.methods import ASSISTANT
 from jakiro.models import hub
 from jakiro.models.generation import plain
+from jakiro.models.loading import load_model
 from jakiro.models.products import lay_out
 from jakiro.target import Target
 from jakiro.verify import Sampling
@@ -68,7 +68,7 @@ def _law(sampling: Sampling) -> dict[str, Any]:
 def _assistant(target: Target) -> PreTrainedModel:
     folder = target.heads[ASSISTANT]
     hub.check_weights(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=target.dtype).to(target.device).eval()
+    model = load_model(folder, dtype=target.dtype).to(target.device).eval()
     if model.config.vocab_size != target.vocab_size:
         raise ValueError(
             f"{folder} has {model.config.vocab_size} tokens, the target {target.vocab_size}: it cannot assist"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from json import JSONDecodeError
 from pathlib import Path
 from pickle import UnpicklingError
@@ -9,12 +12,15 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from jinja2 import TemplateError
 from safetensors import SafetensorError
 from torch import nn
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
     AttentionInterface,
+    AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -23,26 +29,28 @@ from transformers import (
 from jakiro.models.attention import sdpa
 from jakiro.models.checks import ATTENTIONS
 from jakiro.programs import replayable
+from jakiro.text import as_turn
 
+LOG = logging.getLogger(__name__)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 # What transformers raises over JSON files of a model that are cut off or say what cannot be.
 DAMAGED = (StrictDataclassError, ArithmeticError, KeyError, TypeError, JSONDecodeError)
+FOREIGN = ("trust_remote_code", "does not recognize this architecture")  # in what it says of a repository's own code
 
 
 def load_model(folder: Path, **how: Any) -> PreTrainedModel:
-    """The folder's model; `how` is what `from_pretrained` takes.
+    """The folder's model; `how` is what `from_pretrained` takes. One that takes pictures, too, is read whole.
 
-    Raises ValueError where weights cannot be read, are missing or of another shape: transformers would draw those at
-    random and only log it.
+    Raises ValueError where transformers has no such model or needs other packages for it, and where weights cannot be
+    read, are missing or of another shape: transformers would draw those at random and only log it.
     """
-    how |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    how |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "trust_remote_code": False}
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(folder, **how)
+        with _in_words(folder):
+            model, info = _reader(folder).from_pretrained(folder, **how)
     except (SafetensorError, UnpicklingError, EOFError, RuntimeError) as error:
         raise ValueError(f"the weights in {folder} cannot be read ({error}): download them again") from error
-    except DAMAGED as error:
-        raise _damaged(folder, error) from error
     wrong = dict.fromkeys(info["missing_keys"], "is missing")
     wrong |= {key: f"has shape {list(one)}, expected {list(other)}" for key, one, other in info["mismatched_keys"]}
     if wrong:
@@ -53,30 +61,59 @@ def load_model(folder: Path, **how: Any) -> PreTrainedModel:
     return model
 
 
+def _reader(folder: Path) -> type:
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
+        return AutoModelForCausalLM
+    if type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+        return AutoModelForImageTextToText
+    raise ValueError(f"{folder} holds a model of type {config.model_type}, which writes no text by itself: use another")
+
+
 def load_tokenizer(folder: Path, template: str | Path | None) -> PreTrainedTokenizerBase:
     """The folder's tokenizer, with the chat template in a file where one is given.
 
     Raises OSError for a file that cannot be read, ValueError for a template that cannot be used.
     """
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    except DAMAGED as error:
-        raise _damaged(folder, error) from error
+    with _in_words(folder):
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     if template is not None:
         tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
-    try:
-        if tokenizer.chat_template:
-            turns = [{"role": "user", "content": "a"}]
-            tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-    except TemplateError as error:
-        where = f"{template or folder} has no chat template that takes a user's turn alone ({error})"
-        raise ValueError(f"{where}: give a Jinja file as models have, with --chat-template FILE") from error
+    if tokenizer.chat_template:
+        try:
+            text = as_turn(tokenizer, "a")
+        except ValueError as error:
+            raise ValueError(f"{template or folder}: {error}") from error
+        begun = tokenizer.bos_token is not None and tokenizer("").input_ids[:1] == [tokenizer.bos_token_id]
+        if template and begun and tokenizer.bos_token not in text:
+            LOG.warning(
+                "%s writes no %s, with which this model's texts begin: put {{ bos_token }} first in it",
+                template,
+                tokenizer.bos_token,
+            )
     return tokenizer
 
 
-def _damaged(folder: Path, error: Exception) -> ValueError:
-    what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return ValueError(f"no model can be made of {folder} ({what}): download its JSON files again")
+@contextmanager
+def _in_words(folder: Path) -> Iterator[None]:
+    """What transformers raises over a folder's files, as a ValueError with the remedy."""
+    try:
+        yield
+    except ImportError as error:
+        remedy = "install it, or use the model's weights as they are without quantization"
+        raise ValueError(f"{folder} needs another package ({_line(error)}): {remedy}") from error
+    except DAMAGED as error:
+        what = f"{type(error).__name__}: {_line(error)}"
+        raise ValueError(f"no model can be made of {folder} ({what}): download its JSON files again") from error
+    except ValueError as error:
+        if not any(part in str(error) for part in FOREIGN):
+            raise
+        what, remedy = _line(error).partition(". ")[0], "only architectures of transformers itself can be targets"
+        raise ValueError(f"{folder} cannot be read ({what}): {remedy}") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def decoder_of(model: PreTrainedModel) -> nn.Module:

@@ -52,7 +52,10 @@ class HeadJob:
         self.steps, self.in_bfloat16 = recipe.steps, in_bfloat16(accelerator.device)
         self.known: dict[int, Tensor] = {}  # batch -> features of its rows, in host memory
         self.target, self.model = target, target.model
-        self.inner = layers(target) if any(isinstance(head, Eagle3Head) for head in heads.values()) else ()
+        read = {layers(target, head.config.reads) for head in heads.values() if isinstance(head, Eagle3Head)}
+        if len(read) > 1:
+            raise ValueError("EAGLE-3 heads of one run read the same layers: train these one after the other")
+        self.inner = read.pop() if read else ()
         self.modules = {}
         for name, head in heads.items():
             kind = UnrolledEagle3 if isinstance(head, Eagle3Head) else Unrolled

@@ -35,6 +35,7 @@ from jakiro.training.trial import Trials, held_out_prompts, ways
 
 FREE = ("note", "trial", "remember", "dtype")  # fields of a recipe on which neither rows nor a run's weights depend
 UNSEEN = ("num_attention_heads", "num_key_value_heads", "rms_norm_eps", "rope_theta", "rope_type", "rope_factor")
+UNSEEN += ("rope_numbers", "reads")
 
 
 def train_heads(
@@ -134,11 +135,9 @@ def _check_alike(config: HeadConfig, start: Path) -> None:
     """Raise ValueError where a head computes otherwise than that in `start`, in a way that its weights do not tell."""
     has = type(config).from_json(start / "config.json")
     for name in UNSEEN:
-        if getattr(has, name) != getattr(config, name):
-            raise ValueError(
-                f"the head in {start} has {name} {getattr(has, name)}, the recipe {getattr(config, name)}: it goes on "
-                "in its own shape"
-            )
+        own, asked = (getattr(one, name, None) for one in (has, config))
+        if own != asked:
+            raise ValueError(f"the head in {start} has {name} {own}, the recipe {asked}: it goes on in its own shape")
 
 
 def _made_from(recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path) -> dict[str, Any]:
@@ -167,7 +166,7 @@ def head_config(model: PreTrainedModel, changes: dict, kind: type[HeadConfig] = 
     Raises ValueError naming what neither of them says, and where the recipe says what the target alone decides.
     """
     config = model.config.get_text_config()  # whose attributes have common names, whatever its file calls them
-    names = [one.name for one in fields(kind) if one.name not in ("num_local_experts", "bias", "head_dim")]
+    names = [one.name for one in fields(kind) if one.init and one.name not in ("num_local_experts", "bias", "head_dim")]
     shape = {name: getattr(config, name) for name in names if getattr(config, name, None) is not None}
     if theta := (getattr(config, "rope_parameters", None) or {}).get("rope_theta"):
         shape["rope_theta"] = theta

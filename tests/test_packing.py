@@ -127,7 +127,7 @@ def test_a_jsonl_file_or_a_dataset_is_a_mix(tmp_path, form):
 
 def test_data_that_is_nothing_is_refused_with_the_remedy(tmp_path):
     assert only_source(str(tmp_path)) == (tmp_path, None)
-    assert only_source("someone/chats:test")[1] == [Source("hub:someone/chats:test", 1.0)]
+    assert only_source("someone/chats:test")[1] == [Source("hub:someone/chats:test", 1.0, turns=0)]
     with pytest.raises(FileNotFoundError, match="neither a folder, a JSONL file nor a dataset"):
         only_source("no such thing")
     file = tmp_path / "bad.jsonl"

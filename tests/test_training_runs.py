@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from jakiro.drafting.eagle3_head import Eagle3Config, Eagle3Head
 from jakiro.drafting.weights import save_head
+from jakiro.target import Target
 from jakiro.training import claims, heads, history, loop, packing, repeats, workers
 from jakiro.training.claims import claim, digest, lies_in
 from jakiro.training.head_recipe import HeadRecipe
@@ -388,6 +389,23 @@ def test_a_target_that_can_have_no_head_is_told_before_answers_are_written(targe
     with pytest.raises(ValueError, match="no draft head can predict its tokens"):
         train_eagle(target, data, tmp_path / "run", tiny_model("modernbert-decoder"), **changes)
     assert not (tmp_path / "run").exists()
+
+
+def test_an_eagle3_head_of_a_shallow_target_is_refused_before_answers_are_written(target, data, tmp_path):
+    changes = {"answers": {"new_tokens": 5, "batch": 4, "temperatures": [0]}, "heads": {"eagle3": SMALL}}
+    with pytest.raises(ValueError, match="has 2 layers, and an EAGLE-3 head reads three"):
+        train_eagle(target, data, tmp_path / "run", tiny_model(num_hidden_layers=2), **changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_target_is_examined_once_before_its_heads_are_trained_and_once_for_it(target, data, tmp_path, monkeypatch):
+    """Each time it is run, and listened to by a hook."""
+    model, made, real = tiny_model(), [], Target.__init__
+    monkeypatch.setattr(
+        Target, "__init__", lambda self, *given, **how: (made.append(self), real(self, *given, **how))[1]
+    )
+    train_eagle(target, data, tmp_path, model, answers={"new_tokens": 5, "batch": 4, "temperatures": [0]})
+    assert len(made) == 2 and len(made[1].decoder._forward_hooks) == 1
 
 
 def test_a_stage_that_is_done_leaves_no_model_behind(data, tmp_path):

@@ -158,6 +158,7 @@ def test_prompts_of_its_own_end_in_time_and_are_one_paragraph(teacher, monkeypat
     [
         ({"own": 2}, "own is 2: use a share"),
         ({"batch": 0}, "batch is 0: use a whole number"),
+        ({"seed": 10**12}, "seed is 1000000000000; use a whole number"),
         (
             {"tokens": 10**6},
             "of 20 batches nothing can be used: the mix may have no more prompts.* of 1000000 tokens, and they",

@@ -88,6 +88,7 @@ class Recipe:
         found = cls(mixes=mixes, stages=stages, **data)
         recipe_file.check_positive(found, "vocab_size")
         recipe_file.check_numbers(found, "prompt_weight")
+        recipe_file.check_seed(found)
         _check_names(found.model)
         _check_shape(found)
         return found

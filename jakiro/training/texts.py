@@ -60,6 +60,7 @@ class TextsRecipe:
         found = cls(**{**data, "mix": [Source.of(one) for one in data["mix"]]})
         recipe_file.check_positive(found, "tokens", "batch", "new_tokens", "longest", "own_tokens")
         recipe_file.check_numbers(found, "temperature", "top_k")
+        recipe_file.check_seed(found)
         if not 0 <= found.own <= 1:
             raise ValueError(f"own is {found.own!r}: use a share, from 0 to 1")
         return found

@@ -68,6 +68,10 @@ WRONG = {
         *target_with({"max_position_embeddings": 3}),
         "a stage has rows of 8 tokens, its model positions for 3",
     ),
+    "answers beyond the context": (
+        *target_with({"max_position_embeddings": 8}, answers=8),
+        "a stage has answers of 8 tokens, its model positions for 8: lower `answers`",
+    ),
     "answers as long as rows": (
         "eagle2",
         given(answers=ANSWERS | {"new_tokens": 64, "temperatures": [0]}),

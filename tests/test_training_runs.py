@@ -29,6 +29,8 @@ from jakiro.training.sources import Source
 from jakiro.training.target import train
 from jakiro.training.target_recipe import Stage
 
+ANSWERS = {"new_tokens": 5, "batch": 4, "temperatures": [0]}
+
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):
@@ -244,7 +246,7 @@ def test_heads_that_lie_there_get_the_history_of_the_run_that_made_them(target, 
 
 
 def test_answers_are_not_gone_on_with_by_another_target(target, data, tmp_path):
-    how = HeadRecipe.of(given(answers={"new_tokens": 5, "batch": 4, "temperatures": [0]}))
+    how = HeadRecipe.of(given(answers=ANSWERS))
     tokenizer, file = AutoTokenizer.from_pretrained(target), tmp_path / "answers.jsonl"
 
     def answer(how, model):
@@ -290,6 +292,10 @@ def test_contents_are_read_and_names_are_not(tmp_path):
         ({"dtype": "fp16"}, "dtype of the recipe is 'fp16'"),
         ({"short": [48]}, "do not divide"),
         ({"mix": []}, "no texts"),
+        (
+            {"mix": [{"file": "plain/text.txt.xz", "weight": 1}], "answers": ANSWERS},
+            "asks for `answers`, and its mix holds no conversations",
+        ),
         ({"heads": {"jakiro": SMALL}, "trial": {"every": 1, "depth": 1}}, "head 'jakiro' cannot be tried"),
         ({"shard": True}, "leave it out"),
     ],
@@ -378,21 +384,21 @@ def test_another_programs_tokenizer_is_refused(target, data, tmp_path):
 def test_missing_held_out_prompts_are_said_before_answers_are_written(target, tmp_path):
     talk = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "you"}]
     (tmp_path / "chat.jsonl").write_text(json.dumps({"messages": talk}) + "\n")
-    changes = {"trial": {"every": 1}, "answers": {"new_tokens": 5, "batch": 4, "temperatures": [0]}}
+    changes = {"trial": {"every": 1}, "answers": ANSWERS}
     with pytest.raises(ValueError, match="no held-out documents"):
         train_eagle(target, tmp_path, tmp_path / "run", **changes)
     assert not (tmp_path / "run" / "answers.jsonl").exists()
 
 
 def test_a_target_that_can_have_no_head_is_told_before_answers_are_written(target, data, tmp_path):
-    changes = {"answers": {"new_tokens": 5, "batch": 4, "temperatures": [0]}}
+    changes = {"answers": ANSWERS}
     with pytest.raises(ValueError, match="no draft head can predict its tokens"):
         train_eagle(target, data, tmp_path / "run", tiny_model("modernbert-decoder"), **changes)
     assert not (tmp_path / "run").exists()
 
 
 def test_an_eagle3_head_of_a_shallow_target_is_refused_before_answers_are_written(target, data, tmp_path):
-    changes = {"answers": {"new_tokens": 5, "batch": 4, "temperatures": [0]}, "heads": {"eagle3": SMALL}}
+    changes = {"answers": ANSWERS, "heads": {"eagle3": SMALL}}
     with pytest.raises(ValueError, match="has 2 layers, and an EAGLE-3 head reads three"):
         train_eagle(target, data, tmp_path / "run", tiny_model(num_hidden_layers=2), **changes)
     assert not (tmp_path / "run").exists()
@@ -404,7 +410,7 @@ def test_a_target_is_examined_once_before_its_heads_are_trained_and_once_for_it(
     monkeypatch.setattr(
         Target, "__init__", lambda self, *given, **how: (made.append(self), real(self, *given, **how))[1]
     )
-    train_eagle(target, data, tmp_path, model, answers={"new_tokens": 5, "batch": 4, "temperatures": [0]})
+    train_eagle(target, data, tmp_path, model, answers=ANSWERS)
     assert len(made) == 2 and len(made[1].decoder._forward_hooks) == 1
 
 

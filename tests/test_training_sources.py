@@ -47,6 +47,7 @@ def text(conversation):
     return "".join(f"<{one['role']}>{one['content']}" for one in conversation)
 
 
+SPOKEN = "{% if messages[0].role == 'system' %}{{ messages[0].content + 1 }}{% endif %}" + TEMPLATE
 SYSTEM, BEFORE = message("system", "be kind"), message("assistant", "welcome")
 
 
@@ -54,6 +55,11 @@ SYSTEM, BEFORE = message("system", "be kind"), message("assistant", "welcome")
     ("start", "template", "reason"),
     [
         (SYSTEM, STRICT, r"the chat template refuses it \(no system here\): change its roles, or the template"),
+        (
+            SYSTEM,
+            SPOKEN,
+            r"the chat template refuses it \(can only concatenate .*\): change its roles, or the template",
+        ),
         (BEFORE, TEMPLATE, "the assistant speaks first: begin with what the user says"),
     ],
 )

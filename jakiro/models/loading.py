@@ -26,6 +26,8 @@ from jakiro.programs import replayable
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
+# What a chat template raises: its own refusals, and those of what it does with a message.
+REFUSED = (TemplateError, TypeError, LookupError, AttributeError, ValueError, ArithmeticError)
 # What transformers raises over JSON files of a model that are cut off or say what cannot be.
 DAMAGED = (StrictDataclassError, ArithmeticError, KeyError, TypeError, JSONDecodeError)
 
@@ -68,7 +70,7 @@ def load_tokenizer(folder: Path, template: str | Path | None) -> PreTrainedToken
         if tokenizer.chat_template:
             turns = [{"role": "user", "content": "a"}]
             tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-    except TemplateError as error:
+    except REFUSED as error:
         where = f"{template or folder} has no chat template that takes a user's turn alone ({error})"
         raise ValueError(f"{where}: give a Jinja file as models have, with --chat-template FILE") from error
     return tokenizer

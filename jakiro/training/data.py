@@ -13,8 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from jinja2 import TemplateError
-
+from jakiro.models.loading import REFUSED
 from jakiro.training.sources import NOTABLE, Source, is_plain, read_chats, read_plain, warn
 
 AHEAD = 1024  # documents that are encoded together
@@ -59,7 +58,7 @@ def templated(tokenizer, messages: list[dict]) -> Templated:
         try:
             asked = tokenizer.apply_chat_template(messages[:end], add_generation_prompt=True, tokenize=False)
             whole = tokenizer.apply_chat_template(messages[: end + 1], tokenize=False)
-        except TemplateError as error:
+        except REFUSED as error:
             return Templated("", [], f"the chat template refuses it ({error}): change its roles, or the template")
         if not asked.startswith(text) or not whole.startswith(asked):
             break

@@ -31,6 +31,7 @@ from jakiro.training.optim import check_schedule
 from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
 from jakiro.training.precision import product_dtype
 from jakiro.training.recipe_file import check_dtype
+from jakiro.training.sources import is_plain
 from jakiro.training.trial import Trials, held_out_prompts, ways
 
 FREE = ("note", "trial", "remember", "dtype")  # fields of a recipe on which neither rows nor a run's weights depend
@@ -146,9 +147,12 @@ def _check_alike(config: HeadConfig, start: Path) -> None:
 
 
 def _made_from(recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path) -> dict[str, Any]:
-    """What a run's files depend on. Raises ValueError where the recipe has no mix, OSError where a file is missing."""
+    """What a run's files depend on. Raises ValueError where the recipe has no mix, or one that asks nothing where the
+    target is to answer, OSError where a file is missing."""
     if not recipe.mix:
         raise ValueError("the recipe names no texts: give --data one JSONL file, or the name of a dataset")
+    if recipe.answers and all(map(is_plain, recipe.mix)):
+        raise ValueError("the recipe asks for `answers`, and its mix holds no conversations: name a source of them")
     files = contents(recipe.mix, data)
     target = {"target": digest(model.state_dict()), "template": tokenizer.chat_template}
     return {"recipe": _asked(recipe), **target, "data": files}

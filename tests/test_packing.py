@@ -63,6 +63,18 @@ def test_encoding_marks_the_end_of_an_answer_as_said(trained):
     assert tokenizer.decode([token for token, mine in zip(ids, said, strict=True) if mine]) == "sat<|end|>"
 
 
+def test_an_answers_first_token_is_said_also_where_it_holds_the_requests_last_space(trained):
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ 'U: ' if m.role == 'user' else 'A: ' }}{{ m.content }}\n{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'A: ' }}{% endif %}"
+    )
+    messages = [{"role": "user", "content": "cat"}, {"role": "assistant", "content": "sat"}]
+    ids, said = encoded(tokenizer, [templated(tokenizer, messages)])[0]
+    assert tokenizer.decode(ids[: said.index(True)]) == "U: cat\nA:"
+    assert all(said[said.index(True) :])
+
+
 def test_a_template_that_writes_earlier_turns_anew_is_cut_there(trained):
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     messages = [{"role": role, "content": "cat"} for role in ("user", "assistant") * 2]

@@ -30,11 +30,12 @@ class Templated(NamedTuple):
 
 
 def encoded(tokenizer, conversations: list[Templated]) -> list[Document]:
-    """Token ids of conversations, and which of them the assistant says (its end mark included)."""
+    """Token ids of conversations, and which of them the assistant says (its end mark included): those that end in what
+    it says, as a token may hold a space that the request for an answer ends in."""
     texts = [one.text for one in conversations]
     made = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
     return [
-        (ids, [any(start <= at < end for start, end in one.spans) for at, _ in offsets])
+        (ids, [any(start < at <= end for start, end in one.spans) for _, at in offsets])
         for ids, offsets, one in zip(made["input_ids"], made["offset_mapping"], conversations, strict=True)
     ]
 

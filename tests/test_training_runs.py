@@ -5,7 +5,7 @@ import gc
 import itertools
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import naive_eagle3
@@ -147,6 +147,21 @@ def test_a_claim_names_what_differs(tmp_path):
     (made.parent / "rows-from.json").unlink()
     with pytest.raises(ValueError, match=r"does not say what it was made from"):
         claim(made, [weights.name], recipe={"steps": [1, 2]}, data={})
+
+
+@pytest.mark.parametrize("all_of", [Source("chat.jsonl", 1.0, turns=0), Source("chat.jsonl", 1.0, longest=9, turns=0)])
+def test_a_run_on_a_file_of_which_two_turns_were_kept_goes_on(tmp_path, all_of):
+    """A source that a recipe describes is another with other turns."""
+    (tmp_path / "rows.npz").write_text("rows")
+    (tmp_path / "rows-from.json").write_text(
+        json.dumps({"recipe": {"mixes": {"all": [asdict(replace(all_of, turns=2))]}}})
+    )
+    recipe = {"mixes": {"all": [asdict(all_of)]}}
+    if all_of.longest:
+        with pytest.raises(ValueError, match="made from another recipe"):
+            claim(tmp_path / "rows.npz", recipe=recipe)
+    else:
+        claim(tmp_path / "rows.npz", recipe=recipe)
 
 
 def test_a_remedy_that_is_followed_is_not_refused(target, data, tmp_path):

@@ -29,7 +29,8 @@ def write_text(path: str | Path, text: str) -> None:
 def refilling(folder: str | Path, stale: str) -> Iterator[Path]:
     """Where to write files that are to lie in `folder`: they move there when all are written.
 
-    What fails while they are written leaves what was there. Files of before that match `stale` go; others stay.
+    What fails while they are written leaves what was there. Files of before that match `stale` go; others stay. Those
+    that move may be read by whom the umask lets.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +38,10 @@ def refilling(folder: str | Path, stale: str) -> Iterator[Path]:
         yield Path(beside)
         for old in folder.glob(stale):
             old.unlink()
+        os.umask(mask := os.umask(0o077))  # there is no way to ask for it alone
         for new in Path(beside).iterdir():
+            if new.is_file():
+                new.chmod(0o666 & ~mask)  # safetensors writes for the owner alone
             os.replace(new, folder / new.name)
 
 

@@ -69,7 +69,7 @@ class Target:
         self._hooked: set[int] = set()  # layers whose inputs are seen
         self.takes_cache = argument_of(model)  # the name of that argument
         self.decoder = decoder_of(model)
-        self.decoder.register_forward_hook(self._see)
+        self.hook = self.decoder.register_forward_hook(self._see)  # who has done with a target removes it
         self.context, self._shapes, self.window = measure(self)  # rows that sliding layers see; 0 without such
         self.form: Form = alone
         self.record_passes(False)

@@ -73,6 +73,18 @@ def test_encoding_marks_the_end_of_an_answer_as_said(trained):
     assert tokenizer.decode([token for token, mine in zip(ids, said, strict=True) if mine]) == "sat<|end|>"
 
 
+def test_an_answers_first_token_is_said_also_where_it_holds_the_requests_last_space(trained):
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ 'U: ' if m.role == 'user' else 'A: ' }}{{ m.content }}\n{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'A: ' }}{% endif %}"
+    )
+    messages = [{"role": "user", "content": "cat"}, {"role": "assistant", "content": "sat"}]
+    ids, said = encoded(tokenizer, [templated(tokenizer, messages)])[0]
+    assert tokenizer.decode(ids[: said.index(True)]) == "U: cat\nA:"
+    assert all(said[said.index(True) :])
+
+
 def test_a_template_that_writes_earlier_turns_anew_is_cut_there(trained):
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     messages = [{"role": role, "content": "cat"} for role in ("user", "assistant") * 2]
@@ -137,7 +149,7 @@ def test_a_jsonl_file_or_a_dataset_is_a_mix(tmp_path, form):
 
 def test_data_that_is_nothing_is_refused_with_the_remedy(tmp_path):
     assert only_source(str(tmp_path)) == (tmp_path, None)
-    assert only_source("someone/chats:test")[1] == [Source("hub:someone/chats:test", 1.0)]
+    assert only_source("someone/chats:test")[1] == [Source("hub:someone/chats:test", 1.0, turns=0)]
     with pytest.raises(FileNotFoundError, match="neither a folder, a JSONL file nor a dataset"):
         only_source("no such thing")
     file = tmp_path / "bad.jsonl"

@@ -8,8 +8,9 @@ from texts import write_texts
 from tiny import tiny_model, tiny_tokenizer
 
 from jakiro.__main__ import main
+from jakiro.training import sources
 from jakiro.training.answers import prompts_of
-from jakiro.training.sources import Source, held_out, read_chats
+from jakiro.training.sources import Source, held_out, only_source, read_chats
 from jakiro.training.trial import Trial, held_out_prompts
 
 
@@ -60,6 +61,56 @@ def test_a_system_message_is_no_turn_and_is_not_shortened(tmp_path):
         assert found[0] == system and [one["role"] for one in found[1:]] == ["user", "assistant"] * turns
         assert {one["content"] for one in found if one["role"] == "assistant"} <= {"answer 1.", "answer 2."}
         assert found[1]["content"] == "question 1"
+
+
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "add", "arguments": "{}"}}]}
+ASKED = [message("user", "what is 1 + 2?"), CALL, message("tool", "3"), message("assistant", "It is 3.")]
+
+
+def test_a_turn_is_kept_with_all_that_answers_it(tmp_path):
+    """A tool's call and its answer are part of it. What --data names is kept whole."""
+    whole = [message("system", "add"), *ASKED, *talk(2), *talk(3)]
+    folder = write(tmp_path, whole)
+    for turns, kept in ((1, 5), (2, 7), (3, 9), (0, 9)):
+        [found] = both(Source("chat.jsonl", 1.0, turns=turns), folder)
+        assert [one["role"] for one in found] == [one["role"] for one in whole[:kept]]
+        assert found[2] == CALL | {"content": ""}  # as templates take it
+    root, [source] = only_source(folder / "chat.jsonl")
+    assert len(both(source, root)[0]) == 9
+
+
+IMAGE = [{"type": "image"}, {"type": "text", "text": "what is this?"}]
+PARTS = [{"type": "text", "text": "answer"}, {"type": "text", "text": " 1."}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "kept"),
+    [
+        ([*talk(1), message("user", "and?"), message("assistant", "")], 3),
+        ([*talk(1), message("user", "and?"), message("assistant", ""), *talk(2)], 3),
+        ([*talk(1), message("user", IMAGE), message("assistant", "A cat.")], 2),
+        ([message("user", "hello"), message("assistant", PARTS)], 2),
+        ([message("user", "hello"), CALL, message("tool", "3")], 0),
+        ([message("user", "hello"), {"role": "assistant", "tool_calls": [3]}, message("tool", "3"), talk(1)[1]], 4),
+        ([message("user", "hello"), message("assistant", ""), message("tool", "3"), talk(1)[1], *talk(2)], 6),
+        ([message("user", "hello"), message("assistant", None), *talk(1)], 0),
+        ([message("user", IMAGE), message("assistant", "A cat.")], 0),
+    ],
+)
+def test_of_a_conversation_what_comes_before_no_text_is_kept(tmp_path, messages, kept):
+    found = both(Source("chat.jsonl", 1.0, turns=0), write(tmp_path, messages))
+    assert [len(one) for one in found] == [kept] * (kept > 0)
+    assert all(isinstance(message["content"], str) for one in found for message in one)
+    assert {one[1]["content"] for one in found} <= {"answer 1. And more.", "answer 1.", ""}
+
+
+@pytest.mark.parametrize("bad", [1, 30])
+def test_conversations_that_are_left_out_are_told_once_where_they_are_many(tmp_path, caplog, bad):
+    sources.warn.cache_clear()
+    folder = write(tmp_path, *map(talk, range(100)), *([message("user", IMAGE)] for _ in range(bad)))
+    both(Source("chat.jsonl", 1.0), folder)
+    told = f"chat.jsonl: {bad} of {100 + bad} conversations have no answer in text, and are left out"
+    assert caplog.messages == [told] * (bad > 1)
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_the_layers_that_it_names_are_read(deep, data, tmp_path):
     heads = {
         name: Eagle3Head(Eagle3Config(32, 48, 4, 300, reads=reads)) for name, reads in (("a", ()), ("b", (3, 4, 5)))
     }
-    rows = [(np.ones((64, 33), np.uint16), np.ones((64, 33), bool))]
+    rows = [Rows(np.ones((64, 33), np.uint16), np.ones((64, 33), bool))]
     target = Target.wrap(deep[0], deep[1])
     assert HeadJob(workers.start(), target, {"b": heads["b"]}, how(), rows, False).inner == (3, 4, 5)
     with pytest.raises(ValueError, match="read the same layers"):

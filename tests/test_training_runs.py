@@ -5,7 +5,7 @@ import gc
 import itertools
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import naive_eagle3
@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from jakiro.drafting.eagle3_head import Eagle3Config, Eagle3Head
 from jakiro.drafting.weights import save_head
+from jakiro.target import Target
 from jakiro.training import claims, heads, history, loop, packing, repeats, workers
 from jakiro.training.claims import claim, digest, lies_in
 from jakiro.training.head_recipe import HeadRecipe
@@ -27,6 +28,8 @@ from jakiro.training.heads import train_heads
 from jakiro.training.sources import Source
 from jakiro.training.target import train
 from jakiro.training.target_recipe import Stage
+
+ANSWERS = {"new_tokens": 5, "batch": 4, "temperatures": [0]}
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +149,21 @@ def test_a_claim_names_what_differs(tmp_path):
         claim(made, [weights.name], recipe={"steps": [1, 2]}, data={})
 
 
+@pytest.mark.parametrize("all_of", [Source("chat.jsonl", 1.0, turns=0), Source("chat.jsonl", 1.0, longest=9, turns=0)])
+def test_a_run_on_a_file_of_which_two_turns_were_kept_goes_on(tmp_path, all_of):
+    """A source that a recipe describes is another with other turns."""
+    (tmp_path / "rows.npz").write_text("rows")
+    (tmp_path / "rows-from.json").write_text(
+        json.dumps({"recipe": {"mixes": {"all": [asdict(replace(all_of, turns=2))]}}})
+    )
+    recipe = {"mixes": {"all": [asdict(all_of)]}}
+    if all_of.longest:
+        with pytest.raises(ValueError, match="made from another recipe"):
+            claim(tmp_path / "rows.npz", recipe=recipe)
+    else:
+        claim(tmp_path / "rows.npz", recipe=recipe)
+
+
 def test_a_remedy_that_is_followed_is_not_refused(target, data, tmp_path):
     run, how = tmp_path / "run", {"answers": {"new_tokens": 5, "batch": 64, "temperatures": [0]}}
     with pytest.raises(ValueError, match="--chat-template FILE"):
@@ -243,7 +261,7 @@ def test_heads_that_lie_there_get_the_history_of_the_run_that_made_them(target, 
 
 
 def test_answers_are_not_gone_on_with_by_another_target(target, data, tmp_path):
-    how = HeadRecipe.of(given(answers={"new_tokens": 5, "batch": 4, "temperatures": [0]}))
+    how = HeadRecipe.of(given(answers=ANSWERS))
     tokenizer, file = AutoTokenizer.from_pretrained(target), tmp_path / "answers.jsonl"
 
     def answer(how, model):
@@ -289,6 +307,10 @@ def test_contents_are_read_and_names_are_not(tmp_path):
         ({"dtype": "fp16"}, "dtype of the recipe is 'fp16'"),
         ({"short": [48]}, "do not divide"),
         ({"mix": []}, "no texts"),
+        (
+            {"mix": [{"file": "plain/text.txt.xz", "weight": 1}], "answers": ANSWERS},
+            "asks for `answers`, and its mix holds no conversations",
+        ),
         ({"heads": {"jakiro": SMALL}, "trial": {"every": 1, "depth": 1}}, "head 'jakiro' cannot be tried"),
         ({"shard": True}, "leave it out"),
     ],
@@ -377,17 +399,34 @@ def test_another_programs_tokenizer_is_refused(target, data, tmp_path):
 def test_missing_held_out_prompts_are_said_before_answers_are_written(target, tmp_path):
     talk = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "you"}]
     (tmp_path / "chat.jsonl").write_text(json.dumps({"messages": talk}) + "\n")
-    changes = {"trial": {"every": 1}, "answers": {"new_tokens": 5, "batch": 4, "temperatures": [0]}}
+    changes = {"trial": {"every": 1}, "answers": ANSWERS}
     with pytest.raises(ValueError, match="no held-out documents"):
         train_eagle(target, tmp_path, tmp_path / "run", **changes)
     assert not (tmp_path / "run" / "answers.jsonl").exists()
 
 
 def test_a_target_that_can_have_no_head_is_told_before_answers_are_written(target, data, tmp_path):
-    changes = {"answers": {"new_tokens": 5, "batch": 4, "temperatures": [0]}}
+    changes = {"answers": ANSWERS}
     with pytest.raises(ValueError, match="no draft head can predict its tokens"):
         train_eagle(target, data, tmp_path / "run", tiny_model("modernbert-decoder"), **changes)
     assert not (tmp_path / "run").exists()
+
+
+def test_an_eagle3_head_of_a_shallow_target_is_refused_before_answers_are_written(target, data, tmp_path):
+    changes = {"answers": ANSWERS, "heads": {"eagle3": SMALL}}
+    with pytest.raises(ValueError, match="has 2 layers, and an EAGLE-3 head reads three"):
+        train_eagle(target, data, tmp_path / "run", tiny_model(num_hidden_layers=2), **changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_target_is_examined_once_before_its_heads_are_trained_and_once_for_it(target, data, tmp_path, monkeypatch):
+    """Each time it is run, and listened to by a hook."""
+    model, made, real = tiny_model(), [], Target.__init__
+    monkeypatch.setattr(
+        Target, "__init__", lambda self, *given, **how: (made.append(self), real(self, *given, **how))[1]
+    )
+    train_eagle(target, data, tmp_path, model, answers=ANSWERS)
+    assert len(made) == 2 and len(made[1].decoder._forward_hooks) == 1
 
 
 def test_a_stage_that_is_done_leaves_no_model_behind(data, tmp_path):

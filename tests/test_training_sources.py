@@ -8,7 +8,7 @@ import pytest
 from recipes import TEMPLATE
 from tiny import tiny_tokenizer
 
-from jakiro.training import data
+from jakiro.training import data, sources
 from jakiro.training.data import Documents, draw
 from jakiro.training.sources import Source, held_out, read_chats, read_plain
 
@@ -47,6 +47,7 @@ def text(conversation):
     return "".join(f"<{one['role']}>{one['content']}" for one in conversation)
 
 
+SPOKEN = "{% if messages[0].role == 'system' %}{{ messages[0].content + 1 }}{% endif %}" + TEMPLATE
 SYSTEM, BEFORE = message("system", "be kind"), message("assistant", "welcome")
 
 
@@ -54,6 +55,11 @@ SYSTEM, BEFORE = message("system", "be kind"), message("assistant", "welcome")
     ("start", "template", "reason"),
     [
         (SYSTEM, STRICT, r"the chat template refuses it \(no system here\): change its roles, or the template"),
+        (
+            SYSTEM,
+            SPOKEN,
+            r"the chat template refuses it \(can only concatenate .*\): change its roles, or the template",
+        ),
         (BEFORE, TEMPLATE, "the assistant speaks first: begin with what the user says"),
     ],
 )
@@ -106,10 +112,32 @@ def test_a_source_that_holds_nothing_out_does_not_stop_a_trial(tmp_path):
     write(tmp_path / "small.jsonl", talks(3))
     small = Source("small.jsonl", 1.0)
     assert sorted(drawn(tmp_path, sources=(small, CHAT), validation=True)) == sorted(map(text, talks(3, held=True) * 4))
-    with pytest.raises(ValueError, match=r"small\.jsonl has no held-out documents"):
+    with pytest.raises(ValueError, match=r"small\.jsonl has no held-out documents .*: leave `trial` out .* more data"):
         drawn(tmp_path, sources=(small, small), validation=True)
     with pytest.raises(ValueError, match=r"chat\.jsonl has no documents"):
         drawn(tmp_path, sources=(small, CHAT))
+
+
+def test_a_plain_text_that_is_the_only_one_is_learned_from(tmp_path):
+    (tmp_path / "plain").mkdir()
+    one = "the cat sat on a mat\n" * 20
+    (tmp_path / "plain/texts.txt").write_text(one)
+    plain = Source("plain/texts.txt", 1.0)
+    assert drawn(tmp_path, 1, longest=1000, sources=[plain]) == [one.strip()]
+    with pytest.raises(ValueError, match="has no held-out documents"):
+        drawn(tmp_path, sources=[plain], validation=True)
+    (tmp_path / "plain/texts.txt").write_text("short")
+    with pytest.raises(ValueError, match=r"plain/texts\.txt has no document of more than 200 characters: give longer"):
+        drawn(tmp_path, sources=[plain])
+
+
+def test_conversations_that_are_refused_or_cut_are_told_where_they_are_many(tmp_path, caplog):
+    sources.warn.cache_clear()
+    long = [[message("user", one[0]["content"] + "!" * 99), one[1]] for one in talks(20)]
+    write(tmp_path / "chat.jsonl", [*talks(70), *([BEFORE, *one] for one in talks(10)), *long])
+    drawn(tmp_path)  # of all but one, which is held out
+    why = "no answer begins in 99 tokens"
+    assert caplog.messages == [f"chat.jsonl: 29 of 99 conversations are left out, mostly because {why}"]
 
 
 def test_a_plain_text_that_fits_is_given_whole_and_a_longer_one_from_a_lines_end(tmp_path):

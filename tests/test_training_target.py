@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from recipes import CHAT, MIX, growing, losses, recipe
+from recipes import CHAT, MIX, SHAPE, growing, losses, recipe
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from jakiro.training import history, loop, optim, workers
+from jakiro.training import history, loop, optim, repeats, workers
 from jakiro.training.data import take
 from jakiro.training.growth import grow
 from jakiro.training.optim import Muon, factor, orthogonal
@@ -143,7 +143,8 @@ def test_going_on_from_a_trained_target_is_going_on_with_its_run(trained, data, 
         train(workers.start(), more, data, tmp_path / "no", tmp_path / "out", compiled=False, start=tmp_path)
 
 
-def test_a_stage_that_is_stopped_goes_on_to_the_same_curve_and_weights(data, tmp_path, monkeypatch):
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_stage_that_is_stopped_goes_on_to_the_same_curve_and_weights(data, tmp_path, monkeypatch, dropout):
     real = loop.run
 
     def stopped(job, run, main):
@@ -151,7 +152,8 @@ def test_a_stage_that_is_stopped_goes_on_to_the_same_curve_and_weights(data, tmp
         raise KeyboardInterrupt
 
     def go(name):
-        train(workers.start(), recipe(), data, tmp_path / name, tmp_path / f"{name}-out", compiled=False)
+        how = recipe(model=SHAPE | {"attention_dropout": dropout})
+        train(workers.start(), how, data, tmp_path / name, tmp_path / f"{name}-out", compiled=False)
 
     go("whole")
     monkeypatch.setattr(loop, "run", stopped)
@@ -193,6 +195,34 @@ def test_what_several_draw_from_is_encoded_once_and_gives_the_same_documents(tra
     first = take(MIX, data, tokenizer, 3000, 33, 1, shelf=shelf)
     monkeypatch.setattr("jakiro.training.data.encoded", None)
     assert [first, take(MIX, data, tokenizer, 3000, 33, 2, shelf=shelf)] == alone
+
+
+def test_a_later_stage_of_too_few_tokens_is_said_before_the_first_is_trained(data, tmp_path):
+    stages = [Stage(1, tokens, 32, 4, 2, "all", (1.0, 1.0)) for tokens in (600, 100)]
+    for _ in range(2):  # also where its rows are there
+        with pytest.raises(ValueError, match="too few tokens for one step of 2 x 4 rows of 32: raise its tokens"):
+            train(workers.start(), recipe(*stages), data, tmp_path / "run", tmp_path / "out", compiled=False)
+    assert not (tmp_path / "run" / "stage0" / "metrics.csv").exists()
+
+
+def test_own_answers_stay_within_the_models_context(data, tmp_path, monkeypatch):
+    """Prompts are of up to 12 tokens, and would be of more."""
+    asked, learn, look = [], repeats.sequence_level, repeats.looping
+
+    def learned(model, prompts, new):
+        asked.extend(prompts)
+        return learn(model, prompts, new)
+
+    def looked(model, prompts, new):
+        asked.extend(prompts)
+        return look(model, prompts, new)
+
+    monkeypatch.setattr(repeats, "sequence_level", learned)
+    monkeypatch.setattr(repeats, "looping", looked)
+    stage = Stage(1, 600, 32, 4, 1, "all", (1.0, 1.0), answers=20)
+    how = recipe(stage, replace(stage, looping=8), model=SHAPE | {"max_position_embeddings": 32})
+    train(workers.start(), how, data, tmp_path / "run", tmp_path / "out", compiled=False)
+    assert asked and max(map(len, asked)) <= 12
 
 
 def test_a_later_stage_without_texts_is_said_before_the_first_is_trained(data, tmp_path):

@@ -48,6 +48,30 @@ def test_an_interrupted_run_goes_on_to_the_same_texts(teacher, data, tmp_path):
     assert len({record["batch"] for record in records(tmp_path / "whole.jsonl")}) > 1
 
 
+def test_what_is_whole_is_not_written_again(teacher, data, tmp_path, monkeypatch):
+    """A finished file; a batch before the interrupt; a finished file of before batches said where they end."""
+    file = tmp_path / "texts.jsonl"
+    write(*teacher, made(), data, file)
+    whole, real, asked = file.read_text(), Teacher.answers, []
+    monkeypatch.setattr(Teacher, "answers", lambda *given: asked.append(given) or real(*given))
+    for text in (whole, whole.replace(', "last": true', "")):
+        file.write_text(text)
+        write(*teacher, made(), data, file)
+        assert file.read_text() == text and not asked
+    file.write_text(whole[: whole.index('"batch": 1')])  # the first batch, and half a line
+    write(*teacher, made(), data, file)
+    assert file.read_text() == whole and len(asked) == len({record["batch"] for record in records(file)}) - 1
+
+
+@pytest.mark.parametrize("line", ["x", "[]", '{"batch": 0}', '{"batch": 0, "tokens": 3, "messages": []}'])
+def test_a_damaged_line_is_named(teacher, data, tmp_path, line):
+    file = tmp_path / "texts.jsonl"
+    write(*teacher, made(), data, file)
+    file.write_text(file.read_text().replace(file.read_text().splitlines()[1], line))
+    with pytest.raises(ValueError, match=r"texts\.jsonl is damaged in line 2 \(.*: delete from there on"):
+        write(*teacher, made(), data, file)
+
+
 def test_a_prompt_whose_answer_is_of_no_use_is_not_asked_again(teacher, data, tmp_path, monkeypatch):
     """Also after an interrupt: what a batch draws depends on how many are asked in it."""
 
@@ -134,6 +158,7 @@ def test_prompts_of_its_own_end_in_time_and_are_one_paragraph(teacher, monkeypat
     [
         ({"own": 2}, "own is 2: use a share"),
         ({"batch": 0}, "batch is 0: use a whole number"),
+        ({"seed": 10**12}, "seed is 1000000000000; use a whole number"),
         (
             {"tokens": 10**6},
             "of 20 batches nothing can be used: the mix may have no more prompts.* of 1000000 tokens, and they",

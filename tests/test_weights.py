@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import stat
 from dataclasses import replace
 
 import naive
@@ -59,6 +61,16 @@ def test_large_heads_are_sharded_below_15_mib(tmp_path, target) -> None:
     assert len(sizes) > 1 and max(sizes) <= 15 * 2**20
     tensors = weights.read_tensors(tmp_path)
     assert all(torch.equal(tensors[key], value) for key, value in head.state_dict().items())
+
+
+def test_weights_may_be_read_by_whom_the_umask_lets(tmp_path) -> None:
+    before = os.umask(0o026)
+    try:
+        saved(tmp_path, EagleHead)
+        assert os.umask(0o026) == 0o026
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o640}
 
 
 def test_a_head_that_is_written_over_stays_until_the_new_one_is_there(tmp_path, target, monkeypatch) -> None:

@@ -20,6 +20,7 @@ from jakiro.files import write_text
 from jakiro.training import history
 from jakiro.training.sources import HUB, LEADS, Source
 
+NAMED = {"weight": 1, "only": [], "without": [], "longest": 0}  # of a source that --data names
 BLOCK = 1 << 20  # bytes that are read at once
 
 
@@ -50,8 +51,20 @@ def claim(
         kept |= {name: json.loads(json.dumps(read(kept[name]))) for name, read in today.items() if name in kept}
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{note}, which says what {found[0]} was made from, is damaged ({error}); {remedy}") from error
+    kept = _with_all_turns(kept, own)
     if other := [name for name in own | kept if own.get(name) != kept.get(name)]:
         raise ValueError(f"{found[0]} was made from another {' and another '.join(other)} ({note.name}); {remedy}")
+
+
+def _with_all_turns(kept: Any, own: Any) -> Any:
+    """What was kept, with all turns of a file that --data names where `own` has them: two were kept of it before."""
+    if isinstance(kept, dict) and isinstance(own, dict):
+        if {**own, **NAMED, "turns": 0} == own and {**own, "turns": 2} == kept:
+            return own
+        return {name: _with_all_turns(value, own.get(name)) for name, value in kept.items()}
+    if isinstance(kept, list) and isinstance(own, list) and len(kept) == len(own):
+        return [_with_all_turns(*pair) for pair in zip(kept, own, strict=True)]
+    return kept
 
 
 def _holds(file: Path) -> bool:

@@ -13,9 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from jinja2 import TemplateError
-
-from jakiro.training.sources import Source, is_plain, read_chats, read_plain
+from jakiro.training.sources import NOTABLE, Source, is_plain, read_chats, read_plain, warn
 
 AHEAD = 1024  # documents that are encoded together
 
@@ -31,11 +29,12 @@ class Templated(NamedTuple):
 
 
 def encoded(tokenizer, conversations: list[Templated]) -> list[Document]:
-    """Token ids of conversations, and which of them the assistant says (its end mark included)."""
+    """Token ids of conversations, and which of them the assistant says (its end mark included): those that end in what
+    it says, as a token may hold a space that the request for an answer ends in."""
     texts = [one.text for one in conversations]
     made = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
     return [
-        (ids, [any(start <= at < end for start, end in one.spans) for at, _ in offsets])
+        (ids, [any(start < at <= end for start, end in one.spans) for _, at in offsets])
         for ids, offsets, one in zip(made["input_ids"], made["offset_mapping"], conversations, strict=True)
     ]
 
@@ -59,7 +58,7 @@ def templated(tokenizer, messages: list[dict]) -> Templated:
         try:
             asked = tokenizer.apply_chat_template(messages[:end], add_generation_prompt=True, tokenize=False)
             whole = tokenizer.apply_chat_template(messages[: end + 1], tokenize=False)
-        except TemplateError as error:
+        except Exception as error:  # a template is a program, and raises what it likes
             return Templated("", [], f"the chat template refuses it ({error}): change its roles, or the template")
         if not asked.startswith(text) or not whole.startswith(asked):
             break
@@ -103,11 +102,13 @@ class Documents:
         self.random = random.Random(f"{seed} {source.file} {source.only}")
         shelf = {} if shelf is None else shelf
         key = replace(source, weight=1.0), validation, 0 if self.plain else longest
-        if key not in shelf:
+        if fresh := key not in shelf:
             shelf[key] = Texts(self._read(root))
         self.items, self.known, self.refused = shelf[key].items, shelf[key].known, shelf[key].refused
         self.order: list[int] = []
         self.wrong = self._look()
+        if fresh and not (self.wrong or self.plain or validation):
+            self._tell()
 
     def draw(self) -> Document:
         """The next document; there must be one."""
@@ -134,14 +135,19 @@ class Documents:
         if not self.plain:
             return list(read_chats(self.source, root, self.validation))
         texts = read_plain(root / self.source.file)
-        return [text for i, text in enumerate(texts) if (i % 100 == 0) == self.validation]
+        held = range(0, len(texts), 100) if len(texts) > 1 else ()  # one alone is to learn from
+        return [text for i, text in enumerate(texts) if (i in held) == self.validation]
 
     def _look(self) -> str:
         """Why there is nothing to draw, and what to do about it; "" where there is something."""
         file = self.source.file
+        if not self.items and self.validation:
+            less = "leave `trial` out of the recipe, or give more data"
+            return f"{file} has no held-out documents (one in a hundred is) for {self.source}: {less}"
+        if not self.items and self.plain:
+            return f"{file} has no document of more than 200 characters: give longer ones, or leave the source out"
         if not self.items:
-            what = "held-out documents (one in a hundred is)" if self.validation else "documents"
-            return f"{file} has no {what} for {self.source}; check `only` and `without` in the recipe"
+            return f"{file} has no documents for {self.source}; check `only` and `without` in the recipe"
         self._shuffle()
         for end in range(len(self.order), 0, -AHEAD):
             self._encode(end)
@@ -154,6 +160,14 @@ class Documents:
             what = "held-out conversation"
             remedy = "leave `trial` out of the recipe, lower its new_tokens, or give more data"
         return f"{file}: no {what} comes to its answer within {self.longest} tokens: {remedy}"
+
+    def _tell(self) -> None:
+        """Say of how many of the conversations that were looked at nothing is drawn, where they are many."""
+        none = sum(True not in said for _, said in self.known.values())
+        if none > NOTABLE * len(self.known):
+            whys = self.refused + Counter({f"no answer begins in {self.longest} tokens": none - self.refused.total()})
+            why = whys.most_common(1)[0][0]
+            warn(f"{self.source.file}: {none} of {len(self.known)} conversations are left out, mostly because {why}")
 
     def _shuffle(self) -> None:
         self.order = list(range(len(self.items)))

@@ -83,6 +83,9 @@ class HeadRecipe:
         recipe_file.check_numbers(found, "own_features", "average", high=1.0)
         if found.average == 1:
             raise ValueError("average is 1, which keeps the weights after the first step: use a number below 1")
+        if found.steps < found.epochs:
+            raise ValueError(f"steps is {found.steps}, and each row is seen {found.epochs} times: lower `epochs`")
+        recipe_file.check_seed(found)
         row_widths(found.row, found.short)
         if found.answers:
             recipe_file.check_positive(found.answers, "new_tokens", "batch")

@@ -15,7 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.drafting.config import HeadConfig
-from jakiro.drafting.eagle3_head import Eagle3Head
+from jakiro.drafting.eagle3_head import Eagle3Head, layers
 from jakiro.drafting.weights import load_weights, own_tensors, save_head
 from jakiro.files import write_text
 from jakiro.models.generation import end_ids
@@ -31,6 +31,7 @@ from jakiro.training.optim import check_schedule
 from jakiro.training.packing import Rows, distinct_tokens, load_rows, row_widths, save_rows
 from jakiro.training.precision import product_dtype
 from jakiro.training.recipe_file import check_dtype
+from jakiro.training.sources import is_plain
 from jakiro.training.trial import Trials, held_out_prompts, ways
 
 FREE = ("note", "trial", "remember", "dtype")  # fields of a recipe on which neither rows nor a run's weights depend
@@ -59,12 +60,13 @@ def train_heads(
     recipe, target, `start` or of other data, or where a head of `start` has another shape or would be written over.
     """
     _check(names, accelerator, recipe, shard)
-    _check_target(recipe, model)
     if start and any(out[name].resolve() == (start / name).resolve() for name in names):
         raise ValueError(f"the heads in {start}, where they start, would be written over: name another --out")
     if any(out[name].resolve() == run.resolve() for name in names):
         raise ValueError(f"{run} is the folder of a head, too: name another --run-folder")
     recipe = replace(recipe, heads={name: recipe.heads[name] for name in names})
+    model = model.to(accelerator.device)
+    _check_target(recipe, model)
     heads, done = {}, {}
     for name, plan in recipe.heads.items():
         torch.manual_seed(recipe.seed if plan.seed is None else plan.seed)
@@ -84,8 +86,7 @@ def train_heads(
     for head in heads.values():
         if isinstance(head, Eagle3Head) and not start:
             give_words(head, rows, model)
-    model = model.to(accelerator.device, product_dtype(accelerator.device)).eval().requires_grad_(False)
-    target = Target.wrap(model, tokenizer, graphs=False)
+    target = Target.wrap(model.to(product_dtype(accelerator.device)), tokenizer, graphs=False)
     trials = Trials(target, asked, recipe.trial, run / "trials.csv") if recipe.trial else None
     job = HeadJob(accelerator, target, heads, recipe, rows, compiled, shard, trials)
     loop.run(job, run, accelerator.is_main_process)
@@ -124,8 +125,12 @@ def _check(names: list[str], accelerator: Accelerator, recipe: HeadRecipe, shard
 
 
 def _check_target(recipe: HeadRecipe, model: PreTrainedModel) -> None:
-    """Raise ValueError where no head can draft for the target, or rows go beyond the positions that it knows."""
-    Target.wrap(model, graphs=False).check_heads()
+    """Raise ValueError where one of the heads cannot draft for the target, or rows go beyond its positions."""
+    target = Target.wrap(model, graphs=False)
+    target.hook.remove()
+    target.check_heads()
+    if any(KINDS[plan.kind] is Eagle3Head for plan in recipe.heads.values()):
+        layers(target)
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if context and recipe.row > context:
         raise ValueError(f"`row` of the recipe is {recipe.row}, and the target's context {context} tokens: lower it")
@@ -141,9 +146,12 @@ def _check_alike(config: HeadConfig, start: Path) -> None:
 
 
 def _made_from(recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path) -> dict[str, Any]:
-    """What a run's files depend on. Raises ValueError where the recipe has no mix, OSError where a file is missing."""
+    """What a run's files depend on. Raises ValueError where the recipe has no mix, or one that asks nothing where the
+    target is to answer, OSError where a file is missing."""
     if not recipe.mix:
         raise ValueError("the recipe names no texts: give --data one JSONL file, or the name of a dataset")
+    if recipe.answers and all(map(is_plain, recipe.mix)):
+        raise ValueError("the recipe asks for `answers`, and its mix holds no conversations: name a source of them")
     files = contents(recipe.mix, data)
     target = {"target": digest(model.state_dict()), "template": tokenizer.chat_template}
     return {"recipe": _asked(recipe), **target, "data": files}
@@ -198,7 +206,7 @@ def rows_of(
     missing = not cached.exists()
     accelerator.wait_for_everyone()  # all have looked before one writes
     if missing and recipe.answers:
-        own = answer(accelerator, recipe, model, tokenizer, data, run / "answers.jsonl")
+        own = _answers(accelerator, recipe, model, tokenizer, data, run / "answers.jsonl")
     if missing and accelerator.is_main_process:
         if not recipe.answers:
             own = take(recipe.mix, data, tokenizer, _needed(recipe), recipe.row + 1, seed)
@@ -216,14 +224,20 @@ def answer(
     """
     if not recipe.answers:
         raise ValueError("the recipe says nothing of `answers`: how many new tokens, batch size and temperatures")
-    _check_target(recipe, model)
+    model = model.to(accelerator.device)
+    _check_target(replace(recipe, heads={}), model)  # which of them will be trained is not yet said
+    return _answers(accelerator, recipe, model, tokenizer, data, file)
+
+
+def _answers(
+    accelerator: Accelerator, recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path, file: Path
+) -> list[Document]:
     with accelerator.main_process_first():
         made = _made_from(recipe, model, tokenizer, data)
         made["recipe"] = {name: made["recipe"][name] for name in ("mix", "answers", "row", "seed")}
         claim(file, option="--run-folder or --out", **made)
     seed, width = recipe.seed + 77, recipe.row + 1
     prompts = draw(recipe.mix, data, tokenizer, width, seed)
-    model = model.to(accelerator.device)
     ends = end_ids(model, tokenizer)
     return answers.write(accelerator, model, prompts, recipe.answers, _needed(recipe), width, file, seed, ends)
 

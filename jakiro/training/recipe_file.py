@@ -15,6 +15,7 @@ from jakiro.models.loading import DTYPES
 
 T = TypeVar("T")
 LARGEST = 1e15  # number; float32 and int64 hold it
+SEEDS = 10**12  # that are taken; a million times as many are seeds of torch still
 
 
 def read(path: Path, of: Callable[[dict[str, Any]], T], what: str) -> T:
@@ -68,6 +69,12 @@ def check_numbers(made: object, *names: str, low: float = 0.0, high: float = LAR
         for one in value if isinstance(value, tuple) else (value,):
             if type(one) not in (int, float) or not low <= one <= high:
                 raise ValueError(f"{name} is {value!r}: use a number of at least {low:g} and at most {high:g}")
+
+
+def check_seed(made: Any) -> None:
+    """Raise ValueError where the field `seed` is none from which each step's own seed can be made for torch."""
+    if type(made.seed) is not int or not 0 <= made.seed < SEEDS:
+        raise ValueError(f"seed is {made.seed!r}; use a whole number of at least 0 and below {SEEDS}")
 
 
 def check_dtype(dtype: str) -> None:

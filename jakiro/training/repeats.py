@@ -44,16 +44,24 @@ def token_level(logits: torch.Tensor, total: torch.Tensor, ids: torch.Tensor) ->
     return -(torch.log1p(-likely.clamp_max(CERTAIN)) * counted).sum(dim=-1)
 
 
-def prompts(ids: Sequence[np.ndarray], said: Sequence[np.ndarray], count: int, seed: int) -> list[list[int]]:
+def room(model: PreTrainedModel, new_tokens: int) -> int:
+    """Tokens that a prompt may have, so that the model's context takes it and `new_tokens` of an answer."""
+    return min(LONGEST, model.config.max_position_embeddings - new_tokens)
+
+
+def prompts(
+    ids: Sequence[np.ndarray], said: Sequence[np.ndarray], count: int, seed: int, longest: int = LONGEST
+) -> list[list[int]]:
     """Up to `count` user turns of about one length from packed rows, each with its assistant mark, drawn by `seed`.
 
-    They come from everywhere in a row: where rows are filled up with short conversations, long ones come first.
+    They have at most `longest` tokens, and come from everywhere in a row: where rows are filled up with short
+    conversations, long ones come first.
     """
     found = []
     for row, answer in zip(ids, said, strict=True):
         edges = np.flatnonzero(np.diff(answer, prepend=True))  # where a turn of the user begins, and where it ends
         turns = [row[start:end].tolist() for start, end in zip(edges[::2], edges[1::2], strict=False)]
-        found += [turn for turn in turns if len(turn) <= LONGEST]
+        found += [turn for turn in turns if len(turn) <= longest]
     return of_one_length(found, count, seed)
 
 

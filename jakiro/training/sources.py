@@ -6,21 +6,26 @@ A record has its conversation as `messages` (role, content) or, as ShareGPT has 
 from __future__ import annotations
 
 import json
+import logging
 import lzma
 import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import TextIO
 
 from jakiro.training import leads, recipe_file, stdlib
 from jakiro.training.sentences import shorten
 
+LOG = logging.getLogger(__name__)
 DOC = "<|doc|>"  # separates the documents of a plain-text file
 HUB = "hub:"  # stands before the name of a dataset
 LEADS = "leads:"  # stands before a file of plain text
+NOTABLE = 0.05  # share of a source's conversations that are left out, above which it is said
 ROLES = {"human": "user", "gpt": "assistant"}  # ShareGPT's words, and ours
 
 
@@ -33,15 +38,14 @@ class Source:
     only: tuple[str, ...] = ()  # keep records whose `source` starts with one of these
     without: tuple[str, ...] = ()  # leave out records whose `source` starts with one of these
     longest: int = 0  # characters after which an answer is cut at the end of a sentence; 0 keeps it whole
-    turns: int = 2  # user turns that are kept, besides a system message
+    turns: int = 2  # user turns that are kept with all that answers them, besides a system message; 0 keeps all
 
     @classmethod
     def of(cls, data: dict) -> Source:
         """From JSON's types. Raises TypeError or ValueError naming the field that is unknown, missing or wrong."""
         found = cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
         try:
-            recipe_file.check_numbers(found, "weight", "longest")
-            recipe_file.check_positive(found, "turns")
+            recipe_file.check_numbers(found, "weight", "longest", "turns")
         except ValueError as error:
             raise ValueError(f"of the source {found.file}, {error}") from error
         if not found.weight:
@@ -52,15 +56,15 @@ class Source:
 def only_source(data: str | Path) -> tuple[Path, list[Source] | None]:
     """The folder of what --data names, and its one source where that is a file or a dataset, not a folder of sources.
 
-    Raises FileNotFoundError for what is neither.
+    Of that all turns are kept. Raises FileNotFoundError for what is neither.
     """
     path = Path(data)
     if path.is_dir():
         return path, None
     if path.is_file():
-        return path.parent, [Source(path.name, 1.0)]
+        return path.parent, [Source(path.name, 1.0, turns=0)]
     if re.fullmatch(r"[\w.-]+/[\w.-]+(:[\w.-]+)?", str(data)):
-        return Path(), [Source(f"{HUB}{data}", 1.0)]
+        return Path(), [Source(f"{HUB}{data}", 1.0, turns=0)]
     raise FileNotFoundError(f"{data} is neither a folder, a JSONL file nor a dataset's name (owner/name)")
 
 
@@ -75,43 +79,59 @@ def held_out(messages: list[dict]) -> bool:
 
 
 def read_chats(source: Source, root: Path, validation: bool = False) -> Iterator[list[dict]]:
-    """Conversations of one source, shortened as the recipe says; those that are not all text, or without an answer,
-    are left out.
+    """Conversations of one source, shortened as the recipe says, up to the first message that is no text or an answer
+    with nothing in it; those without an answer before are left out. How many is said where it is a notable share.
 
     Raises FileNotFoundError for a missing file, ValueError for one that cannot be read, for records that hold no
     conversation, and where the assistant speaks in none.
     """
     roles: set[str] = set()
+    count, unanswered = 0, 0
     for record in _records(source, root):
         name = str(record.get("source", ""))
         if (source.only and not name.startswith(source.only)) or (source.without and name.startswith(source.without)):
             continue
-        messages = said = _messages(record, source.file)
-        system = messages[:1] if messages and messages[0]["role"] == "system" else []
-        messages = system + messages[len(system) :][: 2 * source.turns]
-        if not all(isinstance(message["content"], str) for message in messages):
-            continue
-        roles.update(str(message["role"]) for message in said)
-        if source.longest:
-            messages = list(_shortened(messages, source.longest))
-        answered = any(message["role"] == "assistant" for message in messages)
-        if answered and messages[-1]["content"] and held_out(messages) == validation:
+        messages = _messages(record, source.file)
+        roles.update(str(message["role"]) for message in messages if isinstance(message["content"], str))
+        messages = list(_usable(_first_turns(messages, source.turns), source.longest))
+        answered = any(message["role"] == "assistant" and message["content"] for message in messages)
+        count, unanswered = count + 1, unanswered + (not answered)
+        if answered and held_out(messages) == validation:
             yield messages
     if roles and "assistant" not in roles:
         raise ValueError(
             f"{source.file}: the assistant speaks in no conversation, whose roles are {', '.join(sorted(roles))}: name "
             "them user and assistant (or human and gpt, as ShareGPT does), or leave the source out"
         )
+    if unanswered > NOTABLE * count:
+        within = f" that ends a sentence within {source.longest} characters" if source.longest else ""
+        warn(f"{source.file}: {unanswered} of {count} conversations have no answer in text{within}, and are left out")
 
 
-def _shortened(messages: list[dict], longest: int) -> Iterator[dict]:
-    """Messages with answers of at most `longest` characters, up to the first of which nothing would be left."""
-    for message in messages:
-        if message["role"] == "assistant" and message["content"]:
-            message = {**message, "content": shorten(message["content"], longest)}
-            if not message["content"]:
+def _first_turns(messages: list[dict], turns: int) -> list[dict]:
+    """What comes before the user speaks once more than `turns` times; all where that is 0."""
+    asked = [at for at, message in enumerate(messages) if message["role"] == "user"]
+    return messages[: asked[turns]] if 0 < turns < len(asked) else messages
+
+
+def _usable(messages: list[dict], longest: int) -> Iterator[dict]:
+    """Messages up to the first that is no text, or an answer of which nothing is there or left: answers have at most
+    `longest` characters, unless that is 0. A call of a tool, which the tool answers, need say nothing."""
+    for message, after in zip_longest(messages, messages[1:]):
+        text = message["content"]
+        if not isinstance(text, str):
+            return
+        if message["role"] == "assistant":
+            message = {**message, "content": shorten(text, longest) if longest else text}
+            if not message["content"] and (text or not after or after["role"] == "user"):
                 return
         yield message
+
+
+@cache
+def warn(what: str) -> None:
+    """Say it once: a source is read by stages, for its tokenizer and for what is held out."""
+    LOG.warning("%s", what)
 
 
 def is_plain(source: Source) -> bool:
@@ -164,15 +184,23 @@ def _messages(record: dict, file: str) -> list[dict]:
         raise ValueError(f"{file}: a record has neither messages nor conversations, but {', '.join(record)}")
     try:
         if "messages" in record:
-            return [{**one, "role": one["role"], "content": _whole(one["content"])} for one in record["messages"]]
+            return [{**one, "role": one["role"], "content": _content(one)} for one in record["messages"]]
         turns = [(one["from"], _whole(one["value"])) for one in record["conversations"]]
     except (KeyError, TypeError) as error:
         raise ValueError(f"{file}: a message has not what it needs ({error!r}): {str(record)[:200]}") from error
     return [{"role": ROLES.get(who, who), "content": text} for who, text in turns]
 
 
+def _content(message: dict) -> object:
+    """What a message says; a call of tools may have no content."""
+    text = message.get("content") if message.get("tool_calls") else message["content"]
+    return "" if text is None and message["role"] == "assistant" else _whole(text)
+
+
 def _whole(text: object) -> object:
-    """A text without halves of surrogate pairs, which no tokenizer takes: cut emoji have them."""
+    """A text, or the parts of one, without halves of surrogate pairs, which no tokenizer takes: cut emoji have them."""
+    if isinstance(text, list) and all(isinstance(part, dict) and part.get("type") == "text" for part in text):
+        text = "".join(part["text"] for part in text)
     return text.encode("utf-8", errors="replace").decode("utf-8") if isinstance(text, str) else text
 
 

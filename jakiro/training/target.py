@@ -10,26 +10,26 @@ import copy
 import json
 import zlib
 from dataclasses import asdict, replace
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from jakiro.files import WEIGHT_FILES, refilling, write_text
+from jakiro.files import WEIGHT_FILES, refilling
 from jakiro.models import hub
 from jakiro.models.loading import DTYPES, load_model, load_tokenizer
-from jakiro.training import history, loop, pruning, repeats, workers
-from jakiro.training.answers import prompts_of
+from jakiro.training import history, loop, pruning, workers
 from jakiro.training.claims import claim, contents, digest, lies_in
-from jakiro.training.data import Shelf, draw, take
+from jakiro.training.data import Shelf
 from jakiro.training.growth import check_growth, grow, mean, silence
 from jakiro.training.optim import check_schedule
-from jakiro.training.packing import load_rows, row_widths, save_rows
+from jakiro.training.packing import load_rows, row_widths
 from jakiro.training.recipe_file import check_dtype
 from jakiro.training.target_job import StageJob
 from jakiro.training.target_recipe import AS_SAVED, Recipe, Stage
+from jakiro.training.target_rows import make_rows, prompts_that_loop
 from jakiro.training.tokenizer import END, PAD, tokenizer_for, tokenizer_of
 
 
@@ -77,7 +77,7 @@ def train(
             later = ("looping.json", "checkpoint.pt", "model.pt")
             claim(folder / "rows.npz", later, **_made_from(recipe, number, files), **origin)
             if not (folder / "model.pt").exists():
-                _make_rows(recipe, stage, number, tokenizer, data, folder, shelf)
+                make_rows(recipe, stage, number, tokenizer, data, folder, shelf)
     del shelf
     if whole and not (run / "stage0/model.pt").exists():
         rows, *_ = load_rows(run / "stage0/rows.npz", row_widths(recipe.stages[0].row, recipe.stages[0].short))[-1]
@@ -94,7 +94,7 @@ def train(
         accelerator.wait_for_everyone()  # all have looked before one writes
         if missing:
             with accelerator.main_process_first():
-                looping = _looping(accelerator, recipe, stage, number, model, tokenizer, data, folder)
+                looping = prompts_that_loop(accelerator, recipe, stage, number, model, tokenizer, data, folder)
             rows = load_rows(folder / "rows.npz", row_widths(stage.row, stage.short))
             job = StageJob(accelerator, model, stage, rows, looping, compiled, recipe, shard)
             loop.run(job, folder, accelerator.is_main_process)
@@ -225,24 +225,3 @@ def _stages_of(start: Path, recipe: Recipe) -> list[dict]:
     if len(stages) == len(recipe.stages):
         raise ValueError(f"{start} went through all of the recipe's stages: add one to go on with")
     return done
-
-
-def _make_rows(recipe: Recipe, stage: Stage, number: int, tokenizer, data: Path, folder: Path, shelf: Shelf) -> None:
-    cached, seed = folder / "rows.npz", recipe.seed * 1000 + number
-    if not cached.exists():
-        mix, longest = recipe.mixes[stage.mix], stage.row + 1
-        documents = take(mix, data, tokenizer, stage.tokens, longest, seed, shelf=shelf)
-        save_rows(cached, documents, row_widths(stage.row, stage.short), seed)
-
-
-def _looping(
-    accelerator: Accelerator, recipe: Recipe, stage: Stage, number: int, model, tokenizer, data: Path, folder: Path
-) -> list[list[int]]:
-    """The prompts of the stage's mix whose answers by `model` go round; none where the stage asks for none."""
-    cached = folder / "looping.json"
-    if stage.looping and not cached.exists():
-        documents = draw(recipe.mixes[stage.mix], data, tokenizer, repeats.LONGEST, recipe.seed * 1000 + number)
-        asked = list(islice(prompts_of(documents, repeats.LONGEST), stage.looping))
-        found = repeats.looping(model.to(accelerator.device).eval(), asked, stage.answers)
-        write_text(cached, json.dumps(found) + "\n")
-    return json.loads(cached.read_text(encoding="utf-8")) if stage.looping else []

@@ -34,6 +34,17 @@ class Batch(NamedTuple):
         return cls(tokens, torch.where(answer, 1.0, prompt_weight) * real, (answer, real))
 
 
+def passes_of(rows: list[Rows], stage: Stage) -> list[Rows]:
+    """The rows of each forward pass of a stage. Raises ValueError where there are too few for a step."""
+    passes = batches(rows, stage.rows * stage.row)
+    if len(passes) < stage.passes:
+        raise ValueError(
+            f"a stage has too few tokens for one step of {stage.passes} x {stage.rows} rows of {stage.row}: raise its "
+            "tokens"
+        )
+    return passes
+
+
 class StageJob:
     """One stage as the loop wants it."""
 
@@ -49,18 +60,14 @@ class StageJob:
         shard: bool = False,
     ) -> None:
         self.accelerator, self.stage, self.prompt_weight = accelerator, stage, recipe.prompt_weight
+        self.seed = recipe.seed
         self.looping = looping
         self.in_bfloat16 = in_bfloat16(accelerator.device)
         quicken(model.to(accelerator.device))
         self.trained = workers.prepare(accelerator, model, shard)
-        self.passes = batches(rows, stage.rows * stage.row)
+        self.passes = passes_of(rows, stage)
         self.optimizer = Optimizer(workers.unwrapped(self.trained))
         self.steps = len(self.passes) // stage.passes
-        if not self.steps:
-            raise ValueError(
-                f"a stage has too few tokens for one step of {stage.passes} x {stage.rows} rows of {stage.row}: raise "
-                "its tokens"
-            )
         self.loss, self.held_to = self._loss, self._held_to
         if compiled:
             for layer in model.model.layers:  # one program serves all: a deep model takes no longer than a shallow one
@@ -71,6 +78,7 @@ class StageJob:
         return dict(zip(("model", "optimizer"), workers.states(self.trained, self.optimizer), strict=True))
 
     def step(self, index: int) -> dict[str, float]:
+        torch.manual_seed(self.seed * 1_000_003 + index)  # what drops out
         chosen = self.passes[index * self.stage.passes : (index + 1) * self.stage.passes]
         parts = [Batch.of(one.ids, one.said, self.prompt_weight, self.accelerator.device) for one in chosen]
         scale = self.accelerator.num_processes / sum(one.weight.sum() for one in parts)
@@ -105,7 +113,8 @@ class StageJob:
             prompts = repeats.of_one_length(self.looping, ANSWERED, index)
         else:
             ids, said = ([row for one in chosen for row in one[part]] for part in (0, 1))
-            prompts = repeats.prompts(ids, said, ANSWERED, index)
+            longest = repeats.room(workers.unwrapped(self.trained), self.stage.answers)
+            prompts = repeats.prompts(ids, said, ANSWERED, index, longest)
         mine = prompts[self.accelerator.process_index :: self.accelerator.num_processes]
         sums = torch.zeros(3, device=self.accelerator.device)  # loss, repeated tokens, tokens
         if mine:

@@ -88,6 +88,7 @@ class Recipe:
         found = cls(mixes=mixes, stages=stages, **data)
         recipe_file.check_positive(found, "vocab_size")
         recipe_file.check_numbers(found, "prompt_weight")
+        recipe_file.check_seed(found)
         _check_names(found.model)
         _check_shape(found)
         return found
@@ -116,3 +117,5 @@ def _check_shape(recipe: Recipe) -> None:
     longest, context = max(stage.row for stage in recipe.stages), config.max_position_embeddings
     if longest > context:
         raise ValueError(f"a stage has rows of {longest} tokens, its model positions for {context}")
+    if (most := max(stage.answers for stage in recipe.stages)) >= context:
+        raise ValueError(f"a stage has answers of {most} tokens, its model positions for {context}: lower `answers`")

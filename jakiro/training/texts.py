@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from tqdm import tqdm
@@ -59,6 +60,7 @@ class TextsRecipe:
         found = cls(**{**data, "mix": [Source.of(one) for one in data["mix"]]})
         recipe_file.check_positive(found, "tokens", "batch", "new_tokens", "longest", "own_tokens")
         recipe_file.check_numbers(found, "temperature", "top_k")
+        recipe_file.check_seed(found)
         if not 0 <= found.own <= 1:
             raise ValueError(f"own is {found.own!r}: use a share, from 0 to 1")
         return found
@@ -114,18 +116,18 @@ def write(
 ) -> None:
     """Write chats of one turn to `file`, a JSON object a line, until their answers have `recipe.tokens` tokens.
 
-    `file` is gone on with where it was: a line says of which batch it is, and the last batch is written anew. Raises
-    ValueError where it has those of another teacher, recipe or data, where the mix has too few prompts, and where the
-    teacher writes nothing of use.
+    `file` is gone on with where it was: a line says of which batch it is, and whether it is the batch's last. Raises
+    ValueError where it is damaged or has those of another teacher, recipe or data, where the mix has too few prompts,
+    and where the teacher writes nothing of use.
     """
     teacher = Teacher(model, tokenizer, recipe)
     made = {"recipe": {name: value for name, value in asdict(recipe).items() if name not in ("tokens", "note")}}
     made |= {"teacher": digest(model.state_dict()), "template": tokenizer.chat_template}
     claim(file, option="--out", **made, data=contents(recipe.mix, data))
-    done = _done(file)
-    number = done[-1]["batch"] + 1 if done else 0
-    total, barren = sum(record["tokens"] for record in done), 0
-    known = {record["messages"][0]["content"] for record in done}
+    done = _done(file, recipe.tokens)
+    number = done[-1].batch + 1 if done else 0
+    total, barren = sum(record.tokens for record in done), 0
+    known = {record.prompt for record in done}
     coming = asked(recipe, data)
     for before in range(number):
         if not _is_own(recipe, before):
@@ -157,7 +159,7 @@ def _batch(teacher: Teacher, coming: Iterator[str], number: int, known: set[str]
     fresh = [prompt for prompt in dict.fromkeys(prompts) if prompt not in known]
     known.update(fresh)
     answers = teacher.answers(fresh, seed + 1) if fresh else []
-    return [
+    records = [
         {
             "source": "own" if own else "mix",
             "batch": number,
@@ -166,6 +168,9 @@ def _batch(teacher: Teacher, coming: Iterator[str], number: int, known: set[str]
         }
         for prompt, (answer, tokens) in zip(fresh, answers, strict=True)
     ]
+    for record in records[-1:]:
+        record["last"] = True
+    return records
 
 
 def asked(recipe: TextsRecipe, data: Path) -> Iterator[str]:
@@ -189,11 +194,34 @@ def _is_own(recipe: TextsRecipe, number: int) -> bool:
     return int((number + 1) * recipe.own) > int(number * recipe.own)
 
 
-def _done(file: Path) -> list[dict]:
-    """The records of a file's batches but for the last, which may not be whole and goes."""
+class _Record(NamedTuple):
+    """What going on needs of a line."""
+
+    batch: int
+    tokens: int
+    prompt: str
+    last: bool  # of its batch; files of before do not say so
+
+    @classmethod
+    def of(cls, line: bytes) -> _Record:
+        record = json.loads(line)
+        last = bool(record.get("last"))
+        return cls(int(record["batch"]), int(record["tokens"]), str(record["messages"][0]["content"]), last)
+
+
+def _done(file: Path, tokens: int) -> list[_Record]:
+    """The records of a file's batches. The last goes where it may not be whole, unless there are `tokens` tokens."""
     file.touch()
     lines = [line for line in file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-    records = [json.loads(line) for line in lines]
-    whole = [record for record in records if record["batch"] < records[-1]["batch"]]
-    os.truncate(file, sum(map(len, lines[: len(whole)])))
-    return whole
+    records = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            records.append(_Record.of(line))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{file} is damaged in line {number} ({error!r}): delete from there on, and it is written anew"
+            ) from error
+    if records and not records[-1].last and sum(record.tokens for record in records) < tokens:
+        records = [record for record in records if record.batch < records[-1].batch]
+    os.truncate(file, sum(map(len, lines[: len(records)])))
+    return records

@@ -32,6 +32,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
   function clicked(event) {
     if (event.target.closest('.menu a, .menu button')) closeMenu();
     const name = event.target.closest('[data-do]')?.dataset.do;
+    if (event.detail > 1 && ['run', 'stop'].includes(name)) return; // the second of a double click: the one stands where the other was
     if (name) return act(name);
     const example = event.target.closest('.gallery-item')?.textContent.trim();
     const recorded = example && props.races.find((one) => one.title === example);

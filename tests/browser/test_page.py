@@ -445,6 +445,11 @@ def test_a_lane_says_what_its_method_does(show):
         expect(title).to_have_attribute("data-help", METHODS[name].summary)
 
 
+def test_a_lane_shows_that_its_text_goes_on(show):
+    text = part(show("?race=question"), "lanes").locator(".text").first
+    assert text.evaluate("(one) => getComputedStyle(one).backgroundImage").count("linear-gradient") == 4
+
+
 def test_a_side_of_a_what_if_was_not_stopped_by_anybody(show):
     for branch, said in (("", 1), ("what if", 0)):
         facts = with_facts(lane={"stop": "stopped", "branch": branch})

@@ -32,7 +32,7 @@ export function mount({element: root, props, watch, send}) {
   let before = null; // the race that was shown when one began to run
   let turn = 0, settled = 0, since = 0; // what was last asked for, what of it has come or failed, what had been when rounds were to be decoded again
 
-  const notice = noticeView(part('notice')), {say, mention} = notice;
+  const notice = noticeView(part('notice')), {say} = notice;
   const header = headerView(part, props);
   const lanes = lanesView(part('lanes'), go, (index) => act('lane', index), props.summaries);
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
@@ -43,7 +43,7 @@ export function mount({element: root, props, watch, send}) {
   const benchmarks = benchmarksView(part, go, say);
   const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written: () => written()});
   const view = {get race() { return race; }, get lane() { return lane; }, get state() { return state; }, redrawNow, go, open, choose, presenting};
-  const {act, written} = bindButtons({root, part, props, view, live, timeline, benchmarks, say, mention});
+  const {act, written} = bindButtons({root, part, props, view, live, timeline, benchmarks, say});
 
   helpBox(root, part('tip'));
   window.addEventListener('popstate', travelled);
@@ -62,14 +62,14 @@ export function mount({element: root, props, watch, send}) {
   async function open(id, change = {}) {
     const first = props.races[0]?.id, own = turn += 1;
     const recorded = !id || props.races.some((one) => one.id === id);
-    const waits = setTimeout(() => own === turn && say(recorded || race ? 'Loading …' : 'Waiting for a race that is still running …', true), PATIENCE);
+    const waits = setTimeout(() => own === turn && say(recorded || race ? 'Loading …' : 'Waiting for a race that is still running …', 'race'), PATIENCE);
     try {
       const next = id || first ? await fetched(id || first) : null;
       if (own !== turn) return;
       settled = own;
       state = {...state, ...change};
       if (next) show(next); else nothing();
-      if (next?.note || notice.ofRace()) say(next?.note ?? '', true);
+      notice.opened(next?.note);
     } catch (error) {
       if (own !== turn) return;
       settled = own;
@@ -77,7 +77,7 @@ export function mount({element: root, props, watch, send}) {
       if (id && first && id !== first && !race) await open(first, {...change, method: '', round: null, node: null, place: null});
       else if (!race) nothing();
       else header.stays(race, error.gone ? id : null);
-      say(error.message, true);
+      say(error.message);
     } finally {
       clearTimeout(waits);
     }
@@ -185,7 +185,7 @@ export function mount({element: root, props, watch, send}) {
       round.library(loaded);
       redraw();
       requestAnimationFrame(() => setTimeout(() => { Plotly = loaded; lane = null; redraw(); }));
-    }, (error) => say(error.message));
+    }, (error) => say(error.message, 'next'));
   }
 
   // ---- the state and its views
@@ -226,7 +226,7 @@ export function mount({element: root, props, watch, send}) {
   function uncut(of, text) {
     if (of !== race) return;
     go({cut: ''});
-    say(text, true);
+    say(text);
   }
 
   function changeLane(next, against) {

@@ -174,6 +174,13 @@ def test_traces_can_be_dropped_and_what_is_damaged_is_refused(show):
     tab.evaluate(DROP, cycle)
     expect(part(tab, "notice")).to_contain_text("a parent must come before its child")
     assert tab.locator(".lane").count() == 2
+    part(tab, "races").select_option("question")
+    expect(part(tab, "kind")).to_have_text("recorded")
+    expect(part(tab, "notice")).to_have_text("")
+    tab.evaluate(DROP, cycle)
+    expect(part(tab, "notice")).to_contain_text("a parent must come before its child")
+    tab.locator("#viewer [data-do=last]").click()
+    expect(part(tab, "notice")).to_have_text("")
 
 
 def test_of_two_files_the_later_is_shown_whichever_is_read_first(show):

@@ -245,6 +245,7 @@ def test_axes_of_levels_have_ten_ticks_at_most(levels, ticks):
 )
 def test_ticks_up_and_down_are_few(top, low, ticks):
     assert up_and_down(top, low) == {"tickvals": ticks, "ticktext": [str(abs(tick)) for tick in ticks]}
+    assert len(up_and_down(top, low, 4)["tickvals"]) <= 5
 
 
 def wide_trace(children: int):
@@ -350,6 +351,16 @@ def test_the_time_strip_stacks_the_phases_and_the_router_strip_the_gates():
     heights = {trace["name"]: trace["y"] for trace in data}
     assert heights["draft"] == [1000, 1000, 0] and heights["verify"] == [2000, 2000, 2500]
     assert heights["expert 0"] == [0.75, None, None] and heights["expert 1"] == [0.25, None, None]
+
+
+def spending(seconds):
+    return run(replace(FIRST, draft_s=0.0, verify_s=seconds, overhead_s=0.0))
+
+
+@pytest.mark.parametrize(("seconds", "tick"), [(0.0378, 30), (0.00099, 0.9), (1.99, 1000), (0.0, 0)])
+def test_the_time_strip_has_a_tick_above_zero(seconds, tick):
+    axis = timeline_figure([spending(seconds)], 0, None, ["a"])["layout"]["yaxis2"]
+    assert axis["tickvals"] == [0, tick]
 
 
 def test_routing_of_a_round_marks_the_walk_and_orders_by_depth():

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, WIDE, part, wait_for_tree
+from served import HOSTILE, IN_CHROMIUM, SCREENS, WIDE, part, wait_for_tree
 
 pytestmark = IN_CHROMIUM
 A_DRAFTED_NODE = """() => {
@@ -229,6 +229,17 @@ def test_the_legend_is_broken_into_lines_before_it_is_cut_off(show, width):
     low = names.evaluate_all("(all) => Math.max(...all.map((one) => one.getBoundingClientRect().bottom))")
     begin = "(box) => box.getBoundingClientRect().top + box._fullLayout._size.t"
     assert low <= tab.locator("[data-figure=tree]").evaluate(begin)
+
+
+def test_the_legend_stays_where_a_tree_is_scrolled_sideways(show):
+    tab = show("?race=question&method=jakiro&round=3&tab=tree", **SCREENS["narrow"])
+    wait_for_tree(tab)
+    edges = """() => [...document.querySelectorAll('[data-view=tree] .key .legendtext')]
+      .map((one) => one.getBoundingClientRect()).flatMap(({left, right}) => [left, right])"""
+    tab.wait_for_function(f"({edges})().length > 8")
+    for scrolled in (0, 300):
+        tab.locator("[data-view=tree] .scroll").evaluate("(box, by) => { box.scrollLeft = by; }", scrolled)
+        assert all(0 <= edge <= 390 for edge in tab.evaluate(edges))
 
 
 def test_the_legend_follows_the_width_of_the_tree(show):

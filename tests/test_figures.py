@@ -422,11 +422,11 @@ def test_other_runs_stand_beside_this_one():
 
 def test_lanes_of_one_method_look_different_and_no_method_looks_like_an_expert():
     found = lane_looks(["jakiro", "eagle2", "jakiro", "jakiro", "mine"])
-    others = lane_looks(["mine", "yours", "theirs", "another"])
-    assert len(set(others)) == 4 and others[0][0] != others[1][0], "two strangers beside each other differ in hue"
+    others = lane_looks([f"mine {index}" for index in range(12)])
+    assert len(set(others)) == 12 and others[0][0] != others[1][0], "two strangers beside each other differ in hue"
     assert len(set(found)) == 5 and found[0] == lane_looks(["vanilla", "jakiro"])[1]
     experts = {f"@{role}" for role, _, _ in SOURCES.values()} | {symbol for _, symbol, _ in SOURCES.values()}
-    assert not experts & {part for name in (*METHODS, "mine") for look in lane_looks([name]) for part in look}
+    assert not experts & {part for look in (*others, *lane_looks([*METHODS])) for part in look}
 
 
 def test_a_stopped_walk_is_drawn_with_its_candidates():

@@ -89,7 +89,13 @@ def test_the_menu_of_files_closes_with_escape_and_with_a_click_elsewhere(show):
         expect(part(tab, "exports")).to_be_hidden()
     tab.keyboard.press("e")
     tab.keyboard.press("Escape")
-    expect(part(tab, "export").locator("summary")).to_be_focused()
+    summary, tip = part(tab, "export").locator("summary"), part(tab, "tip")
+    expect(summary).to_be_focused()
+    summary.hover()
+    expect(tip).to_be_visible()
+    summary.click()
+    expect(part(tab, "exports")).to_be_visible()
+    expect(tip).to_be_hidden()  # it would lie over the first file
 
 
 def test_a_saved_figure_says_what_it_shows(show):

@@ -50,6 +50,7 @@ export function headerView(part, {races, exports, files}) {
   /** Only the race and its rounds, or all again. */
   function present(viewer, wanted) {
     if (viewer.classList.toggle('presenting', wanted) === (part('present').getAttribute('aria-pressed') === 'true')) return;
+    if (wanted) document.querySelector('.sidebar.open .toggle-button')?.click();
     part('present').setAttribute('aria-pressed', wanted);
     part('present').textContent = wanted ? 'Exit' : 'Present';
   }

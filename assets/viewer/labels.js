@@ -9,6 +9,14 @@ const ESCAPED = {'&amp;': '&', '&lt;': '<', '&gt;': '>', '&#36;': '$', '&#64;': 
 /** How many times as large text is to be in a figure. */
 export const enlarged = (element) => (element.closest('.presenting') ? FOR_A_TALK : 1);
 
+/** A layout with text so many times as large, and with the space for it. */
+export function larger(value, times, name = '', above = '') {
+  if (typeof value === 'number') return (name === 'size' && above.endsWith('font')) || above === 'margin' || ['height', 'yshift'].includes(name) ? value * times : value;
+  if (Array.isArray(value)) return value.map((one) => larger(one, times));
+  if (value === null || typeof value !== 'object') return value;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, larger(one, times, key, name)]));
+}
+
 /** A figure without its labels, and the labels by themselves. */
 export function lift({data, layout}) {
   const labels = [];

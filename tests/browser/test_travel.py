@@ -289,6 +289,7 @@ def test_a_newcomer_is_offered_a_tour_that_leads_through_the_page(show):
     tab = show("?race=question&method=jakiro&round=5")
     wait_for_tree(tab)
     part(tab, "offer").click()
+    expect(part(tab, "tour")).to_contain_text("The target is the language model whose text is wanted")
     stops = int(part(tab, "tour").locator("span").text_content().split()[-1])
     for stop in range(1, stops + 1):
         expect(part(tab, "tour")).to_contain_text(f"{stop} of {stops}")

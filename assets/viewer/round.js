@@ -96,7 +96,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     for (const [name, perRound, title] of figures) any = figure(panels.get(tab), name, perRound, title, round, node, cut) || any;
     let empty = panels.get(tab).querySelector('.none');
     if (!empty) panels.get(tab).append(empty = note(none ?? ''));
-    reveal(empty, !any && Boolean(none));
+    reveal(empty, !any && Boolean(none) && lane.rounds.nodes.some((count) => count > 1)); // what drafts nothing is said to
     if (tab === 'run') doctor.at(lane, heads(), unable(lane.about));
     if (tab === 'diversity') samePlaces(panels.get(tab));
   }

@@ -207,6 +207,9 @@ def test_tabs_show_their_figures(show):
     assert tab.locator("[clip-path*=http]").count() == 0
     tab.goto(tab.url.split("?")[0] + "?race=question&method=eagle2&tab=routing")
     tab.wait_for_selector("[data-view=routing] .none:visible")
+    tab.locator(".lane[data-method=vanilla] h2 button").click()
+    expect(part(tab, "why")).to_contain_text("This method drafts nothing")
+    expect(tab.locator("[data-view=routing] .none")).to_be_hidden()  # it says so already
 
 
 def test_benchmarks_open_below_and_are_in_the_address(show):

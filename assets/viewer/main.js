@@ -7,6 +7,7 @@ import {facing} from './compare.js';
 import {eachFrame, helpBox, parts, show as reveal} from './dom.js';
 import {draw, plotly, whole} from './figures.js';
 import {headerView} from './header.js';
+import {large} from './labels.js';
 import {lanesView, sameTime} from './lanes.js';
 import {nodeView, stopNode} from './node.js';
 import {noticeView} from './notice.js';
@@ -20,6 +21,7 @@ import {below, rival, transportView} from './transport.js';
 
 const NARROW = 1100; // px below which the header takes several lines, as beside the open settings
 const MOVES = ['race', 'method', 'round', 'node', 'place']; // what ends a replay when it changes
+const TIMELINE = 560; // px, the least width of the timeline in a talk
 const PATIENCE = 700; // ms after which the page says that it waits for a race
 
 /** Start the viewer in Gradio's element. `send(name, data)` reaches Python, `watch` tells of new lines of a running race. */
@@ -202,11 +204,11 @@ export function mount({element: root, props, watch, send}) {
   }
 
   function redrawNow() {
-    header.present(viewer, state.present === '1'); // first: figures are drawn for it
+    const turned = header.present(viewer, state.present === '1'); // first: figures are drawn for it
     const next = race.lanes.find((one) => one.method === state.method);
     const against = below(race, next, state);
     if (next !== lane) changeLane(next, against);
-    else if (part('against').value !== against) showTimeline(against);
+    else if (turned || part('against').value !== against) showTimeline(against);
     const node = state.node ?? stopNode(race, lane, state.round);
     lanes.mark(state.method, sameTime(race, lane, state.round, state.clock));
     if (!timeline.playing()) lanes.at(null, state.clock);
@@ -239,9 +241,9 @@ export function mount({element: root, props, watch, send}) {
   function showTimeline(against) {
     transport.lane(race, lane, against);
     const other = race.lanes.find((one) => one.method === against) ?? lane;
-    const figure = lane.figures.timeline[race.lanes.indexOf(other)];
+    const box = part('bars'), figure = large(box, whole(lane.figures.timeline[race.lanes.indexOf(other)], theme(), race.themes), TIMELINE);
     timeline.show(lane, figure);
-    if (Plotly) draw(Plotly, part('bars'), whole(figure, theme(), race.themes), race.config);
+    if (Plotly) draw(Plotly, box, figure, race.config);
   }
 
   /** Only the race, or all again, while it runs. */

@@ -5,7 +5,7 @@ import {draw, fill, paced, whole} from './figures.js';
 import {token} from './format.js';
 import {compareView} from './compare.js';
 import {doctorView} from './doctor.js';
-import {enlarged, larger} from './labels.js';
+import {enlarged, large} from './labels.js';
 import {outline} from './outline.js';
 import {tableView} from './table.js';
 import {treePlot} from './tree.js';
@@ -158,14 +158,13 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
       if (name === 'tree') preview(source, round);
       return true;
     }
-    const talk = name === 'tree' ? enlarged(box) : Math.max(1, Math.min(enlarged(box), box.clientWidth / source.min_width)); // captions fit that width as they are
-    const key = `${race.id} ${lane.method} ${theme} ${talk} ${perRound ? round : against} ${name === 'tree' ? `${node} ${cut}` : ''}`;
+    const talk = enlarged(box), key = `${race.id} ${lane.method} ${theme} ${talk} ${perRound ? round : against} ${name === 'tree' ? `${node} ${cut}` : ''}`;
     if (box.dataset.shows === key) return true;
     box.dataset.shows = key;
     const filled = perRound ? fill(source, round, lane, race.words, theme, race.themes) : whole(source, theme, race.themes);
     const drawn = () => begin(box, name);
     if (name === 'tree') tree.show(Plotly, filled, node, `${race.id} ${lane.method} ${theme} ${talk} ${cut}`, race.themes[theme], race.config, drawn);
-    else later(() => draw(Plotly, box, {...filled, layout: larger(filled.layout, talk)}, race.config).then(drawn));
+    else later(() => draw(Plotly, box, large(box, filled, source.min_width), race.config).then(drawn));
     return true;
   }
 

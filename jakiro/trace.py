@@ -117,8 +117,15 @@ def from_json(text: str) -> Trace:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:  # the latter: brackets within brackets without end
-        raise TraceError(f"not a trace: the file is not JSON ({error}); export it again") from error
+        raise no_trace(error) from error
     return from_dict(data)
+
+
+def no_trace(error: Exception | None = None) -> TraceError:
+    """What to say of a file that is something else, and, if it is no JSON, from where on."""
+    place = f" from line {error.lineno} column {error.colno} on" if isinstance(error, json.JSONDecodeError) else ""
+    what = f" (not JSON{place})" if error else ""
+    return TraceError(f"this is not a trace{what}: Export → Traces (JSON or NDJSON) gives one")
 
 
 def as_text(data: bytes) -> str:
@@ -144,9 +151,9 @@ def load(path: str | Path) -> Trace:
 
 def from_dict(data: Any) -> Trace:
     """Build a trace from parsed JSON, checking every field. Raises TraceError."""
-    if not isinstance(data, dict):
-        raise TraceError("not a trace: a JSON object is expected")
-    schema = data.get("schema")
+    if not isinstance(data, dict) or "schema" not in data:
+        raise no_trace()
+    schema = data["schema"]
     if schema != SCHEMA:
         hint = "update this program to read it" if _newer(schema) else "record it again with this program"
         raise TraceError(f"schema is {repr(schema)[:60]}, this program reads {SCHEMA!r}: {hint}")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence, Sized
 from pathlib import Path
 
-from jakiro.trace import Trace, TraceError, as_text, from_dict, to_json
+from jakiro.trace import Trace, TraceError, as_text, from_dict, no_trace, to_json
 from jakiro.tree import MAX_CUT, MAX_LEVELS, DraftTree
 
 MAX_BYTES = 64 * 2**20  # of a file
@@ -80,7 +80,7 @@ def _parsed(text: str) -> list:
             found.append(value)
             at = _SPACE.match(text, at).end()
     except (ValueError, RecursionError) as error:  # the latter: brackets within brackets without end
-        raise TraceError(f"not a trace: the file is not JSON ({error}); export it again") from error
+        raise no_trace(error) from error
     return [run for value in found for run in (value if isinstance(value, list) else [value])]
 
 

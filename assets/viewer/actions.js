@@ -106,6 +106,10 @@ const KEYS = [
 
 let characters = stored('jakiro-keys') !== 'off'; // whether keys of one character work; who dictates may turn them off
 
+/** What drafting is, for who has not met it. */
+export const IDEA = 'The target is the language model whose text is wanted; each of its passes takes long. A small draft head guesses several tokens '
+  + 'ahead, and one pass of the target checks them all.';
+
 /** The help dialog's text. */
 export function fillHelp(box) {
   const choice = h('input', {type: 'checkbox', checked: characters});
@@ -117,9 +121,13 @@ export function fillHelp(box) {
   box.replaceChildren(
     h('form', {method: 'dialog', class: 'head'}, h('h2', {}, 'What this page shows'),
       h('button', {type: 'button', 'data-do': 'tour'}, 'Tour of one minute'), h('button', {'aria-label': 'Close'}, 'Close')),
+    h('p', {}, IDEA),
     h('p', {}, 'Each lane decodes the same prompt with the same target. A method drafts a tree of tokens, the target scores '
       + 'it in one pass and walks down as long as its own choice is among the children; the last token of a round, the bonus, '
       + 'is always the target’s own. So in fp32 all lanes give the same text, and only the number and the cost of the rounds differ.'),
+    h('h3', {}, 'Words'),
+    rows([['prefill', 'The target’s pass over the prompt, which gives the first token.'],
+      ['expert', 'A part of Jakiro’s draft head with guesses of its own; a router weighs them at every node.']]),
     h('h3', {}, 'Numbers'),
     rows([['tok/s', WORDS.tps], ['×', WORDS.speedup], ['τ', WORDS.tau], ['bar', WORDS.bar]]),
     h('h3', {}, 'Keys'), rows(KEYS), h('label', {class: 'inline'}, choice, 'keys of one character work'),

@@ -9,7 +9,7 @@ import {tour} from './tour.js';
 /** Bind all of them. `view` has the race, the lane and the state that are shown now, and what changes them: `go(change)`,
  * `open(id, change)`, `choose(id)`, `presenting()` while a race runs, and `redrawNow()` for what is due in this frame.
  * The rest are parts of the viewer. Gives `act(name, argument)`, which does what a button does, and `written()`. */
-export function bindButtons({root, part, props, view, live, timeline, benchmarks, say, mention}) {
+export function bindButtons({root, part, props, view, live, timeline, benchmarks, say}) {
   const viewer = root.closest('#viewer');
   const over = () => (view.race && !view.race.running ? {race: view.race, state: view.state} : null);
   const guide = tour(part, root, over, view.go, say);
@@ -32,6 +32,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
   function clicked(event) {
     if (event.target.closest('.menu a, .menu button')) closeMenu();
     const name = event.target.closest('[data-do]')?.dataset.do;
+    if (event.detail > 1 && ['run', 'stop'].includes(name)) return; // the second of a double click: the one stands where the other was
     if (name) return act(name);
     const example = event.target.closest('.gallery-item')?.textContent.trim();
     const recorded = example && props.races.find((one) => one.title === example);
@@ -62,7 +63,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
       run: live.start, stop: live.stop, theme: toggleTheme, help,
       whole: () => view.open(race.back.race, {...race.back, node: null, place: null, against: '', tab: 'whatif'}),
       file: () => part('file').click(),
-      share: () => share(race, address(state), mention),
+      share: () => share(race, address(state), say),
       tour: () => { part('help').close(); guide(); },
       escape: () => { if (part('export').open) { closeMenu(); part('export').querySelector('summary').focus(); } else if (viewer.classList.contains('presenting')) act('present'); },
       png: () => save('png'), svg: () => save('svg'),
@@ -76,7 +77,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     const {lane} = view;
     if (name === 'play') timeline.toggle(race, lane, state);
     else if (name === 'replay') timeline.toggle(race, lane, state, null); // and then the round that a race opens with
-    else move(name, argument, {race, lane, state}, view.go, mention);
+    else move(name, argument, {race, lane, state}, view.go, say);
   }
 
   function closeMenu() { part('export').open = false; }
@@ -85,7 +86,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     const {race, lane, state} = view;
     const plots = root.querySelectorAll(`[data-view=${state.tab}] .plot[data-drawn=yes]`);
     const plot = [...plots].find((one) => one.offsetParent); // what another lane has and this one has not is hidden
-    if (!plot) return mention('This view has no figure to save: choose another.');
+    if (!plot) return say('This view has no figure to save: choose another.');
     const round = ['run', 'compare'].includes(state.tab) ? '' : ` · round ${state.round + 1}`;
     picture(plot, format, `${race.id}-${lane.method}-round${state.round + 1}-${state.tab}`, race.themes[theme()], `${lane.title}${round} · ${lane.about.prompt}`);
   }

@@ -3,6 +3,7 @@
 import {h, show as reveal} from './dom.js';
 import {draw, fill, paced, whole} from './figures.js';
 import {token} from './format.js';
+import {enlarged, large} from './labels.js';
 import {roundOf} from './race.js';
 import {treePlot} from './tree.js';
 
@@ -46,7 +47,7 @@ export function compareView(box, ask, choose) {
     button.disabled = Boolean(why) || !options.length || asking;
     note.textContent = why || (found ? '' : 'Both lanes draft after every token of this one’s text, and the trees are laid over one another.');
     reveal(note, Boolean(note.textContent));
-    const key = `${race.id} ${lane.method} ${other} ${theme}`;
+    const key = `${race.id} ${lane.method} ${other} ${theme} ${enlarged(box)}`;
     if (key !== text) settle();
     if (!reveal(results, Boolean(found)) || !Plotly) return '';
     const here = Math.min(place, found.tokens.length - 1);
@@ -72,7 +73,7 @@ export function compareView(box, ask, choose) {
     differ.replaceChildren(table(found));
     const {reach} = found.figures, box = plots.get('reach');
     size(box, reach.min_width, reach.layout.height);
-    draw(Plotly, box, whole(reach, theme, race.themes), race.config).then(() => {
+    draw(Plotly, box, large(box, whole(reach, theme, race.themes), reach.min_width), race.config).then(() => {
       if (box.dataset.clicks) return;
       box.dataset.clicks = 'yes';
       box.on('plotly_click', ({points}) => chosen(points[0].customdata));
@@ -90,7 +91,7 @@ export function compareView(box, ask, choose) {
       return fill(source, here, nothing, {}, theme, race.themes);
     });
     trees.show(Plotly, overlay, null, key, race.themes[theme], race.config);
-    covered.later(() => draw(Plotly, plots.get('coverage'), coverage, race.config));
+    covered.later(() => draw(Plotly, plots.get('coverage'), large(plots.get('coverage'), coverage, found.figures.coverage.min_width), race.config));
   }
 
   /** Every place where one lane gets further than the other. */

@@ -47,7 +47,8 @@ export function stillness() {
 /** Definitions: one floating box that shows data-help of whatever is hovered or focused. */
 export function helpBox(root, tip) {
   let described = null, still = false; // whether a key was the last: what then scrolls under a mouse was not pointed at
-  const gone = new MutationObserver(() => { if (!described?.getClientRects().length) hide(); });
+  const opened = (one) => one.matches('[open] > summary'); // a definition would lie over what it opens
+  const gone = new MutationObserver(() => { if (!described?.getClientRects().length || opened(described)) hide(); });
   const hide = () => {
     gone.disconnect();
     tip.hidden = true;
@@ -66,7 +67,7 @@ export function helpBox(root, tip) {
     if (event.type === 'pointerover' && still) return;
     const owner = event.target.closest?.('[data-help]');
     hide();
-    if (!owner?.dataset.help) return;
+    if (!owner?.dataset.help || opened(owner)) return;
     tip.textContent = owner.dataset.help;
     tip.hidden = false;
     described = owner;

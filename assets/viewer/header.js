@@ -47,11 +47,13 @@ export function headerView(part, {races, exports, files}) {
     part('export').open = false;
   }
 
-  /** Only the race and its rounds, or all again. */
+  /** Only the race and its rounds, or all again. True where that changes. */
   function present(viewer, wanted) {
-    if (viewer.classList.toggle('presenting', wanted) === (part('present').getAttribute('aria-pressed') === 'true')) return;
+    if (viewer.classList.toggle('presenting', wanted) === (part('present').getAttribute('aria-pressed') === 'true')) return false;
+    if (wanted) document.querySelector('.sidebar.open .toggle-button')?.click();
     part('present').setAttribute('aria-pressed', wanted);
     part('present').textContent = wanted ? 'Exit' : 'Present';
+    return true;
   }
 
   /** A race that is not shown can be chosen, beside the one that is. */

@@ -9,6 +9,19 @@ const ESCAPED = {'&amp;': '&', '&lt;': '<', '&gt;': '>', '&#36;': '$', '&#64;': 
 /** How many times as large text is to be in a figure. */
 export const enlarged = (element) => (element.closest('.presenting') ? FOR_A_TALK : 1);
 
+/** A figure as large as its box asks for and has room for: its captions fit the width `least` as they are. */
+export function large(box, {data, layout}, least) {
+  return {data, layout: larger(layout, Math.max(1, Math.min(enlarged(box), box.clientWidth / least)))};
+}
+
+/** A layout with text so many times as large, and with the space for it. */
+function larger(value, times, name = '', above = '') {
+  if (typeof value === 'number') return (name === 'size' && above.endsWith('font')) || above === 'margin' || ['height', 'yshift'].includes(name) ? value * times : value;
+  if (Array.isArray(value)) return value.map((one) => larger(one, times));
+  if (value === null || typeof value !== 'object') return value;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, larger(one, times, key, name)]));
+}
+
 /** A figure without its labels, and the labels by themselves. */
 export function lift({data, layout}) {
   const labels = [];

@@ -7,6 +7,7 @@ import {facing} from './compare.js';
 import {eachFrame, helpBox, parts, show as reveal} from './dom.js';
 import {draw, plotly, whole} from './figures.js';
 import {headerView} from './header.js';
+import {large} from './labels.js';
 import {lanesView, sameTime} from './lanes.js';
 import {nodeView, stopNode} from './node.js';
 import {noticeView} from './notice.js';
@@ -20,6 +21,7 @@ import {below, rival, transportView} from './transport.js';
 
 const NARROW = 1100; // px below which the header takes several lines, as beside the open settings
 const MOVES = ['race', 'method', 'round', 'node', 'place']; // what ends a replay when it changes
+const TIMELINE = 560; // px, the least width of the timeline in a talk
 const PATIENCE = 700; // ms after which the page says that it waits for a race
 
 /** Start the viewer in Gradio's element. `send(name, data)` reaches Python, `watch` tells of new lines of a running race. */
@@ -32,7 +34,7 @@ export function mount({element: root, props, watch, send}) {
   let before = null; // the race that was shown when one began to run
   let turn = 0, settled = 0, since = 0; // what was last asked for, what of it has come or failed, what had been when rounds were to be decoded again
 
-  const notice = noticeView(part('notice')), {say, mention} = notice;
+  const notice = noticeView(part('notice')), {say} = notice;
   const header = headerView(part, props);
   const lanes = lanesView(part('lanes'), go, (index) => act('lane', index), props.summaries);
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
@@ -43,7 +45,7 @@ export function mount({element: root, props, watch, send}) {
   const benchmarks = benchmarksView(part, go, say);
   const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written: () => written()});
   const view = {get race() { return race; }, get lane() { return lane; }, get state() { return state; }, redrawNow, go, open, choose, presenting};
-  const {act, written} = bindButtons({root, part, props, view, live, timeline, benchmarks, say, mention});
+  const {act, written} = bindButtons({root, part, props, view, live, timeline, benchmarks, say});
 
   helpBox(root, part('tip'));
   window.addEventListener('popstate', travelled);
@@ -62,14 +64,14 @@ export function mount({element: root, props, watch, send}) {
   async function open(id, change = {}) {
     const first = props.races[0]?.id, own = turn += 1;
     const recorded = !id || props.races.some((one) => one.id === id);
-    const waits = setTimeout(() => own === turn && say(recorded || race ? 'Loading …' : 'Waiting for a race that is still running …', true), PATIENCE);
+    const waits = setTimeout(() => own === turn && say(recorded || race ? 'Loading …' : 'Waiting for a race that is still running …', 'race'), PATIENCE);
     try {
       const next = id || first ? await fetched(id || first) : null;
       if (own !== turn) return;
       settled = own;
       state = {...state, ...change};
       if (next) show(next); else nothing();
-      if (next?.note || notice.ofRace()) say(next?.note ?? '', true);
+      notice.opened(next?.note);
     } catch (error) {
       if (own !== turn) return;
       settled = own;
@@ -77,7 +79,7 @@ export function mount({element: root, props, watch, send}) {
       if (id && first && id !== first && !race) await open(first, {...change, method: '', round: null, node: null, place: null});
       else if (!race) nothing();
       else header.stays(race, error.gone ? id : null);
-      say(error.message, true);
+      say(error.message);
     } finally {
       clearTimeout(waits);
     }
@@ -185,7 +187,7 @@ export function mount({element: root, props, watch, send}) {
       round.library(loaded);
       redraw();
       requestAnimationFrame(() => setTimeout(() => { Plotly = loaded; lane = null; redraw(); }));
-    }, (error) => say(error.message));
+    }, (error) => say(error.message, 'next'));
   }
 
   // ---- the state and its views
@@ -202,11 +204,11 @@ export function mount({element: root, props, watch, send}) {
   }
 
   function redrawNow() {
-    header.present(viewer, state.present === '1'); // first: figures are drawn for it
+    const turned = header.present(viewer, state.present === '1'); // first: figures are drawn for it
     const next = race.lanes.find((one) => one.method === state.method);
     const against = below(race, next, state);
     if (next !== lane) changeLane(next, against);
-    else if (part('against').value !== against) showTimeline(against);
+    else if (turned || part('against').value !== against) showTimeline(against);
     const node = state.node ?? stopNode(race, lane, state.round);
     lanes.mark(state.method, sameTime(race, lane, state.round, state.clock));
     if (!timeline.playing()) lanes.at(null, state.clock);
@@ -226,7 +228,7 @@ export function mount({element: root, props, watch, send}) {
   function uncut(of, text) {
     if (of !== race) return;
     go({cut: ''});
-    say(text, true);
+    say(text);
   }
 
   function changeLane(next, against) {
@@ -239,9 +241,9 @@ export function mount({element: root, props, watch, send}) {
   function showTimeline(against) {
     transport.lane(race, lane, against);
     const other = race.lanes.find((one) => one.method === against) ?? lane;
-    const figure = lane.figures.timeline[race.lanes.indexOf(other)];
+    const box = part('bars'), figure = large(box, whole(lane.figures.timeline[race.lanes.indexOf(other)], theme(), race.themes), TIMELINE);
     timeline.show(lane, figure);
-    if (Plotly) draw(Plotly, part('bars'), whole(figure, theme(), race.themes), race.config);
+    if (Plotly) draw(Plotly, box, figure, race.config);
   }
 
   /** Only the race, or all again, while it runs. */

@@ -1,19 +1,18 @@
-// The line that says what is the matter: until the next one, until another race comes, or until the next move.
+// The line that says what is the matter: until the next move, until another race comes, or until the next one.
 
-/** `say(text, ofRace)`: a notice; one of the race goes when another comes (`ofRace()`). `mention(text)`: one that goes with
- * the next move (`moved(note)`), which brings the race's own `note` back. */
+/** `say(text, until)`: a notice until the next 'move', which brings the race's own note back; until another 'race'; or
+ * until the 'next', where the page waits for something or lacks it. `moved(note)` and `opened(note)` tell of those. */
 export function noticeView(place) {
-  let race = false, passing = false;
+  let lasts = 'move';
 
-  function say(text, ofRace = false) {
-    [race, passing] = [ofRace, false];
+  function say(text, until = 'move') {
+    lasts = until;
     place.textContent = text;
   }
 
   return {
     say,
-    ofRace: () => race,
-    mention: (text) => { say(text, true); passing = true; },
-    moved: (note) => { if (passing) say(note ?? '', true); },
+    moved: (note) => { if (lasts === 'move') say(note ?? '', 'race'); },
+    opened: (note) => { if (note || lasts !== 'next') say(note ?? '', 'race'); },
   };
 }

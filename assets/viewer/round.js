@@ -5,7 +5,7 @@ import {draw, fill, paced, whole} from './figures.js';
 import {token} from './format.js';
 import {compareView} from './compare.js';
 import {doctorView} from './doctor.js';
-import {enlarged} from './labels.js';
+import {enlarged, large} from './labels.js';
 import {outline} from './outline.js';
 import {tableView} from './table.js';
 import {treePlot} from './tree.js';
@@ -96,7 +96,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     for (const [name, perRound, title] of figures) any = figure(panels.get(tab), name, perRound, title, round, node, cut) || any;
     let empty = panels.get(tab).querySelector('.none');
     if (!empty) panels.get(tab).append(empty = note(none ?? ''));
-    reveal(empty, !any && Boolean(none));
+    reveal(empty, !any && Boolean(none) && lane.rounds.nodes.some((count) => count > 1)); // what drafts nothing is said to
     if (tab === 'run') doctor.at(lane, heads(), unable(lane.about));
     if (tab === 'diversity') samePlaces(panels.get(tab));
   }
@@ -164,7 +164,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     const filled = perRound ? fill(source, round, lane, race.words, theme, race.themes) : whole(source, theme, race.themes);
     const drawn = () => begin(box, name);
     if (name === 'tree') tree.show(Plotly, filled, node, `${race.id} ${lane.method} ${theme} ${talk} ${cut}`, race.themes[theme], race.config, drawn);
-    else later(() => draw(Plotly, box, filled, race.config).then(drawn));
+    else later(() => draw(Plotly, box, large(box, filled, source.min_width), race.config).then(drawn));
     return true;
   }
 

@@ -9,7 +9,7 @@ const LOADING = 'Loading model …', RUN = 'Run live'; // what the button says b
 const PATIENCE = 700; // ms after which the page says that it waits, or that no answer comes
 
 /**
- * `send(event)` reaches Python, `fetched(id)` gives a finished race, `say(text, ofRace)` shows a notice.
+ * `send(event)` reaches Python, `fetched(id)` gives a finished race, `say(text, until)` shows a notice.
  * Calls back: shown(race, {replay}) for a race to show, which says where it is if it is not, grown() for more of it, restore() for what was shown before, compared({race, lane, other, ..}) for a comparison, examined({method, findings}) for a doctor's report, ready() when the model can be asked something or no longer; written() writes a prompt where there is none, and says whether it did.
  */
 export function liveRuns({root, send, fetched, say, shown, grown, restore, compared, examined, ready, written}) {
@@ -29,7 +29,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     if (doing) return say('The model is busy with what was asked: stop that first, or wait.');
     if (written()) return void setTimeout(start); // Gradio has read by then what was written
     const own = busy('race');
-    setTimeout(() => own === unanswered && say('Waiting for the model, which is busy …'), PATIENCE);
+    setTimeout(() => own === unanswered && say('Waiting for the model, which is busy …', 'next'), PATIENCE);
     hand(own, 'run');
   }
 
@@ -93,7 +93,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   function ask(name, request, text) {
     const own = busy('question');
     nonce = Date.now();
-    say(text);
+    say(text, 'next');
     hand(own, name, {...request, nonce});
   }
 
@@ -160,7 +160,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     rest();
     const listed = race && shown(race, {replay: replay && !race.back});
     if (!race) await restore(gone);
-    say(listed || (race?.note ?? text), Boolean(race) || !id); // why there is no race is not about the one before
+    say(listed || (race?.note ?? text), race ? 'race' : 'move');
   }
 
   /** The model works for this page, or is to. Gives the number of what is asked. */
@@ -193,7 +193,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     root.dataset.models = status.state;
     run.textContent = status.state === 'loading' ? LOADING : RUN;
     if (status.state === 'loading') return setTimeout(askForModels, STATUS_EVERY);
-    if (status.state === 'failed') say(status.text);
+    if (status.state === 'failed') say(status.text, 'next');
     ready();
   }
 

@@ -4,7 +4,8 @@
 import {clear, write} from './labels.js';
 
 const CORNERS = {diamond: [4, 1.3, 0], square: [4, Math.SQRT2, Math.PI / 4], 'triangle-up': [3, 1.15, 0], 'triangle-down': [3, 1.15, Math.PI],
-  'triangle-left': [3, 1.15, -Math.PI / 2], 'triangle-right': [3, 1.15, Math.PI / 2], pentagon: [5, 1, 0], hexagon: [6, 1, 0], hexagon2: [6, 1, Math.PI / 6], octagon: [8, 1, Math.PI / 8], star: [5, 1.4, 0]};
+  'triangle-left': [3, 1.15, -Math.PI / 2], 'triangle-right': [3, 1.15, Math.PI / 2], pentagon: [5, 1, 0], hexagon: [6, 1, 0], hexagon2: [6, 1, Math.PI / 6], octagon: [8, 1, Math.PI / 8],
+  star: [5, 1.4, 0], 'star-diamond': [4, 1.4, 0], 'star-square': [4, 1.55, Math.PI / 4]};
 const DASHES = {dot: [3, 3], '2px,2px': [2, 2]}; // px
 const NOTCH = 0.38; // of a star's radius
 
@@ -77,7 +78,7 @@ function curves(pen, {x, y, line}, across, down) {
 function mark(pen, {symbol = 'circle', size, color, opacity = 1, line}, at, x, y) {
   const radius = pick(size, at) / 2;
   const [corners, stretch, turn] = CORNERS[pick(symbol, at)] ?? [];
-  const notched = pick(symbol, at) === 'star';
+  const notched = pick(symbol, at).startsWith('star');
   pen.globalAlpha = pick(opacity, at);
   pen.beginPath();
   if (!corners) pen.arc(x, y, radius, 0, 2 * Math.PI);

@@ -1,11 +1,13 @@
 // A tour of one minute over whatever race is shown: each stop outlines a part of the page and says what it is for.
 
+import {IDEA} from './actions.js';
 import {h, posed, show as reveal, stillness} from './dom.js';
 
 const SEEN = 'jakiro-toured';
 const STOPS = [ // `live`: what is not said where there is no server
-  {part: 'lanes', text: 'Each lane decodes the same prompt with the same target. In fp32 all write the same text; tokens a second and τ, the tokens '
-    + 'that one pass of the target brings, tell them apart. Underlined tokens were drafted, dotted ones are the target’s own.'},
+  {part: 'lanes', text: `${IDEA} `
+    + 'Each lane decodes the same prompt with the same target. In fp32 all write the same text; tokens a second and τ, the tokens '
+    + 'that one pass brings, tell them apart. Underlined tokens were drafted, dotted ones are the target’s own.'},
   {part: 'timeline', text: 'Every bar is a round: a draft, then one pass of the target. Its height is what the round brought; below the axis '
     + 'is another method over the same text. Drag along it, or press the arrow keys.'},
   {part: 'views', text: 'The draft tree of one round. The green path is what the target agreed with, the star is its own next '

@@ -15,16 +15,17 @@ const RING = {type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: f
 
 /** A view of trees in `box`. */
 export function treePlot(box) {
-  const key = h('div', {class: 'key', 'aria-hidden': 'true'});
+  const key = h('div', {class: 'key', 'aria-hidden': 'true'}), scroll = box.closest('.scroll');
   const quick = h('canvas', {class: 'labels sketch', 'aria-hidden': 'true'});
   let now = null, layer = false, group = null, last = -Infinity, timer = null, waiting = null;
-  let top = 0, wide = 0; // px down to the legend's end, in a narrow box several lines, and the width it was drawn for
+  let top = 0, wide = 0; // px down to the legend's end, which may take several lines, and the width it was drawn for: what can be seen at once
   let again = null, resting = null;
-  box.after(key, quick);
+  box.before(key);
+  box.after(quick);
   new ResizeObserver(() => {
     clearTimeout(resting);
-    resting = setTimeout(() => { if (box.clientWidth && box.clientWidth !== wide) again?.(); }, STILL);
-  }).observe(box);
+    resting = setTimeout(() => { if (scroll.clientWidth && scroll.clientWidth !== wide) again?.(); }, STILL);
+  }).observe(scroll);
   return {preview, show, settle};
 
   /** Draw a figure before plotly is there. */
@@ -39,8 +40,8 @@ export function treePlot(box) {
     again = () => { group = null; show(Plotly, figure, node, like, colors, config, drawn); };
     const {data, layout} = legible(figure), at = place(figure, node);
     if (group !== like) drawLegend(Plotly, {data, layout});
-    const margin = {...layout.margin, t: Math.max(layout.margin.t, top)};
-    const full = {data: [...data, ring(at, colors.text)], layout: {...layout, margin, uirevision: like}}; // the zoom is that of one lane's trees
+    const margin = {...layout.margin, t: Math.max(layout.margin.t, top)}, height = layout.height + margin.t - layout.margin.t;
+    const full = {data: [...data, ring(at, colors.text)], layout: {...layout, margin, height, uirevision: like}}; // the zoom is that of one lane's trees
     const {bare, labels} = parts(full);
     const chosen = at && labels.find(({x, y}) => x === at[0] && y === at[1]);
     if (chosen) chosen.radius = Math.max(chosen.radius, RING.marker.size / 2); // else it lies over the ring
@@ -87,8 +88,9 @@ export function treePlot(box) {
 
   function drawLegend(Plotly, figure) {
     const {legend: data} = parts(figure), {layout} = figure, nothing = {visible: false};
-    key.style.minWidth = box.style.minWidth;
-    wide = box.clientWidth;
+    key.parentElement.style.minWidth = box.style.minWidth; // as far as it goes along
+    wide = scroll.clientWidth;
+    key.style.width = `${wide}px`;
     Plotly.purge(key); // else a legend stays where it was when it had more lines
     fixed(Plotly, key, {data, layout: {...layout, xaxis: nothing, yaxis: nothing, shapes: []}}, {staticPlot: true});
     const legend = key.querySelector('.legend')?.getBoundingClientRect();

@@ -10,13 +10,14 @@ const OF_SAMPLING = [
 ];
 const ROUNDS = {name: 'rounds', help: 'How many rounds are decoded again.', kind: 'int', low: 1, high: 64};
 
-const forms = new WeakMap(); // by lane: what was filled in stays while another one is looked at
+const forms = new Map(); // by race and lane: what was filled in stays while others are looked at
 
 /** The form in `box` for a round of a lane. `ask(request)` sends it; `why` says why that cannot be, '' where it can. */
 export function whatIf(box, race, lane, round, methods, why, ask) {
   const submit = '[type=submit]';
-  if (!forms.has(lane)) forms.set(lane, form(race, lane, methods, ask));
-  const made = forms.get(lane);
+  const key = `${race.id} ${lane.method}`;
+  if (!forms.has(key)) forms.set(key, form({race: race.id, lane: race.lanes.indexOf(lane)}, lane, methods, ask));
+  const made = forms.get(key);
   if (box.firstChild !== made) box.replaceChildren(made);
   if (made.dataset.round !== String(round)) { // the rest of the form stays as it was filled in
     made.dataset.round = round;
@@ -28,13 +29,14 @@ export function whatIf(box, race, lane, round, methods, why, ask) {
   reveal(box.querySelector('.none'), Boolean(why));
 }
 
-function form(race, lane, methods, ask) {
-  const own = methods && Object.hasOwn(methods, lane.kind) ? methods[lane.kind] : [];
+/** Holds nothing else of the lane, which may be large and is fetched anew. */
+function form(asked, {kind, settings: recorded, sampling: drawn}, methods, ask) {
+  const own = methods && Object.hasOwn(methods, kind) ? methods[kind] : [];
   const inputs = new Map();
-  const had = (field) => lane.settings[field.name] ?? field.default; // of what the run was recorded without
+  const had = (field) => recorded[field.name] ?? field.default; // of what the run was recorded without
   const fields = [
     ...own.map((field) => control(field, had(field), inputs)),
-    ...OF_SAMPLING.map((field) => control(field, lane.sampling[field.name], inputs)),
+    ...OF_SAMPLING.map((field) => control(field, drawn[field.name], inputs)),
     control(ROUNDS, 10, inputs), ...forced(inputs),
   ];
   const button = h('button', {type: 'submit', class: 'primary'});
@@ -46,7 +48,7 @@ function form(race, lane, methods, ask) {
     const value = (name) => read(inputs.get(name));
     const settings = Object.fromEntries(own.filter((field) => value(field.name) !== had(field)).map(({name}) => [name, value(name)]));
     const sampling = Object.fromEntries(OF_SAMPLING.map(({name}) => [name, value(name)]));
-    return {race: race.id, lane: race.lanes.indexOf(lane), round: Number(made.dataset.round), settings, ...sampling, rounds: value('rounds'), token: value('token'), text: value('text')};
+    return {...asked, round: Number(made.dataset.round), settings, ...sampling, rounds: value('rounds'), token: value('token'), text: value('text')};
   }
 }
 

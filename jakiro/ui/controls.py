@@ -25,9 +25,10 @@ class Controls:
         self.keys: list[tuple[str, str]] = []  # (method, name of the setting)
         self.components: list[gr.components.Component] = []  # a control for each key, then the boxes
         self.boxes: dict[tuple[str, str], gr.Checkbox] = {}
+        self.sections: dict[str, gr.Accordion] = {}  # by method
         for name, method in METHODS.items():
             if fields(method.settings):
-                with gr.Accordion(method.title, open=False, elem_classes="method-settings"):
+                with gr.Accordion(method.title, open=False, elem_classes="method-settings") as self.sections[name]:
                     gr.Markdown(method.summary)
                     for one in fields(method.settings):
                         self._add(name, one)
@@ -54,12 +55,13 @@ class Controls:
         return changes
 
     def show(self, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Updates that put each method's settings into its controls; methods that are not in it grey theirs out."""
+        """Updates of the components and sections: each method's settings in its controls, no section of others."""
         values = {
             (method, name): getattr(settings[method], name) if method in settings else None
             for method, name in self.keys
         }
-        return [_number(values[key]) for key in self.keys] + [_box(values[key]) for key in self.boxes]
+        components = [_number(values[key]) for key in self.keys] + [_box(values[key]) for key in self.boxes]
+        return components + [gr.update(visible=name in settings) for name in self.sections]
 
 
 def _number(value: Any) -> dict[str, Any]:

@@ -185,7 +185,7 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
         try:
             loaded = models.get()
         except RequestError:
-            return [gr.skip()] * (1 + len(inputs.controls.components))
+            return [gr.skip()] * len(shown)
         able = [(METHODS[name].title, name) for name in loaded.makers]
         why = " ".join(f"{METHODS[name].title} cannot run: {loaded.missing[name]}." for name in loaded.wanted())
         racers = [name for _, name in able if name in RACERS]
@@ -203,15 +203,16 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
     )
     when_over(running, "over")
     inputs.prompt.submit(None, js=tell_run("asked"), api_visibility="private")
-    shown = viewer.ready(
+    shown = [inputs.methods, *inputs.controls.components, *inputs.controls.sections.values()]
+    told = viewer.ready(
         ready,
         None,
-        [inputs.methods, *inputs.controls.components],
+        shown,
         show_progress="hidden",
         queue=False,
         api_visibility="private",
     )
-    when_over(shown, "able")  # not before: a run reads the controls
+    when_over(told, "able")  # not before: a run reads the controls
     return running
 
 

@@ -197,7 +197,7 @@ def _methods(models: Loaded, methods: Any) -> list[str]:
     if not isinstance(methods, (list, tuple)):
         raise RequestError(f"methods must be a list of names, not {type(methods).__name__}")
     if not methods:
-        raise RequestError(f"choose at least one method: {', '.join(one.title for one in METHODS.values())}")
+        raise RequestError(f"choose at least one method: {', '.join(METHODS[name].title for name in models.makers)}")
     for name in methods:
         if not isinstance(name, str) or name not in METHODS:
             raise RequestError(f"unknown method {name!r}; known: {', '.join(METHODS)}")

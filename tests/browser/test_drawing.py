@@ -7,7 +7,7 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, WIDE, part, wait_for_tree
+from served import HOSTILE, IN_CHROMIUM, SCREENS, WIDE, part, wait_for_tree
 
 pytestmark = IN_CHROMIUM
 A_DRAFTED_NODE = """() => {
@@ -48,8 +48,8 @@ MARKS = """() => {
   return {seen: marked(seen), unseen: marked(unseen), corner: painted(1, 1)};
 }"""
 CROWDED = """() => [...document.querySelectorAll('#viewer [role=tabpanel] .js-plotly-plot')].flatMap((plot) => {
-  // captions of figures that are cut off or lie on one another
-  const box = plot.getBoundingClientRect(), texts = [...plot.querySelectorAll('.annotation-text')];
+  // captions and legends of figures that are cut off or lie on one another
+  const box = plot.getBoundingClientRect(), texts = [...plot.querySelectorAll('.annotation-text, .legendtext')];
   const all = texts.map((one) => ({text: one.textContent, at: one.getBoundingClientRect()}));
   const said = all.filter(({at}) => at.width);
   const cut = said.filter(({at}) => at.left < box.left || at.right > box.right || at.top < box.top);
@@ -231,6 +231,17 @@ def test_the_legend_is_broken_into_lines_before_it_is_cut_off(show, width):
     assert low <= tab.locator("[data-figure=tree]").evaluate(begin)
 
 
+def test_the_legend_stays_where_a_tree_is_scrolled_sideways(show):
+    tab = show("?race=question&method=jakiro&round=3&tab=tree", **SCREENS["narrow"])
+    wait_for_tree(tab)
+    edges = """() => [...document.querySelectorAll('[data-view=tree] .key .legendtext')]
+      .map((one) => one.getBoundingClientRect()).flatMap(({left, right}) => [left, right])"""
+    tab.wait_for_function(f"({edges})().length > 8")
+    for scrolled in (0, 300):
+        tab.locator("[data-view=tree] .scroll").evaluate("(box, by) => { box.scrollLeft = by; }", scrolled)
+        assert all(0 <= edge <= 390 for edge in tab.evaluate(edges))
+
+
 def test_the_legend_follows_the_width_of_the_tree(show):
     """The settings push the page aside, so that it takes two lines, and let it back."""
     tab = show("?race=question&method=jakiro&round=3")
@@ -243,7 +254,7 @@ def test_the_legend_follows_the_width_of_the_tree(show):
     tab.wait_for_function(f"(wide) => JSON.stringify(({LEGEND})()) === JSON.stringify(wide)", arg=wide)
 
 
-@pytest.mark.parametrize("width", [390, 1024, 1440])
+@pytest.mark.parametrize("width", [390, 900, 1440])
 def test_captions_are_read_in_full(show, width):
     tab = show("?race=question&method=jakiro&round=3", viewport={"width": width, "height": 900})
     for view, last in (("routing", "run_routing"), ("diversity", "run_diversity"), ("run", "classes")):

@@ -89,7 +89,13 @@ def test_the_menu_of_files_closes_with_escape_and_with_a_click_elsewhere(show):
         expect(part(tab, "exports")).to_be_hidden()
     tab.keyboard.press("e")
     tab.keyboard.press("Escape")
-    expect(part(tab, "export").locator("summary")).to_be_focused()
+    summary, tip = part(tab, "export").locator("summary"), part(tab, "tip")
+    expect(summary).to_be_focused()
+    summary.hover()
+    expect(tip).to_be_visible()
+    summary.click()
+    expect(part(tab, "exports")).to_be_visible()
+    expect(tip).to_be_hidden()  # it would lie over the first file
 
 
 def test_a_saved_figure_says_what_it_shows(show):
@@ -174,6 +180,13 @@ def test_traces_can_be_dropped_and_what_is_damaged_is_refused(show):
     tab.evaluate(DROP, cycle)
     expect(part(tab, "notice")).to_contain_text("a parent must come before its child")
     assert tab.locator(".lane").count() == 2
+    part(tab, "races").select_option("question")
+    expect(part(tab, "kind")).to_have_text("recorded")
+    expect(part(tab, "notice")).to_have_text("")
+    tab.evaluate(DROP, cycle)
+    expect(part(tab, "notice")).to_contain_text("a parent must come before its child")
+    tab.locator("#viewer [data-do=last]").click()
+    expect(part(tab, "notice")).to_have_text("")
 
 
 def test_of_two_files_the_later_is_shown_whichever_is_read_first(show):

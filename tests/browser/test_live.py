@@ -441,7 +441,6 @@ def test_what_gradio_refuses_leaves_the_page_free(show):
 
 
 def test_a_stop_before_the_server_has_answered_is_heard(show):
-    """A double click on Run is one on Stop, too."""
     tab = show("?motion=0")
     held = []
     tab.route("**/queue/join*", lambda route: held.append(route))
@@ -455,6 +454,15 @@ def test_a_stop_before_the_server_has_answered_is_heard(show):
     tab.unroute("**/queue/join*")
     race_live(tab, "the the an")
     expect(part(tab, "prompt")).to_have_text("the the an")
+
+
+def test_a_double_click_runs_a_race(show):
+    tab = show("?motion=0")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("#prompt textarea").fill("an the")
+    tab.locator("[data-do=run]").dblclick()
+    expect(part(tab, "kind")).to_have_text("live")
+    expect(part(tab, "prompt")).to_have_text("an the")
 
 
 def test_a_run_right_after_a_stop_is_run(show, monkeypatch):

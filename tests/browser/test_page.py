@@ -207,6 +207,9 @@ def test_tabs_show_their_figures(show):
     assert tab.locator("[clip-path*=http]").count() == 0
     tab.goto(tab.url.split("?")[0] + "?race=question&method=eagle2&tab=routing")
     tab.wait_for_selector("[data-view=routing] .none:visible")
+    tab.locator(".lane[data-method=vanilla] h2 button").click()
+    expect(part(tab, "why")).to_contain_text("This method drafts nothing")
+    expect(tab.locator("[data-view=routing] .none")).to_be_hidden()  # it says so already
 
 
 def test_benchmarks_open_below_and_are_in_the_address(show):
@@ -443,6 +446,11 @@ def test_a_lane_says_what_its_method_does(show):
     for name in ("vanilla", "eagle2", "jakiro"):
         title = tab.locator(f".lane[data-method={name}] h2 button")
         expect(title).to_have_attribute("data-help", METHODS[name].summary)
+
+
+def test_a_lane_shows_that_its_text_goes_on(show):
+    text = part(show("?race=question"), "lanes").locator(".text").first
+    assert text.evaluate("(one) => getComputedStyle(one).backgroundImage").count("linear-gradient") == 4
 
 
 def test_a_side_of_a_what_if_was_not_stopped_by_anybody(show):

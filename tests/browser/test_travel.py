@@ -243,6 +243,22 @@ def test_for_a_talk_only_the_race_is_shown(show):
     assert timeline.bounding_box()["y"] < tree.bounding_box()["y"]
 
 
+def test_for_a_talk_the_settings_close_and_every_figure_is_larger(show):
+    tab = show("?race=question&method=jakiro&round=3&tab=run")
+    tab.wait_for_selector("[data-figure=classes][data-drawn=yes]")
+    texts = "'[data-figure=classes] .xtick text, [data-part=bars] .ytick text'"
+    sizes = f"[...document.querySelectorAll({texts})].map((one) => parseFloat(getComputedStyle(one).fontSize))"  # px
+    tab.wait_for_selector("[data-part=bars][data-drawn=yes]")
+    assert max(tab.evaluate(sizes)) < 12
+    tab.locator("[data-do=settings]").click()
+    expect(tab.locator("[data-do=settings]")).to_have_attribute("aria-expanded", "true")
+    part(tab, "present").click()
+    expect(tab.locator(".sidebar.open")).to_have_count(0)
+    tab.wait_for_function(f"Math.min(...{sizes}) > 12")
+    part(tab, "present").click()
+    tab.wait_for_function(f"Math.max(...{sizes}) < 12")
+
+
 def test_the_tour_calls_no_round_notable_that_is_not(show):
     tab = show("?race=question&method=jakiro&round=5")
     wait_for_tree(tab)
@@ -277,6 +293,7 @@ def test_a_newcomer_is_offered_a_tour_that_leads_through_the_page(show):
     tab = show("?race=question&method=jakiro&round=5")
     wait_for_tree(tab)
     part(tab, "offer").click()
+    expect(part(tab, "tour")).to_contain_text("The target is the language model whose text is wanted")
     stops = int(part(tab, "tour").locator("span").text_content().split()[-1])
     for stop in range(1, stops + 1):
         expect(part(tab, "tour")).to_contain_text(f"{stop} of {stops}")

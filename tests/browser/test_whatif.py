@@ -49,6 +49,7 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     part(tab, "back").click()
     tab.wait_for_selector("[data-round='1'][data-method=jakiro]")
     expect(part(tab, "kind")).to_have_text("live")
+    expect(form.get_by_label("depth")).to_have_value("3")  # what was filled in stays
     form.get_by_label("next token").select_option(index=1)
     form.get_by_label("or text").press_sequentially(" an")  # no shortcut of the page
     expect(form.get_by_label("next token")).to_have_value("")  # one or the other

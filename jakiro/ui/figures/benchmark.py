@@ -85,7 +85,7 @@ def rounds_figure(report: dict[str, Any], temperature: float, titles: Mapping[st
             data.append(on(2, dots | {"marker": {"color": color, "symbol": symbol, "size": 8}, "showlegend": True}))
     axes = {
         "xaxis": axis((0, 0.42), "y", "ms a round"),
-        "yaxis": axis((0, 0.92), "x"),
+        "yaxis": axis((0, 0.92), "x", automargin="left", dtick=1),
         "xaxis2": axis((0.56, 1), "y2", "depth", dtick=1, showgrid=False),
         "yaxis2": axis((0, 0.92), "x2", range=[0, 1.02], tickformat=".0%", nticks=4),
     }
@@ -95,7 +95,9 @@ def rounds_figure(report: dict[str, Any], temperature: float, titles: Mapping[st
     ]
     legend = {"orientation": "h", "x": 0, "y": -0.3, "yanchor": "top", "traceorder": "normal"}
     margin = {"l": 96, "r": 12, "t": 28, "b": 84}
-    look = layout(320, axes, barmode="stack", bargap=0.4, annotations=captions, margin=margin)
+    look = layout(
+        max(320, 100 + 26 * len(lines)), axes, barmode="stack", bargap=0.4, annotations=captions, margin=margin
+    )
     look["legend"] |= legend
     return {"data": data, "layout": look, "min_width": 760}
 
@@ -126,7 +128,7 @@ def limits_figure(report: dict[str, Any], titles: Mapping[str, str] = ITSELF) ->
         taken = [round(1000 * one, 3) for one in spent]
         data.append(bars(taken, names, color, label, orientation="h", showlegend=True, hovertemplate=hover, **told))
     apart = "ms a round, each with its bare networks in turn; apart from the runs of the table"
-    axes = {"xaxis": axis((0, 1), "y", apart), "yaxis": axis((0, 1), "x")}
+    axes = {"xaxis": axis((0, 1), "y", apart), "yaxis": axis((0, 1), "x", automargin="left", dtick=1)}
     look = layout(
         TALL + 2 * ROW * len(names), axes, barmode="group", bargap=0.3, margin={"l": 96, "r": 12, "t": 40, "b": 44}
     )

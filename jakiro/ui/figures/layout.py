@@ -54,9 +54,9 @@ def by_level(levels: int, first: int = 1) -> dict:
     return {"range": [first - 0.6, max(levels, 1) + 0.6], "dtick": max(1, -(-levels // 10)), "showgrid": False}
 
 
-def up_and_down(top: int, low: int) -> dict:
-    """Ticks of an axis of counts, `top` upwards and `low` downwards: six intervals at most."""
-    step = 2 ** max(0, math.ceil(math.log2(max(top + low, 1) / 6)))
+def up_and_down(top: int, low: int, intervals: int = 6) -> dict:
+    """Ticks of an axis of counts, `top` upwards and `low` downwards, that many intervals at most."""
+    step = 2 ** max(0, math.ceil(math.log2(max(top + low, 1) / intervals)))
     ticks = [*range(-(low // step) * step, 0, step), *range(0, top + 1, step)]
     return {"tickvals": ticks, "ticktext": [str(abs(tick)) for tick in ticks]}
 

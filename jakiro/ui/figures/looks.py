@@ -16,7 +16,11 @@ LOOKS: dict[str, Look] = {
 # A method beside itself.
 AGAIN: tuple[Look, ...] = (("@text", "pentagon"), ("@bonus", "pentagon"), ("@muted", "pentagon"))
 # Not ours, in turn.
-OTHERS: tuple[Look, ...] = (("@muted", "octagon"), ("@bonus", "octagon"), ("@text", "octagon"), ("@other", "octagon"))
+OTHERS: tuple[Look, ...] = (
+    *((color, "octagon") for color in ("@muted", "@bonus", "@text", "@other")),
+    *((color, "star-diamond") for color in ("@lookup", "@eagle3", "@jakiro", "@eagle2")),
+    *((color, "star-square") for color in ("@muted", "@bonus", "@text", "@accepted")),
+)
 
 
 def looks(methods: Iterable[str]) -> dict[str, Look]:

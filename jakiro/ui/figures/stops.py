@@ -29,15 +29,17 @@ def stops_figure(trace: Trace) -> dict | None:
     counts = [f" {one.rounds}" for one in found]
     numbers = {"mode": "text", "textposition": "middle right", "hoverinfo": "skip", "showlegend": False}
     ends = [one.rounds for one in found]
+    above = 18 if len(data) > 1 else 0  # px of the legend
     data.append({"type": "scatter", "x": ends, "y": names, "text": counts, "textfont": {"color": "@text"}} | numbers)
     axes = {
         "xaxis": axis((0, 1), "y", "rounds", range=[0, 1.08 * max(ends)], nticks=6),
         "yaxis": axis((0, 1), "x", autorange="reversed", showgrid=False, ticklabelstandoff=6),
     }
-    title = caption(0, 1, "where rounds stopped; a bar says what would have brought a token more", yshift=4)
-    margin = {"l": 150, "r": 12, "t": 30, "b": 44}
-    figure = layout(74 + ROW * len(found), axes, margin=margin, barmode="stack", bargap=0.3, annotations=[title])
-    figure["legend"] |= {"x": 1, "xanchor": "right", "y": 1}
+    title = caption(0, 1, "where rounds stopped; a bar says what would have brought a token more", yshift=4 + above)
+    margin = {"l": 150, "r": 12, "t": 30 + above, "b": 44}
+    height = 74 + above + ROW * len(found)
+    figure = layout(height, axes, margin=margin, barmode="stack", bargap=0.3, annotations=[title])
+    figure["legend"]["y"] = 1
     return {"data": data, "layout": figure, "min_width": 560}
 
 

@@ -6,6 +6,7 @@ in one pass what took this method several.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from typing import Any
 
@@ -32,27 +33,27 @@ def timeline_figure(traces: list[Trace], above: int, below: int | None, titles: 
     data = [_accepted(trace, above, titles[above])]
     if other is not None:
         data.append(_below(trace, other, below, titles[below]))
-    data += _time(trace, above)
+    data += (phases := _time(trace, above))
     axes = {
         "xaxis": axis((0, 1), "y", range=[-0.5, max(len(trace.steps), 1) - 0.5], showgrid=False, showticklabels=False),
         "yaxis": _tokens_axis(_most(trace), 0 if other is None else _most(other), bottom),
-        "yaxis2": axis(strip, "x", "ms", nticks=2, rangemode="tozero"),
+        "yaxis2": axis(strip, "x", "ms", tickvals=_from_zero(phases), rangemode="tozero"),
     }
     captions = []
     if routing:
         data += _router(trace, above, routing.root)
         axes["yaxis3"] = axis((0.0, 0.1), "x", range=[0, 1], showgrid=False, showticklabels=False)
         captions.append(caption(1, 0.1, "router at the root: expert 0 below, 1 above", font=SMALL, xanchor="right"))
-    margin = {"l": 40, "r": 8, "t": 32, "b": 4}  # the legend has room above the playhead
+    margin = {"l": 50, "r": 8, "t": 32, "b": 4}  # the legend has room above the playhead
     look = layout(180 if routing else 136, axes, margin=margin, barmode="relative", bargap=0, annotations=captions)
-    phases = {"orientation": "h", "x": 1, "xanchor": "right", "y": (bottom + strip[1]) / 2, "yanchor": "middle"}
-    look["legend2"] = phases | {"bgcolor": CLEAR, "itemsizing": "constant", "traceorder": "normal", "font": SMALL}
+    legend = {"orientation": "h", "x": 1, "xanchor": "right", "y": (bottom + strip[1]) / 2, "yanchor": "middle"}
+    look["legend2"] = legend | {"bgcolor": CLEAR, "itemsizing": "constant", "traceorder": "normal", "font": SMALL}
     return {"data": data, "layout": look}
 
 
 def _tokens_axis(top: int, low: int, bottom: float) -> dict:
     zero = {"zeroline": True, "zerolinecolor": "@other"}
-    return axis((bottom, 1), "x", "tokens", range=[-low - 0.2, top + 0.2], **up_and_down(top, low), **zero)
+    return axis((bottom, 1), "x", "tokens", range=[-low - 0.2, top + 0.2], **up_and_down(top, low, 4), **zero)
 
 
 def _most(trace: Trace) -> int:
@@ -100,6 +101,13 @@ def _time(trace: Trace, index: int) -> list[dict]:
         extra = {"yaxis": "y2", "hovertemplate": hover, "name": phase, "showlegend": True, "legend": "legend2"}
         found.append(_bars(places, index, spent, role) | extra)
     return found
+
+
+def _from_zero(phases: list[dict]) -> list[float]:
+    """Two ticks of bars that are stacked: 0, and what the highest reaches with one digit."""
+    top = max(map(sum, zip(*(one["y"] for one in phases), strict=True)), default=0)
+    unit = 10 ** math.floor(math.log10(top)) if top else 1
+    return rounded_list([0, top // unit * unit])
 
 
 def _router(trace: Trace, index: int, root: list[tuple[float, float] | None]) -> list[dict]:

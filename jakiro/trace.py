@@ -78,7 +78,8 @@ class Trace:
     def number(self, setting: str) -> int | None:
         """A whole-number setting; None where the method has none of that name."""
         value = self.settings.get(setting)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value % 1 == 0
+        return int(value) if whole else None
 
     @property
     def tokens(self) -> list[int]:

@@ -192,6 +192,16 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(tmp_path, c
     assert code == 2 and "cannot write" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["replay", "bench --prompts", "bench --variants", "tune --method eagle2 --prompts"])
+def test_an_output_that_is_read_is_refused_also_by_another_name(tmp_path, capsys, command):
+    file, link = tmp_path / "in.jsonl", tmp_path / "out.json"
+    file.write_text("{}")
+    link.symlink_to(file)
+    assert main([*command.split(), str(file), "--out", str(link)]) == 2
+    assert f"cannot write {link}: it is read, and would be lost; name another" in capsys.readouterr().err
+    assert file.read_text() == "{}"
+
+
 def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     asked = ["--data", tmp_path, "--run-folder", tmp_path / "run", "--out", tmp_path / "file" / "model"]

@@ -180,10 +180,12 @@ def check_folder(path: Path) -> None:
         raise PermissionError(f"cannot write into {path}: the folder {there} is read-only; choose another")
 
 
-def check_writable(path: Path) -> None:
-    """Raise OSError before any work is done if the file cannot be written."""
+def check_writable(path: Path, *read: Path | None) -> None:
+    """Raise OSError before any work is done if the file cannot be written, or is one of those that are read."""
     if path.is_dir():
         raise IsADirectoryError(f"cannot write {path}: it is a folder; name a file in it")
+    if destination(path) in [one.resolve() for one in read if one]:
+        raise FileExistsError(f"cannot write {path}: it is read, and would be lost; name another")
     path = destination(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}; make it first")

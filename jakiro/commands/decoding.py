@@ -17,7 +17,7 @@ def trace(options: argparse.Namespace) -> int:
     from jakiro.text import encode
     from jakiro.trace import save
 
-    check_writable(options.out)
+    check_writable(options.out, options.chat_template)
     target, sampling = _target(options), _sampling(options)
     ids = encode(target.tokenizer, options.prompt)
     asked = target, [options.method], _pairs(options.set, "--set"), sampling
@@ -41,7 +41,7 @@ def bench(options: argparse.Namespace) -> int:
     from jakiro.measuring.limits import limits
     from jakiro.measuring.prompts import read_prompts
 
-    check_writable(options.out)
+    check_writable(options.out, *(options.prompts or ()), options.variants, options.chat_template)
     texts = read_prompts(options.prompts, options.limit)
     compared = variants.read(options.variants) if options.variants else []
     if compared:
@@ -91,7 +91,7 @@ def tune(options: argparse.Namespace) -> int:
     from jakiro.verify import Sampling
 
     if options.out:
-        check_writable(options.out)
+        check_writable(options.out, *(options.prompts or ()), options.chat_template)
     check_tree(options.method)
     texts = read_prompts(options.prompts, options.limit)
     target, sampling = _target(options), Sampling(options.temperature, options.top_p)
@@ -118,7 +118,7 @@ def doctor(options: argparse.Namespace) -> int:
     from jakiro.measuring.prompts import read_prompts
 
     if options.out:
-        check_writable(options.out)
+        check_writable(options.out, *(options.prompts or ()), options.chat_template)
     texts = read_prompts(options.prompts, options.limit)
     target = _target(options)
     findings = visit(target, options.method, [one.text for one in texts])

@@ -52,7 +52,7 @@ def replay(options: argparse.Namespace) -> int:
     from jakiro.files import write_text
     from jakiro.ui.offline import page
 
-    check_writable(options.out)
+    check_writable(options.out, *options.files)
     traces = [trace for file in options.files for trace in load_traces(file)]
     write_text(options.out, page(traces))
     print(f"{options.out}: {len(traces)} runs, {options.out.stat().st_size / 1e6:.1f} MB")

@@ -74,6 +74,7 @@ MINE = {"label": "mine", "method": "jakiro"}
         ([MINE, MINE], (), "the label 'mine' is taken"),
         ([MINE, MINE | {"label": "vanilla"}], (), "the label 'vanilla' is taken"),
         ([MINE, MINE | {"label": ""}], (), "the label '' is taken"),
+        ([MINE, MINE | {"label": "hf_prompt_lookup"}], ("--peers",), "the label 'hf_prompt_lookup' is taken"),
         ([MINE, {"label": "b"}], (), "is no list of variants"),
         ([MINE, {"label": "b", "method": "other"}], (), "unknown method 'other'"),
         ([MINE, MINE | {"label": "b", "set": [1]}], (), "set is [1], expected an object"),

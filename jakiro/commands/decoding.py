@@ -52,7 +52,10 @@ def bench(options: argparse.Namespace) -> int:
     named = options.methods.split(",")
     changes = _pairs(options.set, "--set")
     asked = variants.asked_for(target, compared) if compared else benchmark.asked_for(target, named, changes)
-    how = (options.max_new_tokens, samplings, _peers(options, target), options.repeats)
+    peers = _peers(options, target)
+    if taken := [name for name in peers or () if name in asked]:
+        raise ValueError(f"the label {taken[0]!r} is taken by a decoder of transformers: give that variant another")
+    how = (options.max_new_tokens, samplings, peers, options.repeats)
     journal = benchmark.open_journal(options.out, target, texts, asked, *how, variants.folders(compared))
     if len(journal):
         print(f"going on with {journal.path}: {len(journal)} prompts are done", file=sys.stderr)

@@ -19,7 +19,9 @@ from jakiro.ui.library import LIVE, Library
 
 RUN = synthetic.tree_trace(6, nodes=20)
 TRACES = [from_json(to_json(trace)) for trace in (synthetic.vanilla_trace(RUN.tokens), RUN)]  # as files round them
-OTHER = replace(TRACES[1], first=TRACES[1].first + 1)
+TREE = TRACES[1].steps[0].tree
+BEGUN = replace(TRACES[1].steps[0], tree=replace(TREE, tokens=[TREE.tokens[0] + 1, *TREE.tokens[1:]]))
+OTHER = replace(TRACES[1], first=BEGUN.tree.tokens[0], steps=[BEGUN, *TRACES[1].steps[1:]])
 BRANCHED = [replace(TRACES[1], branch="as it was"), replace(OTHER, branch="what if")]
 WHAT_IF = {
     "kind": "what if",

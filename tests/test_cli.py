@@ -83,6 +83,16 @@ def test_set_reaches_the_method(folder, tmp_path):
     assert max(len(step.tree) for step in read.steps) == 9
 
 
+def test_a_run_is_stopped_where_no_file_could_hold_more_of_it(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("jakiro.traces.MAX_NODES", 30)
+    out = tmp_path / "t.json"
+    more = ["--prompt", "the ant", "--set", "total_tokens=9", "--max-new-tokens", 40, "--out", out]
+    assert run("trace", folder, "--method", "jakiro", *more) == 0
+    said = capsys.readouterr()
+    assert "stopped early: a file of traces may hold no more" in said.err and "ended by stopped" in said.out
+    assert main(["validate", str(out)]) == 0 and 0 < len(trace.load(out).steps) <= 3
+
+
 def test_bench_writes_its_report(folder, tmp_path):
     questions = tmp_path / "chat.jsonl"
     questions.write_text(json.dumps({"turns": ["the ant"]}) + "\n" + json.dumps({"turns": ["a man"]}) + "\n")

@@ -338,11 +338,16 @@ def test_validate_tells_sound_files_from_others(tmp_path, capsys):
     assert "bad.json: stop is 'bored'" in said.err and "none.json" in said.err
 
 
-def test_replay_writes_a_page_or_says_why_not(tmp_path, capsys):
+def test_replay_writes_a_page_or_says_why_not(tmp_path, capsys, monkeypatch):
     source, out = tmp_path / "run.json", tmp_path / "page.html"
     source.write_text(to_json(RUN))
     assert main(["replay", str(source), "--out", str(tmp_path / "none" / "page.html")]) == 2
     assert "there is no folder" in capsys.readouterr().err
+    assert main(["replay", *[str(source)] * 9, "--out", str(out)]) == 2
+    assert "9 runs, and 8 can be shown side by side" in capsys.readouterr().err
+    monkeypatch.setattr(traces, "MAX_ROUNDS", 2 * len(RUN.steps))
+    assert main(["replay", *[str(source)] * 3, "--out", str(out)]) == 2
+    assert f"{3 * len(RUN.steps)} rounds, and" in capsys.readouterr().err
     source.write_text("{")
     assert main(["replay", str(source), "--out", str(out)]) == 2
     assert not out.exists() and "not JSON" in capsys.readouterr().err

@@ -12,17 +12,24 @@ from jakiro.commands.arguments import check_writable, how_to_load
 def trace(options: argparse.Namespace) -> int:
     """Decode one prompt and write its trace."""
     from jakiro.bench import load_methods
-    from jakiro.engine import record
+    from jakiro.engine import as_trace, decode
     from jakiro.metrics import tau
     from jakiro.text import encode
     from jakiro.trace import save
+    from jakiro.traces import within_limits
 
     check_writable(options.out, options.chat_template)
     target, sampling = _target(options), _sampling(options)
     ids = encode(target.tokenizer, options.prompt)
     asked = target, [options.method], _pairs(options.set, "--set"), sampling
     [(make, settings)] = load_methods(*asked).values()
-    run = record(target, make(settings), ids, options.max_new_tokens, sampling, options.method, settings)
+    length = options.max_new_tokens
+    rounds = decode(target, make(settings), ids, length, sampling)
+    prefill, steps = next(rounds), list(within_limits(rounds))
+    run = as_trace(target, ids, length, sampling, prefill, steps, options.method, settings)
+    if run.stop == "stopped":
+        why = "a file of traces may hold no more rounds or nodes; lower --max-new-tokens or total_tokens"
+        print(f"the run was stopped early: {why}", file=sys.stderr)
     save(run, options.out)
     rate = f"tau {tau(run):.2f}" if run.steps else "no rounds"
     print(f"{options.out}: {len(run.tokens)} tokens in {len(run.steps)} rounds, {rate}, ended by {run.stop}")

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from jakiro.commands.arguments import check_writable
-from jakiro.traces import load_traces
+from jakiro.traces import check_together, load_traces
 
 
 def validate(options: argparse.Namespace) -> int:
@@ -54,6 +54,7 @@ def replay(options: argparse.Namespace) -> int:
 
     check_writable(options.out, *options.files)
     traces = [trace for file in options.files for trace in load_traces(file)]
+    check_together(traces)
     write_text(options.out, page(traces))
     print(f"{options.out}: {len(traces)} runs, {options.out.stat().st_size / 1e6:.1f} MB")
     return 0

@@ -113,9 +113,19 @@ def test_an_output_without_our_letters_gets_others_in_their_place(folder, tmp_pa
     assert "| mean | 1.00×, ? 1.00 |" in printed.getvalue().decode("cp1252")
 
 
-def test_what_is_begun_with_a_mistake_can_be_begun_again_without(folder, tmp_path):
+def test_what_is_begun_with_a_mistake_can_be_begun_again_without(folder, tmp_path, monkeypatch):
     line = ("--methods", "vanilla", "--limit", 1, "--out", tmp_path / "bench.json", "--max-new-tokens")
-    assert [run("bench", folder, *line, count) for count in (0, 4)] == [2, 0]
+    with monkeypatch.context() as broken:
+        broken.setattr("jakiro.bench.encode", lambda tokenizer, text: [])
+        assert run("bench", folder, *line, 5) == 2
+    assert (tmp_path / "bench.json.partial").exists() and run("bench", folder, *line, 4) == 0
+
+
+@pytest.mark.parametrize("command", ["trace", "bench"])
+def test_no_token_is_none_to_decode(command, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        run(command, tmp_path, "--max-new-tokens", 0, "--out", tmp_path / "out.json")
+    assert "argument --max-new-tokens: '0' is not a whole number of at least 1" in capsys.readouterr().err
 
 
 def test_an_assistant_is_loaded_once_for_all_temperatures_and_for_peers_alone(folder, tmp_path, capsys, monkeypatch):
@@ -172,7 +182,6 @@ BAD = {
     "half a setting": (["--set", "depth"], "--set takes name=value"),
     "temperature": (["--temperature", "nan"], "temperature"),
     "top_p": (["--top-p", "1.5"], "top_p"),
-    "budget": (["--max-new-tokens", "0"], "max_new_tokens"),
     "head of no method": (["--head", "jakrio=heads/jakiro"], "is called 'jakrio'; known: eagle2, eagle3, jakiro"),
     "head of a method without": (["--head", "vanilla=heads/jakiro"], "no method with a head is called 'vanilla'"),
     "assistant without peers": (["--head", "assistant=heads/jakiro"], "for bench --peers alone: leave it out"),

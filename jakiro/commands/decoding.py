@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from jakiro.commands.arguments import check_writable, how_to_load
+from jakiro.commands.arguments import MEASURED, check_writable, how_to_load
 
 
 def trace(options: argparse.Namespace) -> int:
@@ -55,8 +55,12 @@ def bench(options: argparse.Namespace) -> int:
         check_tasks([text.task for text in texts])
         if options.set:
             raise ValueError("beside --variants there is no --set: give each variant its own `set`")
+        if options.methods is not None:
+            raise ValueError("beside --variants there is no --methods: each variant names its own `method`")
+        if options.max_new_tokens < 2:
+            raise ValueError("beside --variants --max-new-tokens must be at least 2: tau is of tokens after the first")
     target, samplings = _target(options), _samplings(options)
-    named = options.methods.split(",")
+    named = (MEASURED if options.methods is None else options.methods).split(",")
     changes = _pairs(options.set, "--set")
     asked = variants.asked_for(target, compared) if compared else benchmark.asked_for(target, named, changes)
     peers = _peers(options, target)

@@ -64,6 +64,15 @@ def test_exports_hold_what_was_recorded():
     assert {row["method"] for row in rows} == {row["lane"] for row in rows} == {"vanilla", "jakiro"}
 
 
+def test_own_columns_are_in_the_table_whatever_they_are_called():
+    names = ["lane", "method", "token", "piece", "round", "node", "q", "other"]
+    step = RUN.steps[0]
+    tree = replace(step.tree, columns={name: [7.5] * len(step.tree) for name in names})
+    [row, *_] = csv.DictReader(io.StringIO(exported("nodes.csv", [replace(RUN, steps=[replace(step, tree=tree)])])))
+    assert {row[f"column.{name}"] for name in names[:-1]} == {row["other"]} == {"7.5"}
+    assert (row["lane"], row["method"], row["round"], row["q"]) == ("jakiro", "jakiro", "0", "")
+
+
 def test_metrics_of_lanes_that_differ_say_so_only_of_a_race(branched):
     assert [row["identical_to_first"] for row in json.loads(exported("metrics.json", [TRACES[1], OTHER]))] == [
         True,

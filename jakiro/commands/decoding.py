@@ -21,7 +21,7 @@ def trace(options: argparse.Namespace) -> int:
     check_writable(options.out, options.chat_template)
     target, sampling = _target(options), _sampling(options)
     ids = encode(target.tokenizer, options.prompt)
-    asked = target, [options.method], _pairs(options.set, "--set"), sampling
+    asked = target, [options.method], pairs(options.set, "--set"), sampling
     [(make, settings)] = load_methods(*asked).values()
     length = options.max_new_tokens
     rounds = decode(target, make(settings), ids, length, sampling)
@@ -61,7 +61,7 @@ def bench(options: argparse.Namespace) -> int:
             raise ValueError("beside --variants --max-new-tokens must be at least 2: tau is of tokens after the first")
     target, samplings = _target(options), _samplings(options)
     named = (MEASURED if options.methods is None else options.methods).split(",")
-    changes = _pairs(options.set, "--set")
+    changes = pairs(options.set, "--set")
     asked = variants.asked_for(target, compared) if compared else benchmark.asked_for(target, named, changes)
     peers = _peers(options, target)
     if taken := [name for name in peers or () if name in asked]:
@@ -111,7 +111,7 @@ def tune(options: argparse.Namespace) -> int:
     target, sampling = _target(options), Sampling(options.temperature, options.top_p)
     tuner = Tuner(target, texts)
     sizes = dict.fromkeys(("top_k", "depth", "total_tokens"), "auto")
-    load_methods(target, [options.method], sizes | _pairs(options.set, "--set"), sampling, tuner)
+    load_methods(target, [options.method], sizes | pairs(options.set, "--set"), sampling, tuner)
     if not tuner.found:
         raise ValueError("nothing is auto: leave one of top_k, depth and total_tokens out of --set")
     [found] = tuner.found.values()
@@ -162,7 +162,7 @@ def _target(options: argparse.Namespace):
 
     logging.disable_progress_bar()
     use_threads()
-    heads = _pairs(options.head, "--head")
+    heads = pairs(options.head, "--head")
     check_names(heads, getattr(options, "peers", False))
     target = Target.load(options.target, heads=heads, **how_to_load(options))
     settle()
@@ -181,7 +181,7 @@ def _samplings(options: argparse.Namespace):
     return [Sampling(temperature, options.top_p, options.seed) for temperature in sorted(set(options.temperature))]
 
 
-def _pairs(items: Sequence[str], flag: str) -> dict[str, str]:
+def pairs(items: Sequence[str], flag: str) -> dict[str, str]:
     """["depth=6"] -> {"depth": "6"}."""
     for item in items:
         name, mark, value = item.partition("=")

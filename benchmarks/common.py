@@ -21,7 +21,7 @@ from jakiro.drafter import Drafter
 from jakiro.engine import decode
 from jakiro.files import write_text
 from jakiro.machine import machine, versions
-from jakiro.models.loading import DTYPES
+from jakiro.models.loading import DTYPES, check_request
 from jakiro.target import Target
 from jakiro.trace import StepTrace
 from jakiro.verify import GREEDY
@@ -61,6 +61,8 @@ def run(
     try:
         if options.out:
             check_writable(options.out)
+        if "device" in options:
+            check_request(options.device, "float32")
         report, tables = measure(options)
     except (ValueError, OSError) as error:
         print(f"{made.prog}: {error}", file=sys.stderr)

@@ -78,7 +78,8 @@ class Trace:
     def number(self, setting: str) -> int | None:
         """A whole-number setting; None where the method has none of that name."""
         value = self.settings.get(setting)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value % 1 == 0
+        return int(value) if whole else None
 
     @property
     def tokens(self) -> list[int]:
@@ -159,6 +160,8 @@ def from_dict(data: Any) -> Trace:
         raise TraceError(f"schema is {repr(schema)[:60]}, this program reads {SCHEMA!r}: {hint}")
     get = Fields(data, "trace")
     steps = [_step(step, f"steps[{i}]") for i, step in enumerate(get("steps", list))]
+    first = get("first", int, 0)
+    _check_joints(first, steps)
     trace = Trace(
         method=get("method", str),
         settings=plain(get("settings", dict), "trace.settings"),
@@ -170,7 +173,7 @@ def from_dict(data: Any) -> Trace:
         temperature=get("temperature", float, 0),
         top_p=get("top_p", float, 0, 1),
         prompt=ids(get("prompt", list), "trace.prompt"),
-        first=get("first", int, 0),
+        first=first,
         pieces=texts(get("pieces", dict), "trace.pieces"),
         prefill_s=_seconds(get, "prefill_s"),
         steps=steps,
@@ -198,10 +201,22 @@ def _step(data: Any, where: str) -> StepTrace:
             raise TraceError(f"{where}.accepted is not a path down from the root at node {node}")
         below = node
     logprobs = numbers(get("target_logprobs", list), len(tree), f"{where}.target_logprobs")
+    if logprobs[0] != 0:
+        raise TraceError(f"{where}.target_logprobs[0] is {logprobs[0]:g}, expected 0: no token is chosen at the root")
     if max(logprobs) > ROUNDING:
         raise TraceError(f"{where}.target_logprobs has {max(logprobs):g}; the log of a probability is at most 0")
     seconds = {name: _seconds(get, name) for name in ("draft_s", "verify_s", "overhead_s")}
     return StepTrace(tree=tree, accepted=accepted, bonus=get("bonus", int, 0), target_logprobs=logprobs, **seconds)
+
+
+def _check_joints(last: int, steps: list[StepTrace]) -> None:
+    """Each round begins with the token before it and, but for the last one, went as far as its tree allows."""
+    for index, step in enumerate(steps):
+        if (root := step.tree.tokens[0]) != last:
+            raise TraceError(f"steps[{index}].tree.tokens[0] is {root}, expected {last}: the token before the round")
+        last = step.bonus
+        if index + 1 < len(steps) and (step.stop_node, last) in zip(step.tree.parents, step.tree.tokens, strict=True):
+            raise TraceError(f"steps[{index}].bonus is {last}, which a child of the last accepted node has: accept it")
 
 
 def _seconds(get: Fields, name: str) -> float:

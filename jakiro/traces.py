@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from pathlib import Path
 
-from jakiro.trace import Trace, TraceError, as_text, from_dict, no_trace, to_json
+from jakiro.trace import StepTrace, Trace, TraceError, as_text, from_dict, no_trace, to_json
 from jakiro.tree import MAX_CUT, MAX_LEVELS, DraftTree
 
 MAX_BYTES = 64 * 2**20  # of a file
@@ -45,20 +45,44 @@ def read_traces(text: str) -> list[Trace]:
     runs = _parsed(text)
     if not runs:
         raise TraceError("the list holds no runs: export a race that has some")
-    if len(runs) > MAX_RUNS:
-        raise TraceError(f"{len(runs)} runs, and {MAX_RUNS} can be shown side by side: split the file")
+    _check_runs(len(runs))
     traces = [_one(run, index, len(runs)) for index, run in enumerate(runs)]
-    trees = [step.tree for trace in traces for step in trace.steps]
-    nodes, cut = sum(map(len, trees)), sum(len(tree.cut) for tree in trees)
-    for what, count, most in (
-        ("rounds", len(trees), MAX_ROUNDS),
-        ("nodes", nodes, MAX_NODES),
-        ("cut nodes", cut, MAX_NODES),
-        ("values in nodes' columns", sum(len(tree) * len(tree.columns) for tree in trees), MAX_VALUES),
-    ):
+    check_together(traces)
+    return traces
+
+
+def check_together(traces: Sequence[Trace]) -> None:
+    """Raise TraceError where the runs are more than can be shown side by side."""
+    _check_runs(len(traces))
+    sizes = [_sizes(step.tree) for trace in traces for step in trace.steps]
+    for (what, most), count in zip(_limits().items(), map(sum, zip(*sizes, strict=True)), strict=False):
         if count > most:
             raise TraceError(f"{count:,} {what}, and {most:,} can be shown: record fewer rounds or smaller trees")
-    return traces
+
+
+def within_limits(rounds: Iterable[StepTrace]) -> Iterator[StepTrace]:
+    """The rounds of one run, up to the last with which a file of it can be read."""
+    total = dict.fromkeys(_limits(), 0)
+    for step in rounds:
+        total = {what: total[what] + size for what, size in zip(total, _sizes(step.tree), strict=True)}
+        if any(total[what] > most for what, most in _limits().items()):
+            return
+        yield step
+
+
+def _sizes(tree: DraftTree) -> tuple[int, ...]:
+    return 1, len(tree), len(tree.cut), len(tree) * len(tree.columns)
+
+
+def _limits() -> dict[str, int]:
+    """Of all trees together, in the order of `_sizes`."""
+    nodes = {"nodes": MAX_NODES, "cut nodes": MAX_NODES}
+    return {"rounds": MAX_ROUNDS, **nodes, "values in nodes' columns": MAX_VALUES}
+
+
+def _check_runs(count: int) -> None:
+    if count > MAX_RUNS:
+        raise TraceError(f"{count} runs, and {MAX_RUNS} can be shown side by side: take fewer")
 
 
 def weight(trace: Trace) -> int:

@@ -64,6 +64,8 @@ def read_tree(data: Any, where: str) -> DraftTree:
         if not 0 <= parent < node:
             raise TraceError(f"{where}.parents[{node}] is {parent}; a parent must come before its child")
     scores = numbers(get("scores", list), len(tokens), f"{where}.scores")
+    if scores[0] != 0:
+        raise TraceError(f"{where}.scores[0] is {scores[0]:g}, expected 0: the root is not drafted")
     columns = {
         name: numbers(values, len(tokens), f"{where}.columns.{name}", optional=True, share=name in SHARES)
         for name, values in get("columns", dict).items()

@@ -542,6 +542,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="run the mutants whose file or description contains this")
     options = parser.parse_args()
     chosen = [mutant for mutant in MUTANTS if options.only in f"{mutant.file}: {mutant.what}"]
+    if not chosen:
+        parser.error(f"no mutant's file or description contains {options.only!r}")
     check_tests(chosen)
     survivors = 0
     for mutant in chosen:

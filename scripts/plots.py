@@ -44,6 +44,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=BENCHMARKS / "plots")
     options = parser.parse_args()
+    if options.out.exists() and not options.out.is_dir():
+        parser.error(f"cannot write into {options.out}: it is a file; name a folder")
     options.out.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, str]] = {}
     with served(TRACES) as address, browser() as chromium:

@@ -9,13 +9,16 @@ budget cut, from the same races decoded again.
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
 from jakiro.assets import TARGET, TRACES
 from jakiro.bench import load_methods
-from jakiro.commands.arguments import at_least
+from jakiro.commands.arguments import at_least, check_folder
+from jakiro.commands.decoding import pairs
 from jakiro.engine import record
 from jakiro.measuring.prompts import examples
 from jakiro.methods import METHODS
@@ -30,7 +33,8 @@ LANES = ("vanilla", "eagle2", "jakiro")
 RUNS = 5  # of each method, in turns; the one that took the median time is kept
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> int:
+    """Bad input prints one line that says what to do, and returns 2."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", type=Path, default=TARGET)
     parser.add_argument("--device", default="cpu")
@@ -39,17 +43,31 @@ def main() -> None:
     parser.add_argument("--max-new-tokens", type=at_least(2), default=128)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="settings, as of bench")
     parser.add_argument("--only-cut", action="store_true", help="add cut nodes to the races that are in --out")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
+    try:
+        record_races(options)
+    except (ValueError, OSError) as error:
+        print(f"python -m scripts.record: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def record_races(options: argparse.Namespace) -> None:
+    if options.only_cut and options.set:
+        raise ValueError("--only-cut decodes with the settings that the races have: leave --set out")
+    check_folder(options.out)
+    changes = pairs(options.set, "--set")
     target = Target.load(options.target, options.device, options.dtype)
     if options.only_cut:
-        for race in recorded.read(options.out):
-            if race.model != target.name:
-                continue
+        races = [race for race in recorded.read(options.out) if race.model == target.name]
+        if not races:
+            raise ValueError(f"{options.out} has no races of {target.name}: record them without --only-cut")
+        for race in races:
             traces = [with_cut(target, one, options.max_new_tokens) for one in recorded.load(options.out, race)]
             recorded.save(options.out, race.id, race.title, race.prompt, traces)
             print(race.id, sum(len(step.tree.cut) for one in traces for step in one.steps), "cut nodes")
         return
-    methods = load_methods(target, LANES, dict(one.split("=", 1) for one in options.set))
+    methods = load_methods(target, LANES, changes)
     for example in examples():
         ids = encode(target.tokenizer, example.text)
         runs = [  # the first of a method pays for what torch sets up
@@ -94,4 +112,4 @@ def decode_seconds(trace: Trace) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -141,13 +141,27 @@ def test_without_vanilla_there_is_no_speedup(target, prompts):
 
 @pytest.mark.parametrize(
     "line",
-    ["not json", '{"id": 1}', "[1]", *(f'{{"turns": {turns}}}' for turns in ("[]", '"What?"', '[""]', "[5]"))],
+    [
+        "not json",
+        '{"id": 1}',
+        "[1]",
+        *(f'{{"turns": {turns}}}' for turns in ("[]", '"What?"', '[""]', "[5]", "[" * 100_000)),
+    ],
 )
 def test_a_bad_prompt_line_is_named(tmp_path, line):
     path = tmp_path / "bad.jsonl"
     path.write_text('{"turns": ["fine"]}\n' + line + "\n")
     with pytest.raises(ValueError, match=r"bad\.jsonl, line 2"):
         read_prompts([path])
+
+
+def test_prompts_may_begin_with_a_byte_order_mark_and_no_file_of_them_is_empty(tmp_path):
+    marked, empty = tmp_path / "marked.jsonl", tmp_path / "empty.jsonl"
+    marked.write_text('\ufeff{"turns": ["fine"]}\n', encoding="utf-8")
+    assert [one.text for one in read_prompts([marked])] == ["fine"]
+    empty.write_text("\n")
+    with pytest.raises(ValueError, match=r"empty\.jsonl holds no prompts"):
+        read_prompts([marked, empty])
 
 
 def test_settings_must_belong_to_a_method(target):

@@ -109,6 +109,9 @@ def test_reports_of_a_folder_are_prepared_and_others_left_out(data, tmp_path):
     facts = dict(found["facts"])
     assert facts["device"] == "<b>slow</b> (AVX2), 1 threads, float32" and facts["table"].startswith("means over")
     assert facts["repeats"].startswith("2; speeds are medians")
+    spoilt = [row | {"prompts": 300, "identical": row["identical"] and 299 / 300} for row in data["rows"]]
+    (tmp_path / "b.json").write_text(json.dumps(data | {"rows": spoilt}))
+    assert "99%" in json.loads(payload(tmp_path))["reports"][0]["table"]["rows"][1]
     (tmp_path / "b.json").write_text(json.dumps(data | {"rows": [row | {"repeats": 1} for row in data["rows"]]}))
     [single] = json.loads(payload(tmp_path))["reports"]
     assert ["repeats", "1"] in single["facts"]

@@ -264,6 +264,7 @@ def test_what_does_not_fit_is_said(folder, capsys):
     assert "ask for shorter texts or fewer rounds" in capsys.readouterr().err
     assert shapes.main(["--out", str(folder)]) == 2
     assert "it is a folder" in capsys.readouterr().err
+    assert muon.main(["--device", "gpu7"]) == 2 and "gpu7" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,16 @@ def test_set_reaches_the_method(folder, tmp_path):
     assert max(len(step.tree) for step in read.steps) == 9
 
 
+def test_a_run_is_stopped_where_no_file_could_hold_more_of_it(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("jakiro.traces.MAX_NODES", 30)
+    out = tmp_path / "t.json"
+    more = ["--prompt", "the ant", "--set", "total_tokens=9", "--max-new-tokens", 40, "--out", out]
+    assert run("trace", folder, "--method", "jakiro", *more) == 0
+    said = capsys.readouterr()
+    assert "stopped early: a file of traces may hold no more" in said.err and "ended by stopped" in said.out
+    assert main(["validate", str(out)]) == 0 and 0 < len(trace.load(out).steps) <= 3
+
+
 def test_bench_writes_its_report(folder, tmp_path):
     questions = tmp_path / "chat.jsonl"
     questions.write_text(json.dumps({"turns": ["the ant"]}) + "\n" + json.dumps({"turns": ["a man"]}) + "\n")
@@ -103,9 +113,19 @@ def test_an_output_without_our_letters_gets_others_in_their_place(folder, tmp_pa
     assert "| mean | 1.00×, ? 1.00 |" in printed.getvalue().decode("cp1252")
 
 
-def test_what_is_begun_with_a_mistake_can_be_begun_again_without(folder, tmp_path):
+def test_what_is_begun_with_a_mistake_can_be_begun_again_without(folder, tmp_path, monkeypatch):
     line = ("--methods", "vanilla", "--limit", 1, "--out", tmp_path / "bench.json", "--max-new-tokens")
-    assert [run("bench", folder, *line, count) for count in (0, 4)] == [2, 0]
+    with monkeypatch.context() as broken:
+        broken.setattr("jakiro.bench.encode", lambda tokenizer, text: [])
+        assert run("bench", folder, *line, 5) == 2
+    assert (tmp_path / "bench.json.partial").exists() and run("bench", folder, *line, 4) == 0
+
+
+@pytest.mark.parametrize("command", ["trace", "bench"])
+def test_no_token_is_none_to_decode(command, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        run(command, tmp_path, "--max-new-tokens", 0, "--out", tmp_path / "out.json")
+    assert "argument --max-new-tokens: '0' is not a whole number of at least 1" in capsys.readouterr().err
 
 
 def test_an_assistant_is_loaded_once_for_all_temperatures_and_for_peers_alone(folder, tmp_path, capsys, monkeypatch):
@@ -162,7 +182,6 @@ BAD = {
     "half a setting": (["--set", "depth"], "--set takes name=value"),
     "temperature": (["--temperature", "nan"], "temperature"),
     "top_p": (["--top-p", "1.5"], "top_p"),
-    "budget": (["--max-new-tokens", "0"], "max_new_tokens"),
     "head of no method": (["--head", "jakrio=heads/jakiro"], "is called 'jakrio'; known: eagle2, eagle3, jakiro"),
     "head of a method without": (["--head", "vanilla=heads/jakiro"], "no method with a head is called 'vanilla'"),
     "assistant without peers": (["--head", "assistant=heads/jakiro"], "for bench --peers alone: leave it out"),
@@ -190,6 +209,16 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, tmp_path, capsys, monk
 def test_an_output_that_cannot_be_written_is_refused_before_any_work(tmp_path, capsys, out):
     code = run("trace", tmp_path / "no model here", "--method", "vanilla", "--prompt", "the", "--out", tmp_path / out)
     assert code == 2 and "cannot write" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["replay", "bench --prompts", "bench --variants", "tune --method eagle2 --prompts"])
+def test_an_output_that_is_read_is_refused_also_by_another_name(tmp_path, capsys, command):
+    file, link = tmp_path / "in.jsonl", tmp_path / "out.json"
+    file.write_text("{}")
+    link.symlink_to(file)
+    assert main([*command.split(), str(file), "--out", str(link)]) == 2
+    assert f"cannot write {link}: it is read, and would be lost; name another" in capsys.readouterr().err
+    assert file.read_text() == "{}"
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path, capsys):

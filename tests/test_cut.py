@@ -16,7 +16,7 @@ from jakiro.tree import CutNodes, DraftTree
 from jakiro.ui.figures.tree import tree_figure
 from jakiro.ui.replay import cut_figure, payload
 from jakiro.verify import Sampling
-from scripts.record import with_cut
+from scripts.record import main, with_cut
 
 PROMPT = [5, 17, 3, 250, 99]
 
@@ -75,6 +75,23 @@ def test_cut_nodes_of_another_tree_are_refused(target):
     steps = [whole.steps[0], replace(whole.steps[1], tree=other), *whole.steps[2:]]
     with pytest.raises(ValueError, match="round 2: record the races anew"):
         with_cut(target, replace(whole, steps=steps), 14)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["--set", "depth"], "--set takes name=value"),
+        (["--set", "deep=3"], "no method here has the setting deep"),
+        (["--device", "gpu7"], "gpu7"),
+        (["--target", "nowhere"], "nowhere"),
+        (["--out", __file__], "is a file; name a folder"),
+        (["--only-cut", "--set", "depth=3"], "leave --set out"),
+        (["--only-cut"], "record them without --only-cut"),
+    ],
+)
+def test_races_that_cannot_be_recorded_are_refused_in_a_line(tmp_path, capsys, line, message):
+    assert main(["--out", str(tmp_path / "races"), *line]) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1] and list(tmp_path.iterdir()) == []
 
 
 def test_vanilla_cuts_nothing(target):

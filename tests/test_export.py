@@ -19,7 +19,9 @@ from jakiro.ui.library import LIVE, Library
 
 RUN = synthetic.tree_trace(6, nodes=20)
 TRACES = [from_json(to_json(trace)) for trace in (synthetic.vanilla_trace(RUN.tokens), RUN)]  # as files round them
-OTHER = replace(TRACES[1], first=TRACES[1].first + 1)
+TREE = TRACES[1].steps[0].tree
+BEGUN = replace(TRACES[1].steps[0], tree=replace(TREE, tokens=[TREE.tokens[0] + 1, *TREE.tokens[1:]]))
+OTHER = replace(TRACES[1], first=BEGUN.tree.tokens[0], steps=[BEGUN, *TRACES[1].steps[1:]])
 BRANCHED = [replace(TRACES[1], branch="as it was"), replace(OTHER, branch="what if")]
 WHAT_IF = {
     "kind": "what if",
@@ -60,6 +62,15 @@ def test_exports_hold_what_was_recorded():
     rows = list(csv.DictReader(io.StringIO(exported("nodes.csv"))))
     assert len(rows) == sum(len(step.tree) for trace in TRACES for step in trace.steps)
     assert {row["method"] for row in rows} == {row["lane"] for row in rows} == {"vanilla", "jakiro"}
+
+
+def test_own_columns_are_in_the_table_whatever_they_are_called():
+    names = ["lane", "method", "token", "piece", "round", "node", "q", "other"]
+    step = RUN.steps[0]
+    tree = replace(step.tree, columns={name: [7.5] * len(step.tree) for name in names})
+    [row, *_] = csv.DictReader(io.StringIO(exported("nodes.csv", [replace(RUN, steps=[replace(step, tree=tree)])])))
+    assert {row[f"column.{name}"] for name in names[:-1]} == {row["other"]} == {"7.5"}
+    assert (row["lane"], row["method"], row["round"], row["q"]) == ("jakiro", "jakiro", "0", "")
 
 
 def test_metrics_of_lanes_that_differ_say_so_only_of_a_race(branched):

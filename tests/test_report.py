@@ -89,3 +89,12 @@ def test_details_say_where_a_round_went():
     samples = [ours("jakiro", 0, 0.008, task=task, peak_bytes=2**20) for task in ("a", "b")]
     line = report.details({"rows": report.rows(samples)}).splitlines()[-1]
     assert line == "| jakiro | 0 | 2.00 | 25.0 | 50.0 | 25.0 | 75.0 50.0 25.0 | 1 | 1.00 |"
+
+
+def test_one_other_output_is_never_rounded_away_and_counts_as_every_prompt_does():
+    rows = report.rows([ours("jakiro", 0, 0.008, task=task) for task in ("a", "b")])
+    rows[0] |= {"prompts": 300, "identical": 299 / 300}
+    rows[1] |= {"prompts": 100}
+    [total] = report.method_totals({"rows": rows})
+    assert total["identical"] == report.means({"rows": rows})["jakiro"]["identical"] == pytest.approx(399 / 400)
+    assert report.details({"rows": rows}).endswith("| 0.99 |")

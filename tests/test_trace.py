@@ -139,6 +139,11 @@ def test_not_a_number_is_not_written(run):
         (["steps", 0, "accepted"], [3], "not a path"),
         (["steps", 0, "accepted"], [1, 99], "not a path"),
         (["steps", 0, "target_logprobs"], [], "target_logprobs"),
+        (["first"], 2, r"steps\[0\].tree.tokens\[0\] is 1, expected 2: the token before the round"),
+        (["steps", 0, "bonus"], 8, r"steps\[1\].tree.tokens\[0\] is 9, expected 8"),
+        (["steps", 0, "bonus"], 5, r"steps\[0\].bonus is 5, which a child of the last accepted node has: accept it"),
+        (["steps", 0, "target_logprobs", 0], -40, r"steps\[0\].target_logprobs\[0\] is -40, expected 0"),
+        (["steps", 0, "tree", "scores", 0], 50, r"steps\[0\].tree.scores\[0\] is 50, expected 0"),
         (["steps", 1, "draft_s"], "fast", r"steps\[1\].draft_s"),
         (["steps", 1, "bonus"], None, r"steps\[1\].bonus"),
     ],
@@ -152,6 +157,11 @@ def test_damage_is_named(run, path, value, message):
     place[last] = value
     with pytest.raises(TraceError, match=message):
         trace.from_dict(data)
+
+
+def test_the_token_that_ends_a_text_may_have_been_drafted(run):
+    ended = dataclasses.replace(run, steps=[dataclasses.replace(STEPS[0], bonus=5)])
+    assert trace.from_json(trace.to_json(ended)) == ended
 
 
 @pytest.mark.parametrize("name", ["method", "steps", "first", "pieces"])

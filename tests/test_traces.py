@@ -32,7 +32,8 @@ PAIR = [synthetic.vanilla_trace(RUN.tokens), RUN]
 
 
 def with_tree(tree: DraftTree) -> str:
-    return to_json(replace(RUN, steps=[StepTrace(tree, [], 2, [0.0] * len(tree), 0.0, 1.0, 0.0)]))
+    steps = [StepTrace(tree, [], 2, [0.0] * len(tree), 0.0, 1.0, 0.0)]
+    return to_json(replace(RUN, first=tree.tokens[0], steps=steps))
 
 
 def with_cut(parents: list[int]) -> str:
@@ -110,7 +111,7 @@ def test_lines_end_where_json_lines_do():
         (to_json(replace(RUN, settings={"x" * 1001: 1})), "1,001 characters"),
         (to_json(replace(RUN, settings={"a": [[]]})), r"trace.settings.a is '\[\[\]\]'"),
         (to_json(replace(RUN, first=-1)), "trace.first is -1"),
-        (to_json(replace(RUN, steps=[DEEP])), "a tree has 5,000 levels, 64 can be shown"),
+        (with_tree(CHAIN), "a tree has 5,000 levels, 64 can be shown"),
         (to_json(replace(RUN, prompt=[-5])), "token ids count from 0"),
         (to_json(replace(RUN, prefill_s=-1.0)), "trace.prefill_s is -1"),
         (to_json(replace(RUN, top_p=1.5)), "trace.top_p is 1.5"),
@@ -247,6 +248,8 @@ def test_the_published_schema_fits_what_is_recorded(file):
         (["steps", 0, "tree", "columns", "gate0", 1], -0.1),
         (["steps", 0, "tree", "columns", "gate1", 1], 2),
         (["steps", 0, "target_logprobs", 0], 0.5),
+        (["steps", 0, "target_logprobs", 0], -40),
+        (["steps", 0, "tree", "scores", 0], 50),
         (["steps", 0, "tree", "cut"], {"tokens": [1] * 33, "parents": [0] * 33, "scores": [-9.0] * 33}),
     ],
 )
@@ -338,11 +341,16 @@ def test_validate_tells_sound_files_from_others(tmp_path, capsys):
     assert "bad.json: stop is 'bored'" in said.err and "none.json" in said.err
 
 
-def test_replay_writes_a_page_or_says_why_not(tmp_path, capsys):
+def test_replay_writes_a_page_or_says_why_not(tmp_path, capsys, monkeypatch):
     source, out = tmp_path / "run.json", tmp_path / "page.html"
     source.write_text(to_json(RUN))
     assert main(["replay", str(source), "--out", str(tmp_path / "none" / "page.html")]) == 2
     assert "there is no folder" in capsys.readouterr().err
+    assert main(["replay", *[str(source)] * 9, "--out", str(out)]) == 2
+    assert "9 runs, and 8 can be shown side by side" in capsys.readouterr().err
+    monkeypatch.setattr(traces, "MAX_ROUNDS", 2 * len(RUN.steps))
+    assert main(["replay", *[str(source)] * 3, "--out", str(out)]) == 2
+    assert f"{3 * len(RUN.steps)} rounds, and" in capsys.readouterr().err
     source.write_text("{")
     assert main(["replay", str(source), "--out", str(out)]) == 2
     assert not out.exists() and "not JSON" in capsys.readouterr().err

@@ -105,6 +105,7 @@ def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data
     ("written", "message"),
     [
         ("{", r"bench\.json is not JSON"),
+        ("[" * 100_000, r"bench\.json is not JSON"),
         ("[]", r"bench\.json is no report of a benchmark"),
         ('{"schema": "jakiro-tuning/1"}', r"no report of a benchmark \(jakiro-bench/1\): name what `bench` wrote"),
         ('{"schema": "jakiro-bench/1", "settings": {"vanilla": {}}}', "jakiro was not measured: run `bench` with it"),

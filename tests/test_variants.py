@@ -8,7 +8,7 @@ from tiny import save_heads, tiny_model, tiny_tokenizer
 
 from jakiro.__main__ import main
 from jakiro.measuring import limits
-from jakiro.measuring.variants import Variant, asked_for
+from jakiro.measuring.variants import Variant, asked_for, read
 from jakiro.target import Target
 
 
@@ -55,6 +55,15 @@ def test_two_heads_of_one_method_are_compared_with_intervals(folder, tmp_path, c
     assert "| variant | temperature | tau | over as it is |" in capsys.readouterr().out
 
 
+def test_a_file_of_variants_may_begin_with_a_byte_order_mark_but_not_nest_without_end(tmp_path):
+    path = tmp_path / "variants.json"
+    path.write_text("\ufeff" + json.dumps([MINE, MINE | {"label": "b"}]), encoding="utf-8")
+    assert [one.label for one in read(path)] == ["mine", "b"]
+    path.write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"variants\.json is no list of variants"):
+        read(path)
+
+
 def test_each_variant_has_its_own_head_and_the_targets_stay(folder):
     target = Target.load(folder / "target")
     named, other = dict(target.heads), folder / "others" / "jakiro"
@@ -74,12 +83,15 @@ MINE = {"label": "mine", "method": "jakiro"}
         ([MINE, MINE], (), "the label 'mine' is taken"),
         ([MINE, MINE | {"label": "vanilla"}], (), "the label 'vanilla' is taken"),
         ([MINE, MINE | {"label": ""}], (), "the label '' is taken"),
+        ([MINE, MINE | {"label": "hf_prompt_lookup"}], ("--peers",), "the label 'hf_prompt_lookup' is taken"),
         ([MINE, {"label": "b"}], (), "is no list of variants"),
         ([MINE, {"label": "b", "method": "other"}], (), "unknown method 'other'"),
         ([MINE, MINE | {"label": "b", "set": [1]}], (), "set is [1], expected an object"),
         ([MINE, MINE | {"label": "b", "set": {"size": 3}}], (), "variant 'b': unknown setting 'size'"),
         ([MINE, MINE | {"label": "b", "head": "nowhere"}], (), "variant 'b': "),
         ([MINE, MINE | {"label": "b"}], ("--set", "depth=3"), "there is no --set"),
+        ([MINE, MINE | {"label": "b"}], ("--methods", "jakiro"), "there is no --methods"),
+        ([MINE, MINE | {"label": "b"}], ("--max-new-tokens", 1), "--max-new-tokens must be at least 2"),
         ([MINE, MINE | {"label": "b"}], ("--limit", 1), "has one prompt, from which no interval can be drawn"),
     ],
 )
@@ -88,4 +100,4 @@ def test_what_cannot_be_compared_is_named_before_anything_is_measured(
 ):
     assert bench(folder, tmp_path, variants, *more) == 2
     assert message in capsys.readouterr().err
-    assert not (tmp_path / "bench.json").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["variants.json"]  # no journal either

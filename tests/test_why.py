@@ -41,6 +41,8 @@ def test_not_among_the_top_k_gives_ranks_from_one_and_each_expert():
 def test_a_rank_at_the_edge_of_top_k_decides_between_cut_and_not_proposed():
     assert "was not proposed" in sentence({"pick_rank": column(8)})
     assert "but cut to the budget of 4 nodes" in sentence({"pick_rank": column(7)})
+    assert "but cut to the budget" in sentence({"pick_rank": column(7)}, settings=SETTINGS | {"top_k": 8.0})
+    assert "which is not in the tree after “␣two”: ranked 1st" in sentence({"pick_rank": column(0)}, settings={})
 
 
 def test_what_a_head_cannot_draft_has_no_rank():

@@ -19,7 +19,7 @@ STOPS = {
     endings.CUT: ("cut by the budget", "the target's choice was drafted: a larger total_tokens would have kept it"),
     NEAR: ("just below the top-k", "the target's choice was among the next top_k candidates: twice the top_k has it"),
     FAR: ("far below the top-k", "the target's choice ranked below twice the top_k: that takes a better head"),
-    endings.WRONG: ("not drafted", "the target chose another token; what the draft gave it is not known"),
+    endings.WRONG: ("not drafted", "the target chose another token; what would have had it is not known"),
     endings.NOTHING_DRAFTED: ("nothing drafted", "there was no draft to accept"),
     endings.TEXT_END: ("end of the text", "nothing may follow"),
 }
@@ -42,7 +42,9 @@ def stop(trace: Trace, index: int) -> str:
         return FULL if len(step.accepted) >= deepest else NARROW
     if ends == endings.UNPROPOSED:
         rank, width = at_stop(step, "pick_rank"), trace.number("top_k")
-        return NEAR if width is not None and rank < 2 * width else FAR
+        if width is None:
+            return endings.WRONG
+        return NEAR if rank < 2 * width else FAR
     return ends
 
 

@@ -7,10 +7,12 @@ import pandas as pd
 from jakiro.graph import draft_probabilities, probability, states
 from jakiro.trace import Trace
 
+RACE = ("lane", "method")  # what a table of a race has besides (ui/export.py)
+
 
 def nodes_table(trace: Trace) -> pd.DataFrame:
     """Every node of every tree: round, state, draft probability q and target probability p given its parent (empty for
-    roots, q for copies too), and the trace's columns."""
+    roots, q for copies too), and the trace's columns, as column.NAME where NAME is one of these or of RACE."""
     frames = []
     for index, step in enumerate(trace.steps):
         tree = step.tree
@@ -26,7 +28,7 @@ def nodes_table(trace: Trace) -> pd.DataFrame:
             "q": draft_probabilities(tree),
             "p": [None, *map(probability, step.target_logprobs[1:])],
         }
-        frames.append(
-            pd.DataFrame(tree.columns | facts)[[*facts, *(name for name in tree.columns if name not in facts)]]
-        )
+        taken = {*facts, *RACE}
+        own = {f"column.{name}" if name in taken else name: values for name, values in tree.columns.items()}
+        frames.append(pd.DataFrame(facts | own))
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["round", "node"])

@@ -13,6 +13,7 @@ from jakiro.files import destination
 
 DESCRIPTION = "Decode, look, measure and train"
 RECIPES = Path(__file__).parent.parent / "training" / "recipes"
+MEASURED = "vanilla,eagle2,jakiro"
 DEVICE = "cpu, cuda, cuda:1, mps or xpu (default: %(default)s)"
 
 
@@ -72,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     mass = {"type": float, "default": 1.0, "help": "above 0 and up to 1, where 1 keeps every token"}
 
     decoding = argparse.ArgumentParser(add_help=False, parents=[model, chosen])
-    decoding.add_argument("--max-new-tokens", type=int, default=128, help="of an answer (default: %(default)s)")
+    decoding.add_argument("--max-new-tokens", type=positive, default=128, help="of an answer (default: %(default)s)")
     decoding.add_argument("--top-p", **mass)
     decoding.add_argument("--seed", type=int, default=0, help="the same seed gives the same text by every method")
     decoding.add_argument("--out", type=Path, required=True, help="file to write")
@@ -97,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     still.add_argument("--out", type=Path, required=True, help="HTML file to write")
 
     many = commands.add_parser("bench", parents=[decoding, asking], help="measure methods on prompt files")
-    many.add_argument("--methods", default="vanilla,eagle2,jakiro", help="comma-separated (default: %(default)s)")
+    many.add_argument("--methods", help=f"comma-separated (default: {MEASURED})")
     own = "JSON file of heads and settings to compare in place of methods (jakiro/measuring/variants.py)"
     many.add_argument("--variants", type=Path, metavar="FILE.json", help=own)
     several = "0 is greedy; several are measured, with what is auto for the lowest"
@@ -180,10 +181,12 @@ def check_folder(path: Path) -> None:
         raise PermissionError(f"cannot write into {path}: the folder {there} is read-only; choose another")
 
 
-def check_writable(path: Path) -> None:
-    """Raise OSError before any work is done if the file cannot be written."""
+def check_writable(path: Path, *read: Path | None) -> None:
+    """Raise OSError before any work is done if the file cannot be written, or is one of those that are read."""
     if path.is_dir():
         raise IsADirectoryError(f"cannot write {path}: it is a folder; name a file in it")
+    if destination(path) in [one.resolve() for one in read if one]:
+        raise FileExistsError(f"cannot write {path}: it is read, and would be lost; name another")
     path = destination(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}; make it first")

@@ -6,23 +6,30 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from jakiro.commands.arguments import check_writable, how_to_load
+from jakiro.commands.arguments import MEASURED, check_writable, how_to_load
 
 
 def trace(options: argparse.Namespace) -> int:
     """Decode one prompt and write its trace."""
     from jakiro.bench import load_methods
-    from jakiro.engine import record
+    from jakiro.engine import as_trace, decode
     from jakiro.metrics import tau
     from jakiro.text import encode
     from jakiro.trace import save
+    from jakiro.traces import within_limits
 
-    check_writable(options.out)
+    check_writable(options.out, options.chat_template)
     target, sampling = _target(options), _sampling(options)
     ids = encode(target.tokenizer, options.prompt)
-    asked = target, [options.method], _pairs(options.set, "--set"), sampling
+    asked = target, [options.method], pairs(options.set, "--set"), sampling
     [(make, settings)] = load_methods(*asked).values()
-    run = record(target, make(settings), ids, options.max_new_tokens, sampling, options.method, settings)
+    length = options.max_new_tokens
+    rounds = decode(target, make(settings), ids, length, sampling)
+    prefill, steps = next(rounds), list(within_limits(rounds))
+    run = as_trace(target, ids, length, sampling, prefill, steps, options.method, settings)
+    if run.stop == "stopped":
+        why = "a file of traces may hold no more rounds or nodes; lower --max-new-tokens or total_tokens"
+        print(f"the run was stopped early: {why}", file=sys.stderr)
     save(run, options.out)
     rate = f"tau {tau(run):.2f}" if run.steps else "no rounds"
     print(f"{options.out}: {len(run.tokens)} tokens in {len(run.steps)} rounds, {rate}, ended by {run.stop}")
@@ -41,18 +48,25 @@ def bench(options: argparse.Namespace) -> int:
     from jakiro.measuring.limits import limits
     from jakiro.measuring.prompts import read_prompts
 
-    check_writable(options.out)
+    check_writable(options.out, *(options.prompts or ()), options.variants, options.chat_template)
     texts = read_prompts(options.prompts, options.limit)
     compared = variants.read(options.variants) if options.variants else []
     if compared:
         check_tasks([text.task for text in texts])
         if options.set:
             raise ValueError("beside --variants there is no --set: give each variant its own `set`")
+        if options.methods is not None:
+            raise ValueError("beside --variants there is no --methods: each variant names its own `method`")
+        if options.max_new_tokens < 2:
+            raise ValueError("beside --variants --max-new-tokens must be at least 2: tau is of tokens after the first")
     target, samplings = _target(options), _samplings(options)
-    named = options.methods.split(",")
-    changes = _pairs(options.set, "--set")
+    named = (MEASURED if options.methods is None else options.methods).split(",")
+    changes = pairs(options.set, "--set")
     asked = variants.asked_for(target, compared) if compared else benchmark.asked_for(target, named, changes)
-    how = (options.max_new_tokens, samplings, _peers(options, target), options.repeats)
+    peers = _peers(options, target)
+    if taken := [name for name in peers or () if name in asked]:
+        raise ValueError(f"the label {taken[0]!r} is taken by a decoder of transformers: give that variant another")
+    how = (options.max_new_tokens, samplings, peers, options.repeats)
     journal = benchmark.open_journal(options.out, target, texts, asked, *how, variants.folders(compared))
     if len(journal):
         print(f"going on with {journal.path}: {len(journal)} prompts are done", file=sys.stderr)
@@ -91,13 +105,13 @@ def tune(options: argparse.Namespace) -> int:
     from jakiro.verify import Sampling
 
     if options.out:
-        check_writable(options.out)
+        check_writable(options.out, *(options.prompts or ()), options.chat_template)
     check_tree(options.method)
     texts = read_prompts(options.prompts, options.limit)
     target, sampling = _target(options), Sampling(options.temperature, options.top_p)
     tuner = Tuner(target, texts)
     sizes = dict.fromkeys(("top_k", "depth", "total_tokens"), "auto")
-    load_methods(target, [options.method], sizes | _pairs(options.set, "--set"), sampling, tuner)
+    load_methods(target, [options.method], sizes | pairs(options.set, "--set"), sampling, tuner)
     if not tuner.found:
         raise ValueError("nothing is auto: leave one of top_k, depth and total_tokens out of --set")
     [found] = tuner.found.values()
@@ -118,7 +132,7 @@ def doctor(options: argparse.Namespace) -> int:
     from jakiro.measuring.prompts import read_prompts
 
     if options.out:
-        check_writable(options.out)
+        check_writable(options.out, *(options.prompts or ()), options.chat_template)
     texts = read_prompts(options.prompts, options.limit)
     target = _target(options)
     findings = visit(target, options.method, [one.text for one in texts])
@@ -148,7 +162,7 @@ def _target(options: argparse.Namespace):
 
     logging.disable_progress_bar()
     use_threads()
-    heads = _pairs(options.head, "--head")
+    heads = pairs(options.head, "--head")
     check_names(heads, getattr(options, "peers", False))
     target = Target.load(options.target, heads=heads, **how_to_load(options))
     settle()
@@ -167,7 +181,7 @@ def _samplings(options: argparse.Namespace):
     return [Sampling(temperature, options.top_p, options.seed) for temperature in sorted(set(options.temperature))]
 
 
-def _pairs(items: Sequence[str], flag: str) -> dict[str, str]:
+def pairs(items: Sequence[str], flag: str) -> dict[str, str]:
     """["depth=6"] -> {"depth": "6"}."""
     for item in items:
         name, mark, value = item.partition("=")

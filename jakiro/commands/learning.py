@@ -47,7 +47,7 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError("--target is for heads; a target is written to --out, and goes on from --start: leave it out")
     writes = options.what in (["answers"], ["texts"])
     if options.out and writes:
-        check_writable(options.out)
+        check_writable(options.out, Path(options.data), options.recipe, options.chat_template)
     elif options.out:
         check_folder(options.out)
     if writes:
@@ -139,7 +139,7 @@ def experiment(options: argparse.Namespace) -> int:
     from jakiro.training.sources import only_source
 
     for file in filter(None, (options.out, options.page)):
-        check_writable(file)
+        check_writable(file, *(options.prompts or ()), Path(options.what), Path(options.data), options.chat_template)
     if options.page and options.page.resolve() == options.out.resolve():
         raise ValueError(f"--out and --page are both {options.out}: one is JSON, the other Markdown; name two files")
     named = RECIPES / f"{options.what}-cpu.json"

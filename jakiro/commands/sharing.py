@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from jakiro.commands.arguments import check_writable
-from jakiro.traces import load_traces
+from jakiro.traces import check_together, load_traces
 
 
 def validate(options: argparse.Namespace) -> int:
@@ -52,8 +52,9 @@ def replay(options: argparse.Namespace) -> int:
     from jakiro.files import write_text
     from jakiro.ui.offline import page
 
-    check_writable(options.out)
+    check_writable(options.out, *options.files)
     traces = [trace for file in options.files for trace in load_traces(file)]
+    check_together(traces)
     write_text(options.out, page(traces))
     print(f"{options.out}: {len(traces)} runs, {options.out.stat().st_size / 1e6:.1f} MB")
     return 0

@@ -42,15 +42,18 @@ def read_prompts(paths: Sequence[Path] | None, limit: int | None = None) -> list
         if path.stem == MEAN:
             raise ValueError(f"{path}: a task cannot be called {MEAN}, as all tasks together are; rename the file")
         try:
-            lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
+            lines = enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1)
         except UnicodeDecodeError as error:
             raise ValueError(f"{path} is not UTF-8 text ({error}): write it again as UTF-8") from error
-        for number, line in [(number, line) for number, line in lines if line.strip()][:limit]:
+        asked = [(number, line) for number, line in lines if line.strip()][:limit]
+        if not asked:
+            raise ValueError(f"{path} holds no prompts: leave it out")
+        for number, line in asked:
             place = f"{path}, line {number}"
             try:
                 record_ = json.loads(line)
                 one = Prompt(path.stem, str(record_.get("id", number)), _question(record_["turns"]))
-            except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
                 raise ValueError(f'{place}: expected {{"turns": ["question"]}} ({error!r})') from error
             if other := places.get((one.task, one.id)):
                 raise ValueError(
@@ -58,8 +61,6 @@ def read_prompts(paths: Sequence[Path] | None, limit: int | None = None) -> list
                 )
             places[one.task, one.id] = place
             prompts.append(one)
-    if not prompts:
-        raise ValueError("the prompt files hold no prompts")
     return prompts
 
 

@@ -20,7 +20,7 @@ from statistics import mean, median
 from typing import Any
 
 PHASES = ("draft", "verify", "overhead")
-AVERAGED = ("tau", "tokens_per_s", "speedup", "identical")
+AVERAGED = ("tau", "tokens_per_s", "speedup")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +139,8 @@ def prompts_a_task(report: dict[str, Any]) -> str:
     return f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{min(counts)}"
 
 
-def means(report: dict[str, Any], temperature: float | None = None) -> dict[str, dict[str, float]]:
-    """Method -> mean over the tasks of tau, tokens_per_s, speedup and identical, at a temperature (None: the least)."""
+def means(report: dict[str, Any], temperature: float | None = None) -> dict[str, dict[str, float | None]]:
+    """Method -> means over the tasks of AVERAGED, and `identical` of all prompts, at a temperature (None: least)."""
     wanted = temperatures(report)[0] if temperature is None else temperature
     found: dict[str, list[dict]] = {}
     for row in report["rows"]:
@@ -149,9 +149,19 @@ def means(report: dict[str, Any], temperature: float | None = None) -> dict[str,
     return {name: _means_of(rows) for name, rows in found.items()}
 
 
-def _means_of(rows: list[dict[str, Any]]) -> dict[str, float]:
+def _means_of(rows: list[dict[str, Any]]) -> dict[str, float | None]:
     columns = {key: [row[key] for row in rows if row[key] is not None] for key in AVERAGED}
-    return {key: mean(values) for key, values in columns.items() if values}
+    return {key: mean(values) for key, values in columns.items() if values} | {"identical": _identical(rows)}
+
+
+def _identical(rows: list[dict[str, Any]]) -> float | None:
+    known = [(row["identical"], row["prompts"]) for row in rows if row["identical"] is not None]
+    return sum(share * count for share, count in known) / sum(count for _, count in known) if known else None
+
+
+def short_of_one(share: float) -> float:
+    """A share to be written with two decimals, which are 1.00 only where it is."""
+    return share if share == 1 else min(share, 0.99)
 
 
 def allowed(report: dict[str, Any]) -> str:
@@ -195,19 +205,13 @@ def _cell(row: dict[str, Any]) -> str:
 
 def details(report: dict[str, Any]) -> str:
     """A Markdown table with one line a method and temperature: where the time went, over all tasks together."""
-    head = [
-        "method",
-        "temperature",
-        "ms a round",
-        *(f"{phase} %" for phase in PHASES),
-        "accepted at depth 1, 2, ... (%)",
-    ]
+    head = ["method", "temperature", "ms a round", *map("{} %".format, PHASES), "accepted at depth 1, 2, ... (%)"]
     lines = [f"| {' | '.join([*head, 'peak MiB', 'identical'])} |", "|---|" + "--:|" * (len(head) + 1)]
     for line in method_totals(report):
         rounds = [f"{1000 * line['round_s']:.2f}", *(f"{100 * share:.1f}" for share in line["shares"])]
         depths = " ".join(f"{100 * rate:.1f}" for rate in line["acceptance_rate_per_position"])
         peak = "" if line["peak_bytes"] is None else f"{line['peak_bytes'] / 2**20:.0f}"
-        same = "" if line["identical"] is None else f"{line['identical']:.2f}"
+        same = "" if line["identical"] is None else f"{short_of_one(line['identical']):.2f}"
         cells = [line["method"], f"{line['temperature']:g}", *rounds, depths, peak, same]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -234,7 +238,6 @@ def _total(temperature: float, method: str, found: list[dict[str, Any]]) -> dict
     depth = max(len(row["acceptance_rate_per_position"]) for row in found)
     rates = [[*row["acceptance_rate_per_position"], *[0.0] * depth][:depth] for row in found]
     weighted = [sum(rate[at] * row["rounds"] for rate, row in zip(rates, found, strict=True)) for at in range(depth)]
-    same = [row["identical"] for row in found if row["identical"] is not None]
     peaks = [row["peak_bytes"] for row in found if row.get("peak_bytes") is not None]
     return {
         "method": method,
@@ -243,5 +246,5 @@ def _total(temperature: float, method: str, found: list[dict[str, Any]]) -> dict
         "shares": [seconds / sum(spent) for seconds in spent],
         "acceptance_rate_per_position": [value / rounds for value in weighted],
         "peak_bytes": max(peaks, default=None),
-        "identical": mean(same) if same else None,
+        "identical": _identical(found),
     }

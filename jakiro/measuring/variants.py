@@ -43,8 +43,8 @@ class Variant:
 def read(path: Path) -> list[Variant]:
     """The variants of a file. Raises OSError, or ValueError saying what is wrong with it."""
     try:
-        found = [Variant(**one) for one in json.loads(path.read_text(encoding="utf-8"))]
-    except (TypeError, ValueError) as error:
+        found = [Variant(**one) for one in json.loads(path.read_text(encoding="utf-8-sig"))]
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no list of variants: {error}") from error
     labels = Counter(one.label for one in found)
     labels["vanilla"] += 1  # decodes beside them

@@ -219,7 +219,7 @@ def read_report(path: Path) -> dict[str, Any]:
     text = path.read_text(encoding="utf-8")
     try:
         report = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON ({error}): name what `bench` wrote with --out") from error
     if not isinstance(report, dict) or report.get("schema") != SCHEMA:
         raise ValueError(f"{path} is no report of a benchmark ({SCHEMA}): name what `bench` wrote with --out")

@@ -26,7 +26,7 @@ def read(path: Path, of: Callable[[dict[str, Any]], T], what: str) -> T:
         return made
     except KeyError as error:
         raise ValueError(f"{path} is not {what}: it has no {error}") from error
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not {what}: {error}") from error
 
 

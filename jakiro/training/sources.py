@@ -161,7 +161,7 @@ def _lines(path: Path) -> Iterator[dict]:
         for number, line in enumerate(lines, start=1):
             try:
                 record = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}, line {number} is not JSON ({error})") from error
             if not isinstance(record, dict):
                 raise ValueError(f'{path}, line {number} is no record: write {{"messages": [...]}}, not {line[:80]!r}')

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jakiro.measuring.findings import summary
-from jakiro.measuring.report import means, method_totals, prompts_a_task, temperatures
+from jakiro.measuring.report import means, method_totals, prompts_a_task, short_of_one, temperatures
 from jakiro.ui.figures import benchmark, experiment
 from jakiro.ui.figures.costs import long_text_figure, shapes_figure
 from jakiro.ui.figures.theme import CONFIG, THEMES
@@ -25,7 +25,7 @@ from jakiro.ui.library import TITLES
 HEAD = ["method", "temperature", "speed-up", "tokens/s", "tau", "ms a round", "peak MiB", "identical outputs"]
 COSTS = ["method", "tokens of context", "ms a round", "draft, ms", "verify, ms"]
 TREES = ["total_tokens", "top_k", "depth", "expected tau", "ms a round", "expected tokens/s"]
-MEANS = "means over the tasks, each task's own speed-up among them; ms a round is over the rounds of all"
+MEANS = "means over the tasks, each task's own speed-up among them; ms a round and identical outputs are of all tasks"
 POINTS = 10  # of a tuning, the quickest
 
 
@@ -150,7 +150,7 @@ def _rows(data: dict[str, Any]) -> list[list[str]]:
 
 
 def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.0%}"
+    return "" if value is None else f"{short_of_one(value):.0%}"
 
 
 def _number(value: float | None, digits: int, unit: str = "") -> str:

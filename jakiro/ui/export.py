@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from jakiro import metrics, trace
-from jakiro.analysis.tables import nodes_table
+from jakiro.analysis.tables import RACE, nodes_table
 from jakiro.trace import Trace
 from jakiro.traces import traces_json
 from jakiro.ui import offline
@@ -46,8 +46,7 @@ def nodes_csv(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
     """Every node of every tree of every lane as one row."""
     lanes = zip(keys(traces), traces, strict=True)
     table = pd.concat([nodes_table(one).assign(lane=lane, method=one.method) for lane, one in lanes], ignore_index=True)
-    names = ["lane", "method"]
-    return table[[*names, *(name for name in table if name not in names)]].to_csv(index=False)
+    return table[[*RACE, *(name for name in table if name not in RACE)]].to_csv(index=False)
 
 
 # name in the address -> (media type, the function of the traces and of what the library says of the race)

@@ -92,8 +92,8 @@ def _not_proposed(trace: Trace, step: StepTrace) -> str:
     width = trace.number("top_k")
     limit = "" if width is None else f", top_k is {width}"
     union = trace.settings.get("candidates") == "decoupled"  # what an expert proposes may not be among them
-    after = f"{'was not among the candidates' if union else 'was not proposed'} after {_after(trace, step)}"
-    return f"{chose} {after}:{_ranked(step, ' ')}{limit}{_experts(step, width)}{best}."
+    where = "is not in the tree" if width is None else "was not among the candidates" if union else "was not proposed"
+    return f"{chose} {where} after {_after(trace, step)}:{_ranked(step, ' ')}{limit}{_experts(step, width)}{best}."
 
 
 def _experts(step: StepTrace, width: int | None) -> str:

@@ -78,7 +78,7 @@ def test_keys_in_the_tree_follow_what_is_drawn(show):
 
 def test_the_first_child_of_a_key_is_the_one_that_is_drawn_on_top(show):
     tree = DraftTree([1, 2, 3, 4], [-1, 0, 0, 2], [0.0, -2.0, -0.5, -0.9])  # the second child is the draft's favourite
-    run = replace(RUN, steps=[StepTrace(tree, [], 9, [0.0, -1.0, -1.0, -1.0], 0.1, 0.1, 0.0)])
+    run = replace(RUN, first=1, steps=[StepTrace(tree, [], 9, [0.0, -1.0, -1.0, -1.0], 0.1, 0.1, 0.0)])
     tab = show("?race=question&tab=tree")
     tab.evaluate(DROP, to_json(run))
     expect(part(tab, "kind")).to_have_text("opened")

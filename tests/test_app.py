@@ -278,7 +278,7 @@ def test_what_the_browser_fetches_is_served_from_here(address):
 @pytest.mark.parametrize("place", ["damaged.json", "damaged/nodes.csv", "damaged/cut/0.json"])
 def test_a_damaged_race_says_where_it_is_damaged(address, place):
     answer = httpx.get(f"{address}races/{place}", timeout=60)
-    assert answer.status_code == 404 and "damaged-jakiro.json: not a trace" in answer.text
+    assert answer.status_code == 404 and "damaged-jakiro.json: this is not a trace" in answer.text
 
 
 def test_modules_have_another_address_when_one_has_changed(address, tmp_path):

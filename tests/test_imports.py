@@ -82,7 +82,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     | {"assets", "commands.arguments", "bench", "training"}
     | {"measuring.prompts", "measuring.experiment", "measuring.findings", "measuring.bootstrap"},
     "commands.decoding": LOOP
-    | {"metrics", "commands.arguments", "methods", "training", "bench", "doctor"}
+    | {"metrics", "traces", "commands.arguments", "methods", "training", "bench", "doctor"}
     | {"measuring.report", "measuring.limits", "measuring.peers", "measuring.tuning", "measuring.prompts"}
     | {"measuring.variants", "measuring.bootstrap"},
     "__main__": {"commands.arguments", "commands.decoding", "commands.learning", "commands.sharing"},

@@ -251,7 +251,8 @@ def test_a_source_is_not_flushed_within_a_period(monkeypatch):
         time.sleep(0.1)
         yield {"event": 3}
 
-    assert [text.count("\n") for text in flushed(source(), threading.Event(), Pace(5.0, 0.0))] == [1, 3]
+    first, last = [text.count("\n") for text in flushed(source(), threading.Event(), Pace(5.0, 0.0))]
+    assert first in (1, 2) and last == 3  # the second may be there when the first is told
 
 
 def test_the_stream_tells_every_token_once(models):

@@ -75,7 +75,7 @@ def test_the_figure_parts_the_bars_in_which_one_expert_alone_had_the_choice():
 
 
 def test_explain_says_it_of_every_run(tmp_path, capsys):
-    save(asked(rejected(pick_rank=5), FIRST, top_k=4, depth=2), tmp_path / "one.json")
+    save(asked(FIRST, rejected(pick_rank=5), top_k=4, depth=2), tmp_path / "one.json")
     assert main(["explain", str(tmp_path / "one.json")]) == 0
     said = capsys.readouterr().out
     assert "tokens a pass of the target" in said

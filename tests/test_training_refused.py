@@ -11,6 +11,7 @@ from recipes import SHAPE, given
 
 from jakiro.__main__ import main
 from jakiro.training import workers
+from jakiro.training.head_recipe import HeadRecipe
 
 ANSWERS = {"new_tokens": 9, "batch": 4}
 STAGE = {"layers": 1, "tokens": 1, "row": 8, "rows": 1, "passes": 1, "mix": "a", "rate": [1, 1]}
@@ -96,6 +97,12 @@ WRONG = {
     "nothing inside": (*target_with(SHAPE | {"intermediate_size": 0}), "no model .* intermediate_size is 0"),
     "layers twice": (*target_with({"num_hidden_layers": 8}), "which each stage's layers gives: leave it out there"),
 }
+
+
+def test_a_recipe_of_brackets_without_end_is_named(tmp_path):
+    (tmp_path / "mine.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"mine\.json is not a recipe of heads"):
+        HeadRecipe.read(tmp_path / "mine.json")
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -43,6 +43,7 @@ from jakiro.training.precision import product_dtype
 
 SCHEMA = "jakiro-head-training/1"
 PASSES = (1, 3)
+TEXT = 200  # tokens of a text, of which a row has several
 RATE = 0.4 * 989e12  # FLOP/s that are assumed
 COMPARED = ({"own_features": 0.4, "passes": 1}, {"own_features": 0.0, "passes": 3})  # two ways to read own features
 SHAPES = {  # decoder parameters without embeddings, width, key-value width, MLP width, vocabulary
@@ -133,7 +134,8 @@ def _job(model: PreTrainedModel, recipe: HeadRecipe, compiled: bool) -> HeadJob:
     rng = np.random.default_rng(0)
     rows = rng.integers(4, model.config.vocab_size, (2 * recipe.rows, recipe.row + 1)).astype(np.uint16)
     heads = {name: new_head(model, plan) for name, plan in recipe.heads.items()}
-    given = (replace(recipe, trial=None), [Rows(rows, np.ones(rows.shape, bool))])
+    texts = np.broadcast_to((np.arange(recipe.row + 1) // TEXT).astype(np.uint16), rows.shape)
+    given = (replace(recipe, trial=None), [Rows(rows, np.ones(rows.shape, bool), texts)])
     return HeadJob(workers.start(), Target.wrap(model), heads, *given, compiled=compiled)
 
 

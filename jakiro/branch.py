@@ -70,7 +70,8 @@ def branch(
         start = Prefill(first, 0.0)  # both clocks start at the round
         made = as_trace(target, prompt, length, sampling, start, steps, trace.method, settings)
         filled = {made.stop, trace.stop} == {"length", "context"}  # the cap that it was held to is the context's
-        return replace(made, branch=which, stop="context" if filled else made.stop)
+        most = 0 if trace.most is None else max(2, trace.most - len(prompt))
+        return replace(made, branch=which, stop="context" if filled else made.stop, max_new_tokens=most)
 
     return run("as it was", text[:-1], text[-1], had, Sampling(**was)), run("what if", before, last, settings, sampling)
 

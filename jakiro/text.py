@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from typing import Any
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
+FORMS: tuple[Callable[[str], Any], ...] = (str, lambda text: [{"type": "text", "text": text}])  # of a message's content
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # byte fallback of SentencePiece vocabularies
 
 
@@ -32,7 +34,7 @@ def as_turn(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
     ValueError where the template refuses it.
     """
     found, refused = [], []
-    for form in (str, lambda text: [{"type": "text", "text": text}]):
+    for form in FORMS:
         turns = ([{"role": "user", "content": form(one)}] for one in (prompt, f"{prompt}."))
         try:
             text, other = (
@@ -50,6 +52,19 @@ def as_turn(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
             f"the chat template refuses a user's turn alone ({why}); give another with --chat-template FILE"
         ) from refused[0]
     return found[0]
+
+
+def form_of(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], Any]:
+    """What its chat template takes as the content of a message: the text, or where it leaves that out a list of one
+    part."""
+    for form in FORMS:
+        turns = ([{"role": "user", "content": form(one)}] for one in "ab")
+        try:
+            if len({tokenizer.apply_chat_template(turn, tokenize=False) for turn in turns}) > 1:
+                return form
+        except Exception:  # as above
+            continue
+    return str
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:

@@ -22,6 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "browser")]
 from served import browser, open_page, served  # noqa: E402
 
 from jakiro.assets import BENCHMARKS, TRACES  # noqa: E402
+from jakiro.commands.arguments import check_folder  # noqa: E402
 from jakiro.files import write_text  # noqa: E402
 from jakiro.measuring.findings import as_page  # noqa: E402
 
@@ -44,8 +45,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=BENCHMARKS / "plots")
     options = parser.parse_args()
-    if options.out.exists() and not options.out.is_dir():
-        parser.error(f"cannot write into {options.out}: it is a file; name a folder")
+    try:
+        check_folder(options.out)
+    except OSError as error:
+        parser.error(str(error))
     options.out.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, str]] = {}
     with served(TRACES) as address, browser() as chromium:

@@ -83,14 +83,14 @@ def record_races(options: argparse.Namespace) -> None:
 
 
 def with_cut(target: Target, trace: Trace, max_new_tokens: int) -> Trace:
-    """The trace with the cut nodes of the same run decoded again, up to its own length if that ended it.
+    """The trace with the cut nodes of the same run decoded again, up to its own length cap where that is known.
 
     Raises ValueError naming the round in which the run is another, since cut nodes hang on the nodes of its tree.
     """
     method = METHODS[trace.method]
     make, settings = method.load(target), build(method.settings, None, trace.settings)
     sampling = Sampling(trace.temperature, trace.top_p, trace.seed)
-    budget = len(trace.tokens) if trace.stop == "length" else max_new_tokens
+    budget = trace.max_new_tokens or (len(trace.tokens) if trace.stop == "length" else max_new_tokens)
     again = record(target, make(settings), trace.prompt, budget, sampling, trace.method, settings)
     steps = []
     for number, (old, new) in enumerate(zip_longest(trace.steps, again.steps), start=1):

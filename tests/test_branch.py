@@ -162,6 +162,15 @@ def test_rounds_near_the_cap_of_a_run_that_ended_before_it_have_its_trees(loaded
     assert trees[0] == trees[1]
 
 
+def test_rounds_may_be_decoded_again_from_those_that_were(loaded):
+    trace = replace(run(loaded, "eagle2"), stop="eos", max_new_tokens=0)  # as in traces from before there was a cap
+    first = again(loaded, trace, 0, rounds=2)[1]
+    assert first.max_new_tokens == 0 and first.stop == "stopped"
+    assert [len(made.steps) for made in again(loaded, first, 0, rounds=20)] == [20, 20]
+    capped = replace(trace, max_new_tokens=40)
+    assert again(loaded, capped, 0, rounds=2)[1].max_new_tokens == 40
+
+
 def test_what_neither_decoded_is_not_counted_as_the_same(loaded):
     as_was, would = again(loaded, run(loaded, "vanilla"), 3, rounds=5)
     assert "the same text for 5 tokens" in told(as_was, would, 3, "Vanilla")

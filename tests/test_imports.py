@@ -48,7 +48,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "target": {"cache", "models", "programs", "tape"},
     "drafter": {"noise"},
     "engine": {"drafter", "trace", "verify", "target", "text", "machine", "programs"},
-    "drafting": {"drafter", "engine", "target", "settings", "programs", "noise", "tape", "models"},
+    "drafting": {"drafter", "target", "settings", "programs", "noise", "tape", "models"},
     "methods": LOOP | {"drafting"},
     "branch": LOOP | {"metrics"},
     "compare": LOOP | {"analysis"},

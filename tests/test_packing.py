@@ -11,7 +11,7 @@ from recipes import MIX
 from transformers import AutoTokenizer
 
 from jakiro.training import loop
-from jakiro.training.data import encoded, templated
+from jakiro.training.data import encoded, take, templated
 from jakiro.training.packing import distinct_tokens, fill, load_rows, pack, save_rows
 from jakiro.training.sentences import shorten
 from jakiro.training.sources import Source, only_source, read_chats
@@ -63,6 +63,16 @@ def test_rows_tell_their_texts_apart_and_how_many_tokens_are_different(tmp_path)
     assert distinct_tokens(tmp_path / "rows.npz") == 5
     np.savez(tmp_path / "before.npz", **{"ids 7": rows.ids, "said 7": rows.said})
     assert load_rows(tmp_path / "before.npz", [7])[0].texts is None and distinct_tokens(tmp_path / "before.npz") == 8
+
+
+def test_conversations_are_learned_in_the_form_that_the_template_takes(trained, data):
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    tokenizer.chat_template = (
+        "{% for m in messages %}<|{{ m.role }}|>{% for part in m.content %}{% if part.type == 'text' %}{{ part.text }}"
+        "{% endif %}{% endfor %}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    [(ids, said), *_] = take(MIX[:1], data, tokenizer, 100, 65, seed=0)
+    assert len([token for token, mine in zip(ids, said, strict=True) if mine]) > 1  # more than its end
 
 
 def test_encoding_marks_the_end_of_an_answer_as_said(trained):

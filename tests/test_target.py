@@ -22,6 +22,7 @@ from jakiro.models import checks, loading
 from jakiro.models.attention import sdpa
 from jakiro.target import Target
 from jakiro.text import encode
+from jakiro.training.head_job import takes_apart
 from jakiro.tree import DraftTree
 from jakiro.verify import Sampling
 
@@ -444,6 +445,7 @@ def test_models_that_take_pictures_too_are_targets(tmp_path, family, heads):
         settings = METHODS[name].defaults(target)
         drafter = METHODS[name].load(target)(settings)
         assert record(target, drafter, asked[0].tolist(), 12, Sampling()).tokens == written
+    assert takes_apart(target) == (family != "qwen2_5_vl")  # whose rows heads learn from as one text
 
 
 def test_a_model_that_writes_no_text_by_itself_is_refused_in_a_sentence(folder, tmp_path):

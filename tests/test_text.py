@@ -7,7 +7,7 @@ from tiny import tiny_tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from jakiro.text import continued, decode, encode, pieces
+from jakiro.text import continued, decode, encode, form_of, pieces
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,7 @@ def test_a_template_that_wants_parts_gets_them():
         shown = check + "{{ part['text'] }}{% endif %}"
         own.chat_template = "<user>{% for part in messages[0].content %}" + shown + "{% endfor %}<bot>"
         assert encode(own, "the") == own("<user>the<bot>").input_ids
+        assert form_of(own)("the") == [{"type": "text", "text": "the"}]
     own.chat_template = "<user>{{ messages[0].content[0].text }}<bot>"
     assert encode(own, "the") == own("<user>the<bot>").input_ids
     own.chat_template = "<user><bot>"

@@ -78,6 +78,11 @@ def test_its_words_are_the_assistants_most_frequent_ones(deep):
 def test_the_layers_that_it_names_are_read(deep, data, tmp_path):
     folder = train(deep, data, tmp_path / "one", steps=2, heads={"eagle3": HEAD | {"reads": [3, 4, 5]}})
     assert Eagle3Config.from_json(folder / "config.json").reads == (3, 4, 5)
+    with pytest.raises(ValueError, match="an EAGLE-3 head reads what enters three of the"):
+        train(deep, data, tmp_path / "two", steps=2, heads={"eagle3": HEAD | {"reads": [3, 4, 90]}})
+    assert not (tmp_path / "two" / "run").exists()
+    usual = train(deep, data, tmp_path / "usual", steps=2, heads={"eagle3": HEAD | {"reads": [2, 4, 6]}})
+    train(deep, data, tmp_path / "on", start=usual.parent, steps=2)
     with pytest.raises(ValueError, match=r"has reads \(3, 4, 5\), the recipe \(\)"):
         train(deep, data, tmp_path / "two", start=folder.parent, steps=2)
     heads = {

@@ -21,7 +21,7 @@ export function openFiles(input, free, opened, say) {
   async function send(files) {
     if (!files.length || !free()) return;
     const name = files.length > NAMED ? `${files.length} files` : files.map((file) => file.name).join(', ');
-    say(`Reading ${name} …`);
+    say(`Reading ${name} …`, 'next');
     const own = sent += 1;
     try {
       const answer = await reached('races', {method: 'POST', body: new Blob(files.flatMap((file) => [file, '\n']))});

@@ -2,7 +2,7 @@
 //
 // race = {id, kind, running, prompt, written, title, model, device, date, lanes, lossless, words, moments, themes, config}
 // lane = a trace of the payload, its `method` what the address calls it (a method may run in two lanes), its `kind` the
-// method itself, its `about` {model, device, date, prompt}; while it runs only {method, title, text, tokens, rounds, pieces}
+// method itself, its `about` {model, device, date, prompt}; while it runs only {method, title, text, tokens, rounds}
 // plus, for both: text [token] and summary {count, seconds, passes, tps, speedup, tau}
 
 /** The race with an id, from the server. Raises an Error with what to tell, with `gone` where it is not there (any more), with

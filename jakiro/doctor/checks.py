@@ -49,7 +49,7 @@ def _other_layers(target: Target, head: Eagle3Head) -> dict[str, tuple[int, ...]
     if reads != layers(target):
         found["the usual layers"] = layers(target)
     for name, step in (("what enters a layer earlier", -1), ("what enters a layer later", 1)):
-        if min(low, high) + step >= 0 and high + step < len(target.decoder.layers):
+        if min(low, high) + step >= 0 and max(low, high) + step < len(target.decoder.layers):
             found[name] = (low + step, middle + step, high + step)
     return found
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from jakiro.text import form_of
 from jakiro.training.sources import NOTABLE, Source, is_plain, read_chats, read_plain, warn
 
 AHEAD = 1024  # documents that are encoded together
@@ -39,9 +40,9 @@ def encoded(tokenizer, conversations: list[Templated]) -> list[Document]:
     ]
 
 
-def templated(tokenizer, messages: list[dict]) -> Templated:
-    """A conversation in the tokenizer's chat template. Where that writes earlier turns anew as a conversation grows, it
-    is cut before that; nothing is left of one that the template refuses.
+def templated(tokenizer, messages: list[dict], form: Callable[[str], object] = str) -> Templated:
+    """A conversation in the tokenizer's chat template, its contents in that form (`form_of`). Where that writes earlier
+    turns anew as a conversation grows, it is cut before that; nothing is left of one that the template refuses.
 
     Raises ValueError where the tokenizer has no template.
     """
@@ -49,6 +50,7 @@ def templated(tokenizer, messages: list[dict]) -> Templated:
         raise ValueError("the target's tokenizer has no chat template: give it one with --chat-template FILE")
     if not tokenizer.is_fast:
         raise ValueError("the target's tokenizer does not tell where tokens lie in a text: it needs a tokenizer.json")
+    messages = [{**message, "content": form(message["content"])} for message in messages]
     text, spans = "", []
     for end, message in enumerate(messages):
         if message["role"] != "assistant":
@@ -182,7 +184,8 @@ class Documents:
         if self.plain:
             found = [(ids, []) for ids in self.tokenizer(items, add_special_tokens=False)["input_ids"]]
         else:
-            shown = [templated(self.tokenizer, item) for item in items]
+            form = form_of(self.tokenizer)
+            shown = [templated(self.tokenizer, item, form) for item in items]
             self.refused.update(one.wrong for one in shown if one.wrong)
             found = [(ids[: self.longest], said[: self.longest]) for ids, said in encoded(self.tokenizer, shown)]
         self.known.update(zip(which, found, strict=True))

@@ -51,11 +51,8 @@ class HeadJob:
             )
         self.steps, self.in_bfloat16 = recipe.steps, in_bfloat16(accelerator.device)
         self.known: dict[int, Tensor] = {}  # batch -> features of its rows, in host memory
-        self.target, self.model = target, target.model
-        read = {layers(target, head.config.reads) for head in heads.values() if isinstance(head, Eagle3Head)}
-        if len(read) > 1:
-            raise ValueError("EAGLE-3 heads of one run read the same layers: train these one after the other")
-        self.inner = read.pop() if read else ()
+        self.target, self.model, self.apart = target, target.model, takes_apart(target)
+        self.inner = layers_read(target, heads)
         self.modules = {}
         for name, head in heads.items():
             kind = UnrolledEagle3 if isinstance(head, Eagle3Head) else Unrolled
@@ -91,7 +88,8 @@ class HeadJob:
         torch.manual_seed(self.recipe.seed * 1_000_003 + index)
         at, kept = self._positions(torch.from_numpy(said), mine)
         ids = torch.from_numpy(ids[mine].astype(np.int64)).to(self.device)
-        texts = None if texts is None else torch.from_numpy(texts[mine, :-1].astype(np.int64)).to(self.device)
+        known = texts is not None and self.apart  # else a row is one text
+        texts = torch.from_numpy(texts[mine, :-1].astype(np.int64)).to(self.device) if known else None
         with torch.no_grad():
             features = self._features(batch, ids[:, :-1], texts)
             embeddings = self.target.embed(ids[:, :-1])
@@ -182,6 +180,24 @@ class HeadJob:
         weights = [self.recipe.decay**level for level in range(len(parts))]
         loss = sum(weight * part for weight, (part, _) in zip(weights, parts, strict=True)) / sum(weights)
         return torch.stack([loss, parts[0][1].float(), parts[-1][1].float()])
+
+
+def layers_read(target: Target, heads: dict[str, Head | Eagle3Head]) -> tuple[int, ...]:
+    """The layers whose inputs EAGLE-3's heads read; none of others. Raises ValueError where they differ, or as `layers`
+    does."""
+    read = {layers(target, head.config.reads) for head in heads.values() if isinstance(head, Eagle3Head)}
+    if len(read) > 1:
+        raise ValueError("EAGLE-3 heads of one run read the same layers: train these one after the other")
+    return read.pop() if read else ()
+
+
+@torch.no_grad()
+def takes_apart(target: Target) -> bool:
+    """Whether it reads the texts of a row each alone, told where they begin: some that take pictures, too, do not."""
+    ids, texts = torch.arange(8, device=target.device)[None] % target.vocab_size, torch.tensor([[0] * 4 + [1] * 4])
+    packed = target.decoder(input_ids=ids, position_ids=positions(texts.to(target.device)), use_cache=False)
+    alone = target.decoder(input_ids=ids[:, 4:], use_cache=False).last_hidden_state
+    return bool((packed.last_hidden_state[:, 4:] - alone).norm() < 0.1 * alone.norm())
 
 
 def positions(texts: Tensor) -> Tensor:

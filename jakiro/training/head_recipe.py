@@ -108,6 +108,6 @@ def _plan(name: str, one: dict, common: dict) -> Plan:
     one = {**one.pop("shape", {}), **one}  # as a run writes it beside the weights
     if kind not in KINDS:
         raise ValueError(f"head {name!r} of the recipe is of kind {kind!r}; known: {', '.join(KINDS)}")
-    if unknown := one.keys() - {field.name for field in fields(KINDS[kind].Config)}:
+    if unknown := one.keys() - {field.name for field in fields(KINDS[kind].Config) if field.init}:
         raise ValueError(f"head {name!r} of the recipe has an unknown field {min(unknown)!r}")
     return Plan(kind, one, losses, seed)

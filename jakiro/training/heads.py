@@ -25,7 +25,7 @@ from jakiro.training import answers, history, loop, workers
 from jakiro.training.claims import claim, contents, digest, lies_in
 from jakiro.training.data import Document, draw, take
 from jakiro.training.growth import widen
-from jakiro.training.head_job import HeadJob
+from jakiro.training.head_job import HeadJob, layers_read
 from jakiro.training.head_recipe import KINDS, HeadRecipe, Plan
 from jakiro.training.optim import check_schedule
 from jakiro.training.packing import Rows, distinct_tokens, load_rows, row_widths, save_rows
@@ -66,7 +66,7 @@ def train_heads(
         raise ValueError(f"{run} is the folder of a head, too: name another --run-folder")
     recipe = replace(recipe, heads={name: recipe.heads[name] for name in names})
     model = model.to(accelerator.device)
-    _check_target(recipe, model)
+    checked = _check_target(recipe, model)
     heads, done = {}, {}
     for name, plan in recipe.heads.items():
         torch.manual_seed(recipe.seed if plan.seed is None else plan.seed)
@@ -74,7 +74,8 @@ def train_heads(
         done[name] = history.read(start / name, "steps") if start else []
         if start:
             load_weights(heads[name], widen(own_tensors(start / name), heads[name]), start / name)
-            _check_alike(heads[name].config, start / name)
+            _check_alike(heads[name].config, start / name, checked)
+    layers_read(checked, heads)
     with accelerator.main_process_first():
         begun = {name: digest(head.state_dict()) for name, head in heads.items()} if start else None
         made = _made_from(recipe, model, tokenizer, data)
@@ -124,24 +125,23 @@ def _check(names: list[str], accelerator: Accelerator, recipe: HeadRecipe, shard
             raise ValueError(f"head {name!r} cannot be tried as `trial` of the recipe says: {error}") from error
 
 
-def _check_target(recipe: HeadRecipe, model: PreTrainedModel) -> None:
-    """Raise ValueError where one of the heads cannot draft for the target, or rows go beyond its positions."""
+def _check_target(recipe: HeadRecipe, model: PreTrainedModel) -> Target:
+    """Raise ValueError where no head can draft for the target, or rows go beyond its positions."""
     target = Target.wrap(model, graphs=False)
     target.hook.remove()
     target.check_heads()
-    if any(KINDS[plan.kind] is Eagle3Head for plan in recipe.heads.values()):
-        layers(target)
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if context and recipe.row > context:
         raise ValueError(f"`row` of the recipe is {recipe.row}, and the target's context {context} tokens: lower it")
+    return target
 
 
-def _check_alike(config: HeadConfig, start: Path) -> None:
+def _check_alike(config: HeadConfig, start: Path, target: Target) -> None:
     """Raise ValueError where a head computes otherwise than that in `start`, in a way that its weights do not tell."""
     has = type(config).from_json(start / "config.json")
     for name in UNSEEN:
         own, asked = (getattr(one, name, None) for one in (has, config))
-        if own != asked:
+        if own != asked and not (name == "reads" and layers(target, own) == layers(target, asked)):
             raise ValueError(f"the head in {start} has {name} {own}, the recipe {asked}: it goes on in its own shape")
 
 
@@ -225,7 +225,7 @@ def answer(
     if not recipe.answers:
         raise ValueError("the recipe says nothing of `answers`: how many new tokens, batch size and temperatures")
     model = model.to(accelerator.device)
-    _check_target(replace(recipe, heads={}), model)  # which of them will be trained is not yet said
+    _check_target(recipe, model)
     return _answers(accelerator, recipe, model, tokenizer, data, file)
 
 

@@ -21,6 +21,7 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.models.generation import end_ids, generated
+from jakiro.text import form_of
 from jakiro.training import recipe_file
 from jakiro.training.claims import claim, contents, digest
 from jakiro.training.repeats import goes_round
@@ -95,8 +96,9 @@ class Teacher:
         return found
 
     def _templated(self, prompt: str, system: str) -> str:
-        told = [{"role": "system", "content": system}] if system else []
-        messages = [*told, {"role": "user", "content": prompt}]
+        form = form_of(self.tokenizer)
+        told = [{"role": "system", "content": form(system)}] if system else []
+        messages = [*told, {"role": "user", "content": form(prompt)}]
         return self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
 
     def _ids(self, text: str) -> list[int]:

@@ -35,7 +35,7 @@ class Unrolled(nn.Module):
             with torch.no_grad():
                 said = self._head(embeddings, features, None, texts).mixed
                 read = torch.where(own[..., None], _next(features, said, texts), features)
-        passes = [] if self.recipe.passes > 1 else None  # one pass needs no mask
+        passes = [] if self.recipe.passes > 1 else None  # one pass has none before it
         found = [self._head(embeddings, read + noise, passes, texts)]
         for _ in range(self.recipe.passes - 1):
             found.append(self._head(embeddings, _next(features, found[-1].mixed, texts), passes, texts))

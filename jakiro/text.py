@@ -30,39 +30,29 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool = True) -
 def as_turn(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
     """The prompt as a user's turn in the tokenizer's chat template, up to where the answer begins.
 
-    Templates of models that take pictures, too, may leave out what is no list of parts: then it is given as one. Raises
-    ValueError where the template refuses it.
+    Raises ValueError where the template refuses it.
     """
-    found, refused = [], []
-    for form in FORMS:
-        turns = ([{"role": "user", "content": form(one)}] for one in (prompt, f"{prompt}."))
-        try:
-            text, other = (
-                tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False) for turn in turns
-            )
-        except Exception as error:  # a template is a program, and raises what it likes
-            refused.append(error)
-            continue
-        if text != other:  # else it does not show what the user says
-            return text
-        found.append(text)
-    if not found:
-        why = str(refused[0]) if isinstance(refused[0], TemplateError) else repr(refused[0])
+    turn = [{"role": "user", "content": form_of(tokenizer)(prompt)}]
+    try:
+        return tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
+    except Exception as error:  # a template is a program, and raises what it likes
+        why = str(error) if isinstance(error, TemplateError) else repr(error)
         raise ValueError(
             f"the chat template refuses a user's turn alone ({why}); give another with --chat-template FILE"
-        ) from refused[0]
-    return found[0]
+        ) from error
 
 
 def form_of(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], Any]:
-    """What its chat template takes as the content of a message: the text, or where it leaves that out a list of one
-    part."""
+    """What its chat template takes as the content of a message: the text, or a list of one part.
+
+    Templates of models that take pictures, too, may leave out what is no list.
+    """
     for form in FORMS:
         turns = ([{"role": "user", "content": form(one)}] for one in "ab")
         try:
             if len({tokenizer.apply_chat_template(turn, tokenize=False) for turn in turns}) > 1:
                 return form
-        except Exception:  # as above
+        except Exception:  # it does not take that form; what it refuses altogether is said where it is asked
             continue
     return str
 

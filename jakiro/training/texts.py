@@ -75,7 +75,7 @@ class Teacher:
         if not tokenizer.chat_template:
             raise ValueError("the teacher's tokenizer has no chat template: give it one with --chat-template FILE")
         self.model, self.tokenizer, self.recipe = model, tokenizer, recipe
-        self.ends = end_ids(model, tokenizer)
+        self.ends, self.form = end_ids(model, tokenizer), form_of(tokenizer)
         if self._templated(HERE, "").count(HERE) != 1:
             raise ValueError("the teacher's chat template does not show what the user says: mend the template")
 
@@ -96,9 +96,8 @@ class Teacher:
         return found
 
     def _templated(self, prompt: str, system: str) -> str:
-        form = form_of(self.tokenizer)
-        told = [{"role": "system", "content": form(system)}] if system else []
-        messages = [*told, {"role": "user", "content": form(prompt)}]
+        told = [{"role": "system", "content": self.form(system)}] if system else []
+        messages = [*told, {"role": "user", "content": self.form(prompt)}]
         return self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
 
     def _ids(self, text: str) -> list[int]:

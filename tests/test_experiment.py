@@ -286,7 +286,12 @@ def test_an_experiment_that_makes_no_sense_is_refused(tmp_path, capsys, change, 
 
 @pytest.mark.parametrize(
     ("option", "value", "message"),
-    [("--dtype", "int8", "int8"), ("--device", "gpu7", "gpu7"), ("--limit", "1", "task 'examples' has one prompt")],
+    [
+        ("--dtype", "int8", "int8"),
+        ("--device", "gpu7", "gpu7"),
+        ("--limit", "1", "task 'examples' has one prompt"),
+        ("--seed", "-1", "seed is -1"),
+    ],
 )
 def test_what_cannot_be_decoded_with_is_said_before_heads_are_trained(tmp_path, capsys, option, value, message):
     (tmp_path / "ask.json").write_text(json.dumps(TINY))

@@ -150,6 +150,8 @@ def parser() -> argparse.ArgumentParser:
         "--run-folder", type=Path, required=True, help="the heads and their training; resumes what is there"
     )
     ask.add_argument("--repeats", type=positive, default=1, help="speeds are medians over them")
+    again = "in place of the recipe's: other texts, answers and, where a head names no seed, another beginning"
+    ask.add_argument("--seed", type=int, help=again)
     ask.add_argument("--device", default="cpu", help=trainer)
     decoded = "in which is decoded (default: %(default)s); of training: docs/training.md"
     ask.add_argument("--dtype", default="float32", help=decoded)

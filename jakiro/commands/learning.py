@@ -135,7 +135,7 @@ def experiment(options: argparse.Namespace) -> int:
     from jakiro.measuring.findings import as_page
     from jakiro.measuring.prompts import read_prompts
     from jakiro.models.loading import DTYPES
-    from jakiro.training import workers
+    from jakiro.training import recipe_file, workers
     from jakiro.training.sources import only_source
 
     for file in filter(None, (options.out, options.page)):
@@ -150,6 +150,9 @@ def experiment(options: argparse.Namespace) -> int:
     check_tasks([text.task for text in texts])
     data, only = only_source(options.data)
     recipe = replace(asked.training, mix=only) if only else asked.training
+    if options.seed is not None:
+        recipe = replace(recipe, seed=options.seed)
+        recipe_file.check_seed(recipe)
     use_threads()
     accelerator = workers.start(options.device)
     if accelerator.num_processes > 1:

@@ -101,7 +101,7 @@ def test_the_command_trains_decodes_and_compares(tmp_path, capsys, monkeypatch):
     (tmp_path / "chat.jsonl").write_text('{"id": 1, "turns": ["the cat"]}\n{"id": 2, "turns": ["a red mat"]}\n')
     line = ["experiment", tmp_path / "ask.json", "--data", tmp_path / "data/chat.jsonl", "--target", tmp_path / "model"]
     line += ["--run-folder", tmp_path / "run", "--prompts", tmp_path / "chat.jsonl", "--no-compile"]
-    line += ["--out", tmp_path / "out.json", "--page", tmp_path / "page.md"]
+    line += ["--out", tmp_path / "out.json", "--page", tmp_path / "page.md", "--seed", 5]
     a_prompt_that_is_too_long_is_said_before_heads_are_trained(line, tmp_path, capsys)
     the_target_is_freed_before_it_is_loaded_again(monkeypatch)
     what_was_measured_before_a_full_disk_is_kept(line, tmp_path, capsys, monkeypatch)
@@ -128,6 +128,7 @@ def test_the_command_trains_decodes_and_compares(tmp_path, capsys, monkeypatch):
     sizes = {label: one["parameters"] for label, one in about["variants"].items()}
     assert sizes["four"] - sizes["apart"] == 4 * model.config.hidden_size  # the router's rows
     assert not (tmp_path / "out.json.partial").exists()
+    assert json.loads((tmp_path / "run/recipe.json").read_text())["seed"] == 5
     page = (tmp_path / "page.md").read_text()
     assert page == as_page(report) and page.startswith("# Do they?") and "| own candidates | apart | together |" in page
     assert str(tmp_path / "ask.json") in page and capsys.readouterr().out.strip() == page.strip()

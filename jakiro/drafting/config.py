@@ -103,7 +103,11 @@ class HeadConfig:
         for name, only in (("num_hidden_layers", 1), ("hidden_act", "silu")):
             if raw.get(name, only) != only:
                 raise ValueError(f"{name} is {raw[name]!r}; draft heads of this layout have {only!r}")
+        for part in (raw, rope):
+            if (share := part.get("partial_rotary_factor")) not in (None, 1):
+                raise ValueError(f"partial_rotary_factor is {share!r}; draft heads of this layout turn all numbers")
         type_ = rope.get("rope_type") or rope.get("type") or "default"
+        type_ = "default" if type_ == "mrope" else type_  # one position thrice, where there is no picture
         named = rope.items() if type_ in _BY_TRANSFORMERS else ()
         more |= {name: raw[name] for name in ("bias", "qkv_bias") if raw.get(name) is not None}
         config = cls(
@@ -175,6 +179,4 @@ def _by_transformers(
         found, scale = ROPE_INIT_FUNCTIONS[rope_type](LlamaConfig(**sizes, rope_parameters=rope))
     except (KeyError, TypeError, ArithmeticError) as error:
         raise ValueError(f"rope scaling {rope_type!r} cannot be made of {dict(numbers)}: {error!r}") from error
-    if 2 * len(found) != dim:
-        raise ValueError(f"rope scaling turns {2 * len(found)} of {dim} numbers; heads turn all")
     return tuple(found.tolist()), float(scale)

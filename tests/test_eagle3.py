@@ -202,10 +202,15 @@ def test_a_head_for_gpt_oss_names_layers_by_what_enters_them():
     assert layers(target, (1, 4, 7)) == (1, 4, 7) and layers(target) == (2, 4, 6)
 
 
-def test_another_methods_head_is_refused(target, deep):
+def test_another_methods_head_is_refused(target, deep, tmp_path):
     with pytest.raises(ValueError, match="holds no EAGLE-3 head"):
         load_eagle3(target.heads["eagle2"], deep)
     own = Target.wrap(tiny_model(), heads={"eagle2": target.heads["eagle3"]})
+    with pytest.raises(ValueError, match="holds an EAGLE-3 head: give it as --head eagle3=DIR"):
+        METHODS["eagle2"].load(own)
+    found = naive_eagle3.save(tmp_path, naive_eagle3.config())
+    save_file({key.replace("midlayer", "layers.0"): one for key, one in found.items()}, tmp_path / "model.safetensors")
+    own.heads["eagle2"] = tmp_path
     with pytest.raises(ValueError, match="holds an EAGLE-3 head: give it as --head eagle3=DIR"):
         METHODS["eagle2"].load(own)
     with pytest.raises(FileNotFoundError, match=r"has no config\.json"):

@@ -37,20 +37,18 @@ def template_file(text: str) -> Path:
     return shipped if shipped.is_file() and not Path(text).is_file() else Path(text)
 
 
-def template_options() -> argparse.ArgumentParser:
-    """How a target is asked, as a parent of a parser."""
+def ask_for_template(parser: argparse.ArgumentParser) -> None:
+    """How the target is asked."""
     names = " or ".join(sorted(file.stem for file in TEMPLATES.glob("*.jinja")))
-    template = argparse.ArgumentParser(add_help=False)
     help_ = f"Jinja file in place of the tokenizer's own, or {names}, which ship"
-    template.add_argument("--chat-template", type=template_file, metavar="FILE", help=help_)
+    parser.add_argument("--chat-template", type=template_file, metavar="FILE", help=help_)
     told = "system message before every prompt; published heads were often trained with one"
-    template.add_argument("--system", metavar="TEXT", help=told)
-    return template
+    parser.add_argument("--system", metavar="TEXT", help=told)
 
 
 def model_options() -> argparse.ArgumentParser:
     """What every program that runs a target asks for, as a parent of its parser."""
-    model = argparse.ArgumentParser(add_help=False, parents=[template_options()])
+    model = argparse.ArgumentParser(add_help=False)
     model.add_argument("--target", type=Path, default=TARGET, help="folder or hub id of a Hugging Face causal LM")
     model.add_argument(
         "--head", action="append", default=[], metavar="METHOD=DIR", help="a trained head: folder or hub id; repeatable"
@@ -59,6 +57,7 @@ def model_options() -> argparse.ArgumentParser:
     dtypes = "float32, bfloat16, float16 or float64 (default: %(default)s)"
     model.add_argument("--dtype", default="float32", help=dtypes)
     model.add_argument("--attention", metavar="NAME", help="sdpa or eager (default: what the model has, sdpa first)")
+    ask_for_template(model)
     model.add_argument(
         "--no-graphs", dest="graphs", action="store_false", help="without CUDA graphs, on a CPU without tapes"
     )
@@ -132,8 +131,7 @@ def parser() -> argparse.ArgumentParser:
     sick.add_argument("--method", required=True, help="eagle2, eagle3 or jakiro")
     sick.add_argument("--out", type=Path, help="file to write; without it the findings are only printed")
 
-    trains = "train the target, or heads of it; with accelerate, on many devices"
-    learn = commands.add_parser("train", parents=[template_options()], help=trains)
+    learn = commands.add_parser("train", help="train the target, or heads of it; with accelerate, on many devices")
     kinds = "target, answers (the target's own, for heads), texts (a teacher's, for a target), or heads of the recipe"
     learn.add_argument("what", nargs="+", help=kinds)
     learn.add_argument(
@@ -144,6 +142,7 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument("--target", type=Path, help="the heads' target, or the teacher: folder or hub id")
     learn.add_argument("--like", type=Path, help="folder of a model whose tokenizer a new target takes, to assist it")
     learn.add_argument("--parent", type=Path, help="folder or hub id in place of the recipe's `parent`, a target's")
+    ask_for_template(learn)
     learn.add_argument("--start", type=Path, help="go on from a trained target, or from a folder of trained heads")
     written = "folder to write, for answers a file; default: heads in your target's, answers in the run's"
     learn.add_argument("--out", type=Path, default=None, help=written)
@@ -154,11 +153,12 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument("--shard", action="store_true", help="share parameters among the processes (FSDP)")
 
     ask = commands.add_parser(
-        "experiment", parents=[asking, template_options()], help="train several heads alike, decode with each, compare"
+        "experiment", parents=[asking], help="train several heads alike, decode with each, compare"
     )
     ask.add_argument("what", help="decoupling, or a JSON file (jakiro/measuring/experiment.py)")
     ask.add_argument("--data", required=True, help="as for train")
     ask.add_argument("--target", type=Path, default=TARGET, help="folder or hub id")
+    ask_for_template(ask)
     ask.add_argument(
         "--run-folder", type=Path, required=True, help="the heads and their training; resumes what is there"
     )

@@ -25,6 +25,7 @@ PROMPT = [5, 17, 3, 250, 99, 41]
 SHAPES = {
     "plain": {},
     "wider heads": {"head_dim": 16, "rope_theta": 100.0, "rms_norm_eps": 0.1},
+    "heads that do not share the width": {"num_attention_heads": 6, "head_dim": 10},
     "the whole vocabulary": {"draft_vocab_size": 300},
     "narrower than the target": {"hidden_size": 24, "target_hidden_size": 32},
     "biases": {"attention_bias": True},
@@ -146,6 +147,7 @@ D2T = torch.zeros(90, dtype=torch.long)
         ({"draft_vocab_size": 400}, {}, "draft_vocab_size is 400, and vocab_size 300"),
         ({"draft_vocab_size": "90"}, {}, "draft_vocab_size must be a whole number"),
         ({"head_dim": 7}, {}, "heads of even width"),
+        ({"num_attention_heads": 6}, {}, "hidden_size 32 is not 6 heads of even width"),
         ({"num_hidden_layers": 2}, {}, "num_hidden_layers is 2"),
         ({"norm_before_residual": True}, {}, "norm_before_residual is True"),
         ({"norm_output": True}, {}, "norm_output is True"),

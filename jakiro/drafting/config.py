@@ -58,7 +58,7 @@ class HeadConfig:
         for name in ("bias", "qkv_bias"):
             if type(value := getattr(self, name)) is not bool:
                 raise ValueError(f"{name} must be true or false, not {value!r}")
-        if self.hidden_size % self.num_attention_heads or self.head_dim % 2:
+        if not self.head_dim or self.head_dim % 2:
             raise ValueError(f"hidden_size {self.hidden_size} is not {self.num_attention_heads} heads of even width")
         if self.num_attention_heads % self.num_key_value_heads:
             raise ValueError(f"{self.num_attention_heads} heads cannot share {self.num_key_value_heads} key heads")
@@ -78,7 +78,7 @@ class HeadConfig:
 
     @property
     def head_dim(self) -> int:
-        return self.hidden_size // self.num_attention_heads
+        return width_of(self.hidden_size, self.num_attention_heads)
 
     @classmethod
     def from_json(cls, path: str | Path) -> HeadConfig:
@@ -166,6 +166,11 @@ class HeadConfig:
         if self.draft_temperature != 1:
             raw["draft_temperature"] = self.draft_temperature
         return raw
+
+
+def width_of(hidden: int, heads: int) -> int:
+    """Of each head where they share the hidden size; 0 where it does not come out even."""
+    return 0 if hidden % heads else hidden // heads
 
 
 @cache

@@ -6,4 +6,5 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 TARGET = ASSETS / "models" / "chat-31m"  # the embedded target; its heads are its sub-folders
 TRACES = ASSETS / "traces"
 BENCHMARKS = ASSETS.parent / "benchmarks"  # measurements as JSON
+TEMPLATES = ASSETS / "templates"  # chat templates for targets that have none
 PROMPTS = ASSETS / "prompts.json"  # the page's examples

@@ -111,19 +111,20 @@ class Target:
         graphs: bool = True,
         chat_template: str | Path | None = None,
         compile: bool = False,
+        system: str | None = None,
     ) -> Target:
         """Read a Hugging Face folder, or the hub's model of an id. Heads may be either, too.
 
         The target's sub-folders with a config.json are heads; `heads` adds to or replaces them. `chat_template` is a
-        Jinja file that takes the place of the tokenizer's own template. Without `attention` it is the model's choice:
-        sdpa where it has that. Raises OSError or ValueError with the remedy.
+        Jinja file in place of the tokenizer's own, `system` a message that goes before prompts in it. Without
+        `attention` it is the model's choice: sdpa where it has that. Raises OSError or ValueError with the remedy.
         """
         check_request(device, dtype, attention, compile)
         folder = hub.local(path)
         hub.check(folder)
         found = {child.name: child for child in sorted(folder.iterdir()) if (child / "config.json").is_file()}
         found.update({name: hub.local(head) for name, head in (heads or {}).items()})
-        tokenizer = load_tokenizer(folder, chat_template)
+        tokenizer = load_tokenizer(folder, chat_template, system)
         if not tokenizer.chat_template:
             LOG.warning(
                 "%s has no chat template: prompts are sent bare; give it one with --chat-template FILE", hub.title(path)

@@ -36,10 +36,36 @@ def as_turn(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
     try:
         return tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
     except Exception as error:  # a template is a program, and raises what it likes
-        why = str(error) if isinstance(error, TemplateError) else repr(error)
         raise ValueError(
-            f"the chat template refuses a user's turn alone ({why}); give another with --chat-template FILE"
+            f"the chat template refuses a user's turn alone ({_why(error)}); give another with --chat-template FILE"
         ) from error
+
+
+def with_system(tokenizer: PreTrainedTokenizerBase, system: str) -> str:
+    """Its chat template, such that conversations which do not begin with a system message begin with this one.
+
+    Raises ValueError for an empty message, and where there is no template, or one that takes no such message.
+    """
+    if not system.strip():
+        raise ValueError("the system message is empty; leave out --system")
+    if not tokenizer.chat_template:
+        raise ValueError("without a chat template a system message has no place; give one with --chat-template")
+    form, alone = form_of(tokenizer), tokenizer.get_chat_template()
+    told, asked = {"role": "system", "content": form(system)}, {"role": "user", "content": form("a")}
+    try:
+        shown = tokenizer.apply_chat_template([told, asked], add_generation_prompt=True, tokenize=False)
+        why = "" if system.strip() in shown else "it leaves it out"
+    except Exception as error:  # as above
+        why = _why(error)
+    if why:
+        remedy = "leave out --system, or give another template with --chat-template"
+        raise ValueError(f"the chat template refuses a system message ({why}); {remedy}")
+    first = f"{{% set messages = [{told!a}] + messages %}}"
+    return f"{{% if messages[0]['role'] != 'system' %}}{first}{{% endif %}}\n{alone}"
+
+
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, TemplateError) else repr(error)
 
 
 def form_of(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], Any]:

@@ -19,7 +19,8 @@ from gradio_client.exceptions import AppError
 from tiny import save_heads, tiny_model, tiny_tokenizer
 
 from jakiro import machine
-from jakiro.assets import ASSETS
+from jakiro.assets import ASSETS, TEMPLATES
+from jakiro.commands.arguments import how_to_load
 from jakiro.engine import Prefill
 from jakiro.trace import from_dict, to_json
 from jakiro.ui import page, recorded, site
@@ -168,6 +169,8 @@ def test_the_command_line_says_what_is_wrong_with_a_head():
     with pytest.raises(SystemExit):
         app.arguments(["--threads", "0"])
     assert app.arguments(["--chat-template", "chat.jinja"]).chat_template == Path("chat.jinja")
+    given = app.arguments(["--chat-template", "vicuna", "--system", "Be kind."])
+    assert given.chat_template == TEMPLATES / "vicuna.jinja" and how_to_load(given)["system"] == "Be kind."
     options = app.arguments(["--head", "jakiro=a=b", "--port", "8000"])
     assert options.head == ["jakiro=a=b"] and options.port == 8000 and options.host is None
 

@@ -9,8 +9,9 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
+from tiny import tiny_tokenizer
 
-from jakiro.assets import ASSETS, TARGET, TRACES
+from jakiro.assets import ASSETS, TARGET, TEMPLATES, TRACES
 from jakiro.bench import load_methods
 from jakiro.engine import record
 from jakiro.target import Target
@@ -23,9 +24,34 @@ README = ASSETS.parent / "README.md"
 LARGEST = 15 * 2**20  # bytes of a file
 
 
+CHATS = {  # one turn and three of a conversation, as FastChat's vicuna_v1.1 and Meta's code write them
+    "vicuna": (
+        "<s>A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, "
+        "detailed, and polite answers to the user's questions. USER: Hi ASSISTANT:",
+        "<s>Be kind. USER: Hi ASSISTANT: Yo</s>USER: Why? ASSISTANT:",
+    ),
+    "llama-2": (
+        "<s>[INST] Hi [/INST]",
+        "<s>[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\nHi [/INST] Yo </s><s>[INST] Why? [/INST]",
+    ),
+}
+
+
 @pytest.fixture(scope="module")
 def embedded():
     return Target.load(TARGET)
+
+
+def test_templates_that_ship_write_what_published_heads_were_trained_on():
+    assert {file.stem for file in TEMPLATES.glob("*.jinja")} == set(CHATS)
+    one, told = {"role": "user", "content": "Hi"}, {"role": "system", "content": "Be kind."}
+    whole = [told, one, {"role": "assistant", "content": "Yo"}, {"role": "user", "content": "Why?"}]
+    for name, expected in CHATS.items():
+        own = tiny_tokenizer()
+        own.chat_template = (TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")
+        shown = [own.apply_chat_template(chat, add_generation_prompt=True, tokenize=False) for chat in ([one], whole)]
+        assert shown == [*expected]
+    assert "while being safe.  Your answers" in (TEMPLATES / "llama.txt").read_text(), "as it was in training"
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8, 0.9, seed=1)], ids=["greedy", "sampled"])

@@ -17,6 +17,8 @@ from jakiro import trace
 from jakiro.__main__ import COMMANDS, main
 from jakiro.files import write_text
 from jakiro.measuring import limits, peers
+from jakiro.measuring.journal import Journal
+from jakiro.text import encode
 from jakiro.training.card import measured
 
 ROOT = Path(__file__).parent.parent
@@ -320,6 +322,44 @@ def test_a_head_of_another_method_is_refused(folder, tmp_path, capsys):
     arguments = ["--method", "eagle2", "--prompt", "the", "--out", tmp_path / "t.json"]
     assert run("trace", folder, *arguments, "--head", f"eagle2={heads['jakiro']}") == 2
     assert "kind Jakiro" in capsys.readouterr().err
+
+
+def test_templates_that_ship_are_given_by_name_and_a_system_message_is_told(folder, tmp_path, capsys, monkeypatch):
+    """What a benchmark was begun with is not gone on with under another message."""
+    monkeypatch.chdir(tmp_path)
+    out, told, shown = tmp_path / "t.json", ["--system", "the man"], []
+    asked = ["--method", "vanilla", "--prompt", "an ant", "--max-new-tokens", 2, "--out", out]
+    for more in (["--chat-template", "llama-2"], ["--chat-template", "vicuna", *told]):
+        assert run("trace", folder, *asked, *more) == 0
+        found = trace.load(out)
+        shown.append("".join(map(found.piece, found.prompt)))
+    assert shown == ["<s>[INST] an ant [/INST]", "<s>the man USER: an ant ASSISTANT:"]
+    (tmp_path / "vicuna").write_text(CHAT)
+    assert run("trace", folder, *asked, "--chat-template", "vicuna") == 0
+    assert trace.load(out).prompt == encode(tiny_tokenizer(), "an ant"), "a file goes before what ships"
+    (tmp_path / "silent.jinja").write_text(CHAT.replace("in messages", "in messages[-1:]"))
+    for command, more in (("trace", asked), ("doctor", asked[:2])):
+        capsys.readouterr()
+        assert run(command, folder, *more, *told, "--chat-template", "silent.jinja") == 2
+        assert "refuses a system message (it leaves it out)" in capsys.readouterr().err
+    ended = Journal.close
+    monkeypatch.setattr(Journal, "close", lambda self: None)
+    (tmp_path / "q.jsonl").write_text(json.dumps({"turns": ["an ant"]}))
+    line = [
+        "--methods",
+        "vanilla",
+        "--prompts",
+        tmp_path / "q.jsonl",
+        "--max-new-tokens",
+        4,
+        "--out",
+        tmp_path / "b.json",
+    ]
+    line += ["--chat-template", "llama-2", "--system"]
+    assert run("bench", folder, *line, "one") == 0
+    assert run("bench", folder, *line, "two") == 2 and "another benchmark" in capsys.readouterr().err
+    monkeypatch.setattr(Journal, "close", ended)
+    assert run("bench", folder, *line, "one") == 0 and "going on with" in capsys.readouterr().err
 
 
 def test_a_target_without_a_chat_template_is_said_to_have_none_and_takes_one(folder, tmp_path, caplog):

@@ -115,7 +115,8 @@ def test_another_rotary_base_is_found(target, texts):
 
 def test_a_head_of_text_without_the_template_is_found(target, texts):
     head = taught(target, texts[False])
-    assert verdicts(target, head, texts)["chat template"] == "suspect"
+    found = {one.check: one for one in examine(target, head, texts[True], texts[False])}["chat template"]
+    assert found.verdict == "suspect" and "give the template and --system that it was trained with" in found.text
 
 
 def test_a_head_that_predicts_no_features_is_found(target, texts):

@@ -25,6 +25,7 @@ PROMPT = [5, 17, 3, 250, 99, 41]
 SHAPES = {
     "plain": {},
     "wider heads": {"head_dim": 16, "rope_theta": 100.0, "rms_norm_eps": 0.1},
+    "heads that do not share the width": {"num_attention_heads": 6, "head_dim": 10},
     "the whole vocabulary": {"draft_vocab_size": 300},
     "narrower than the target": {"hidden_size": 24, "target_hidden_size": 32},
     "biases": {"attention_bias": True},
@@ -146,6 +147,7 @@ D2T = torch.zeros(90, dtype=torch.long)
         ({"draft_vocab_size": 400}, {}, "draft_vocab_size is 400, and vocab_size 300"),
         ({"draft_vocab_size": "90"}, {}, "draft_vocab_size must be a whole number"),
         ({"head_dim": 7}, {}, "heads of even width"),
+        ({"num_attention_heads": 6}, {}, "hidden_size 32 is not 6 heads of even width"),
         ({"num_hidden_layers": 2}, {}, "num_hidden_layers is 2"),
         ({"norm_before_residual": True}, {}, "norm_before_residual is True"),
         ({"norm_output": True}, {}, "norm_output is True"),
@@ -202,10 +204,15 @@ def test_a_head_for_gpt_oss_names_layers_by_what_enters_them():
     assert layers(target, (1, 4, 7)) == (1, 4, 7) and layers(target) == (2, 4, 6)
 
 
-def test_another_methods_head_is_refused(target, deep):
+def test_another_methods_head_is_refused(target, deep, tmp_path):
     with pytest.raises(ValueError, match="holds no EAGLE-3 head"):
         load_eagle3(target.heads["eagle2"], deep)
     own = Target.wrap(tiny_model(), heads={"eagle2": target.heads["eagle3"]})
+    with pytest.raises(ValueError, match="holds an EAGLE-3 head: give it as --head eagle3=DIR"):
+        METHODS["eagle2"].load(own)
+    found = naive_eagle3.save(tmp_path, naive_eagle3.config())
+    save_file({key.replace("midlayer", "layers.0"): one for key, one in found.items()}, tmp_path / "model.safetensors")
+    own.heads["eagle2"] = tmp_path
     with pytest.raises(ValueError, match="holds an EAGLE-3 head: give it as --head eagle3=DIR"):
         METHODS["eagle2"].load(own)
     with pytest.raises(FileNotFoundError, match=r"has no config\.json"):

@@ -168,6 +168,7 @@ def test_buffers_that_grow_change_nothing() -> None:
         ({"rope_parameters": {"rope_theta": 7.0, "rope_type": "default"}}, {"rope_theta": 7.0}),
         ({"rope_scaling": {"type": "linear", "factor": 4}}, {"rope_type": "linear", "rope_factor": 4.0}),
         ({"rope_scaling": ROPES["yarn"]}, {"rope_type": "yarn", "rope_theta": 10000.0}),
+        ({"rope_theta": 1e6, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}, {"rope_theta": 1e6}),
         ({"rope_theta": 5e5, "rope_scaling": ROPES["llama3"]}, {"rope_type": "llama3", "rope_theta": 5e5}),
         ({"num_key_value_heads": None, "rope_scaling": None}, {"num_key_value_heads": 4, "rope_type": "default"}),
         ({}, {"draft_temperature": 1.0}),
@@ -189,7 +190,9 @@ def test_config_is_read_as_raw_json(tmp_path, raw: dict, expected: dict) -> None
     [
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8}}, "low_freq_factor"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 0}}, "yarn"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 8, "partial_rotary_factor": 0.5}}, "turns 4 of 8 numbers"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 8, "partial_rotary_factor": 0.5}}, "turn all numbers"),
+        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}}, "turn all numbers"),
+        ({"partial_rotary_factor": 0.25}, "partial_rotary_factor is 0.25"),
         ({"rope_scaling": {"rope_type": "longrope", "factor": 8}}, "longrope"),
         ({"num_hidden_layers": 2}, "num_hidden_layers"),
         ({"hidden_act": "gelu"}, "hidden_act"),

@@ -7,7 +7,7 @@ from tiny import tiny_tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from jakiro.text import continued, decode, encode, form_of, pieces
+from jakiro.text import as_turn, continued, decode, encode, form_of, pieces, with_system
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,58 @@ def test_a_template_that_wants_parts_gets_them():
     assert encode(own, "the") == own("<user>the<bot>").input_ids
     own.chat_template = "<user><bot>"
     assert encode(own, "the") == own("<user><bot>").input_ids
+
+
+ROLES = "{% for one in messages %}[{{ one.role }}]{{ one.content }}{% endfor %}<bot>"
+PARTS = ROLES.replace("one.content", "one.content[0].text")
+
+
+@pytest.mark.parametrize("template", [ROLES, "\n\n  " + ROLES.replace("%}", "%}\n"), PARTS], ids=["", "lines", "parts"])
+def test_a_system_message_goes_before_every_prompt_but_those_that_bring_one(template):
+    """Whatever is in it, and as the template itself would write it."""
+    own, told = (
+        tiny_tokenizer(),
+        """It's "a" {{ 1 / 0 }} {% endif %} %} {# no #} \\n \\\n\té \N{DECIDUOUS TREE}\u2028 b""",
+    )
+    own.chat_template = template
+
+    def asked(system):
+        turns = [{"role": "system", "content": system}, {"role": "user", "content": "the"}]
+        turns = [turn | {"content": form_of(own)(turn["content"])} for turn in turns]
+        return own.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+
+    expected, others = asked(told), asked("another")
+    own.chat_template = with_system(own, told)
+    assert as_turn(own, "the") == expected and told in expected and asked("another") == others
+    assert encode(own, "the") == own(expected, add_special_tokens=False).input_ids
+
+
+def test_a_template_may_want_a_system_message():
+    own = tiny_tokenizer()
+    own.chat_template = "{% if messages[0].role != 'system' %}{{ raise_exception('no system') }}{% endif %}" + ROLES
+    own.chat_template = with_system(own, "be kind")
+    assert as_turn(own, "the") == "[system]be kind[user]the<bot>"
+
+
+@pytest.mark.parametrize(
+    ("template", "system", "message"),
+    [
+        (ROLES, " \n", "the system message is empty; leave out --system"),
+        (None, "a", "has no place; give one with --chat-template"),
+        (
+            "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+            + ROLES,
+            "a",
+            r"refuses a system message \(System role not supported\); leave out --system, or give another template",
+        ),
+        ("<user>{{ messages[-1].content }}<bot>", "be kind", r"refuses a system message \(it leaves it out\)"),
+    ],
+)
+def test_a_system_message_that_the_template_does_not_take_is_refused(template, system, message):
+    own = tiny_tokenizer()
+    own.chat_template = template
+    with pytest.raises(ValueError, match=message):
+        with_system(own, system)
 
 
 def test_no_bos_where_there_is_none(sentencepiece):

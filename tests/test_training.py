@@ -13,6 +13,7 @@ import pytest
 import torch
 from counter import Counter
 from recipes import MIX, command, given_both, growing, losses
+from transformers import AutoTokenizer
 
 from jakiro.__main__ import main
 from jakiro.commands.arguments import RECIPES
@@ -151,6 +152,14 @@ def test_a_target_without_a_chat_template_takes_one_from_a_file(trained, data, t
         command(*shared, run, "--target", target, *more)
         written.append((run / "answers.jsonl").read_text())
     assert written[0] == written[1] != ""
+    terse = tmp_path / "terse.jinja"
+    terse.write_text(
+        template.read_text().replace("+ message['role'] +", "+ message['role'].replace('system', 'user') +")
+    )
+    command(*shared, tmp_path / "told", "--target", bare, "--chat-template", terse, "--system", "cat")
+    begin = AutoTokenizer.from_pretrained(bare)("<|user|>cat<|end|><|user|>").input_ids
+    prompts = [json.loads(line)["prompt"] for line in (tmp_path / "told/answers.jsonl").read_text().splitlines()]
+    assert prompts and all(prompt[: len(begin)] == begin != prompt for prompt in prompts)
     template.write_text(template.read_text() + " ")
     refused = [(run, ["--chat-template", template], "another template"), (tmp_path / "other", [], "no chat template")]
     for run, more, message in refused:

@@ -188,7 +188,7 @@ def test_weights_are_cast_to_the_target(tmp_path, target) -> None:
         ),
         (EagleHead, lambda t: t.update({"norm.weight": torch.ones(32)}), "norm.weight is not expected"),
         (EagleHead, lambda t: t.update({"fc.weight": torch.ones(32, 9)}), r"fc.weight has shape \[32, 9\].*\[32, 64\]"),
-        (EagleHead, lambda t: t.update({"midlayer.norm.weight": torch.ones(2)}), "EAGLE-3"),
+        (EagleHead, lambda t: t.update({"midlayer.hidden_norm.weight": torch.ones(2)}), "EAGLE-3"),
         (JakiroHead, lambda t: t.update({GATE: torch.ones(2, 32)}), r"Jakiro\* head"),
         (JakiroHead, lambda t: t.update({GATE: torch.ones(5, 32)}), "5 rows"),
         (JakiroHead, lambda t: t.update({f"{EXPERT}.fc.weight": torch.ones(8, 32)}), "GELU experts"),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jakiro.assets import TARGET
+from jakiro.assets import TARGET, TEMPLATES
 from jakiro.files import destination
 
 DESCRIPTION = "Decode, look, measure and train"
@@ -31,6 +31,21 @@ def at_least(low: int) -> Callable[[str], int]:
 positive = at_least(1)
 
 
+def template_file(text: str) -> Path:
+    """The type of an option that is a chat template: a file, or the name of one that ships."""
+    shipped = TEMPLATES / f"{text}.jinja"
+    return shipped if shipped.is_file() and not Path(text).is_file() else Path(text)
+
+
+def ask_for_template(parser: argparse.ArgumentParser) -> None:
+    """How the target is asked."""
+    names = " or ".join(sorted(file.stem for file in TEMPLATES.glob("*.jinja")))
+    help_ = f"Jinja file in place of the tokenizer's own, or {names}, which ship"
+    parser.add_argument("--chat-template", type=template_file, metavar="FILE", help=help_)
+    told = "system message before every prompt; published heads were often trained with one"
+    parser.add_argument("--system", metavar="TEXT", help=told)
+
+
 def model_options() -> argparse.ArgumentParser:
     """What every program that runs a target asks for, as a parent of its parser."""
     model = argparse.ArgumentParser(add_help=False)
@@ -42,7 +57,7 @@ def model_options() -> argparse.ArgumentParser:
     dtypes = "float32, bfloat16, float16 or float64 (default: %(default)s)"
     model.add_argument("--dtype", default="float32", help=dtypes)
     model.add_argument("--attention", metavar="NAME", help="sdpa or eager (default: what the model has, sdpa first)")
-    model.add_argument("--chat-template", type=Path, metavar="FILE", help="Jinja file in place of the tokenizer's own")
+    ask_for_template(model)
     model.add_argument(
         "--no-graphs", dest="graphs", action="store_false", help="without CUDA graphs, on a CPU without tapes"
     )
@@ -53,9 +68,8 @@ def model_options() -> argparse.ArgumentParser:
 
 def how_to_load(options: argparse.Namespace) -> dict[str, Any]:
     """What `Target.load` is told of the model options besides folder and heads."""
-    return {
-        name: getattr(options, name) for name in ("device", "dtype", "attention", "graphs", "compile", "chat_template")
-    }
+    named = ("device", "dtype", "attention", "graphs", "compile", "chat_template", "system")
+    return {name: getattr(options, name) for name in named}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -128,8 +142,7 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument("--target", type=Path, help="the heads' target, or the teacher: folder or hub id")
     learn.add_argument("--like", type=Path, help="folder of a model whose tokenizer a new target takes, to assist it")
     learn.add_argument("--parent", type=Path, help="folder or hub id in place of the recipe's `parent`, a target's")
-    template = {"type": Path, "metavar": "FILE", "help": "Jinja file in place of the one of the target's tokenizer"}
-    learn.add_argument("--chat-template", **template)
+    ask_for_template(learn)
     learn.add_argument("--start", type=Path, help="go on from a trained target, or from a folder of trained heads")
     written = "folder to write, for answers a file; default: heads in your target's, answers in the run's"
     learn.add_argument("--out", type=Path, default=None, help=written)
@@ -145,7 +158,7 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("what", help="decoupling, or a JSON file (jakiro/measuring/experiment.py)")
     ask.add_argument("--data", required=True, help="as for train")
     ask.add_argument("--target", type=Path, default=TARGET, help="folder or hub id")
-    ask.add_argument("--chat-template", **template)
+    ask_for_template(ask)
     ask.add_argument(
         "--run-folder", type=Path, required=True, help="the heads and their training; resumes what is there"
     )
@@ -168,9 +181,8 @@ def parser() -> argparse.ArgumentParser:
     about.add_argument("--default", type=Path, required=True, help="bench.json with the device's default tree")
     about.add_argument("--wide", type=Path, required=True, help="bench.json with 60 nodes")
     about.add_argument("--data", type=Path, required=True, help="folder with train/ and eval/")
-    about.set_defaults(
-        device="cpu", dtype="float32", head=[], graphs=True, compile=False, attention=None, chat_template=None
-    )
+    about.set_defaults(device="cpu", dtype="float32", head=[], graphs=True, compile=False)
+    about.set_defaults(attention=None, chat_template=None, system=None)
     return whole
 
 

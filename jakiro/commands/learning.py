@@ -43,6 +43,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError("--like and --start do not go together: a target that is gone on with keeps its tokenizer")
     if options.chat_template and options.what == ["target"]:
         raise ValueError("--chat-template is for heads, whose target may have none; a trained target has its own")
+    if options.system is not None and options.what in (["target"], ["texts"]):
+        raise ValueError("--system is for heads and answers; a teacher is told its recipe's `system`: leave it out")
     if options.target and options.what == ["target"]:
         raise ValueError("--target is for heads; a target is written to --out, and goes on from --start: leave it out")
     writes = options.what in (["answers"], ["texts"])
@@ -179,7 +181,8 @@ def _target(options: argparse.Namespace):
     """The target to decode with."""
     from jakiro.target import Target
 
-    return Target.load(options.target, options.device, options.dtype, chat_template=options.chat_template)
+    told = {"chat_template": options.chat_template, "system": options.system}
+    return Target.load(options.target, options.device, options.dtype, **told)
 
 
 def _train_variants(options: argparse.Namespace, accelerator, recipe, data: Path, heads: dict[str, Path]) -> None:
@@ -206,4 +209,4 @@ def _model(options: argparse.Namespace):
 
     folder = hub.local(options.target)
     hub.check(folder)
-    return load_model(folder), load_tokenizer(folder, options.chat_template)
+    return load_model(folder), load_tokenizer(folder, options.chat_template, options.system)

@@ -160,7 +160,8 @@ def _template(target: Target, head: Head | Eagle3Head, said: Said, plain: list[T
     numbers = {"nats_gained_without": gap, "agreement_without": other.right.float().mean().item()}
     if gap > GAIN and gap > SIGMA * error:
         text = f"it is closer to the target on text without the template: {gap:.2f} nats a token (± {error:.2f})"
-        return Finding(check, SUSPECT, f"{text}; train it on text with this template", numbers)
+        advice = "give the template and --system that it was trained with, or train it on text with these"
+        return Finding(check, SUSPECT, f"{text}; {advice}", numbers)
     text = f"not clearly closer to the target on text without the template: {gap:+.2f} nats a token (± {error:.2f})"
     return Finding(check, GOOD, text, numbers)
 

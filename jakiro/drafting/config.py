@@ -58,7 +58,7 @@ class HeadConfig:
         for name in ("bias", "qkv_bias"):
             if type(value := getattr(self, name)) is not bool:
                 raise ValueError(f"{name} must be true or false, not {value!r}")
-        if self.hidden_size % self.num_attention_heads or self.head_dim % 2:
+        if not self.head_dim or self.head_dim % 2:
             raise ValueError(f"hidden_size {self.hidden_size} is not {self.num_attention_heads} heads of even width")
         if self.num_attention_heads % self.num_key_value_heads:
             raise ValueError(f"{self.num_attention_heads} heads cannot share {self.num_key_value_heads} key heads")
@@ -78,7 +78,7 @@ class HeadConfig:
 
     @property
     def head_dim(self) -> int:
-        return self.hidden_size // self.num_attention_heads
+        return width_of(self.hidden_size, self.num_attention_heads)
 
     @classmethod
     def from_json(cls, path: str | Path) -> HeadConfig:
@@ -103,7 +103,11 @@ class HeadConfig:
         for name, only in (("num_hidden_layers", 1), ("hidden_act", "silu")):
             if raw.get(name, only) != only:
                 raise ValueError(f"{name} is {raw[name]!r}; draft heads of this layout have {only!r}")
+        for part in (raw, rope):
+            if (share := part.get("partial_rotary_factor")) not in (None, 1):
+                raise ValueError(f"partial_rotary_factor is {share!r}; draft heads of this layout turn all numbers")
         type_ = rope.get("rope_type") or rope.get("type") or "default"
+        type_ = "default" if type_ == "mrope" else type_  # one position thrice, where there is no picture
         named = rope.items() if type_ in _BY_TRANSFORMERS else ()
         more |= {name: raw[name] for name in ("bias", "qkv_bias") if raw.get(name) is not None}
         config = cls(
@@ -164,6 +168,11 @@ class HeadConfig:
         return raw
 
 
+def width_of(hidden: int, heads: int) -> int:
+    """Of each head where they share the hidden size; 0 where it does not come out even."""
+    return 0 if hidden % heads else hidden // heads
+
+
 @cache
 def _by_transformers(
     rope_type: str, theta: float, dim: int, longest: int, numbers: tuple[tuple[str, float | None], ...]
@@ -175,6 +184,4 @@ def _by_transformers(
         found, scale = ROPE_INIT_FUNCTIONS[rope_type](LlamaConfig(**sizes, rope_parameters=rope))
     except (KeyError, TypeError, ArithmeticError) as error:
         raise ValueError(f"rope scaling {rope_type!r} cannot be made of {dict(numbers)}: {error!r}") from error
-    if 2 * len(found) != dim:
-        raise ValueError(f"rope scaling turns {2 * len(found)} of {dim} numbers; heads turn all")
     return tuple(found.tolist()), float(scale)

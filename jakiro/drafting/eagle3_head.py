@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from jakiro.target import Target
 
-from .config import HeadConfig
+from .config import HeadConfig, width_of
 from .head import Attention, RMSNorm, SwiGLU
 from .weights import biases, check_keys, drop_copy, head_tensors
 
@@ -41,7 +41,7 @@ class Eagle3Config(HeadConfig):
     def __post_init__(self) -> None:
         usual = {"draft_vocab_size": self.vocab_size, "target_hidden_size": self.hidden_size}
         if type(self.num_attention_heads) is int and self.num_attention_heads > 0:  # else refused below
-            usual["head_dim"] = self.hidden_size // self.num_attention_heads
+            usual["head_dim"] = width_of(self.hidden_size, self.num_attention_heads)
         for name, value in usual.items():
             if type(given := getattr(self, name)) is not int or given < 0:
                 raise ValueError(f"{name} must be a whole number of at least 1, not {given!r}")

@@ -169,7 +169,7 @@ def _check_target(config: HeadConfig, target: Target, folder: Path) -> None:
 
 def _class_of(tensors: dict[str, Tensor], folder: Path) -> type[Head]:
     """Which head the keys describe (released Jakiro and Jakiro* checkpoints differ only here)."""
-    if any(key.startswith("midlayer.") for key in tensors):
+    if any(key.endswith(".hidden_norm.weight") for key in tensors):  # of `midlayer` or `layers.0`
         raise ValueError(
             f"{folder} holds an EAGLE-3 head: give it as --head eagle3=DIR, and this method one of its own"
         )

@@ -29,7 +29,7 @@ from transformers import (
 from jakiro.models.attention import sdpa
 from jakiro.models.checks import ATTENTIONS
 from jakiro.programs import replayable
-from jakiro.text import as_turn
+from jakiro.text import as_turn, with_system
 
 LOG = logging.getLogger(__name__)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
@@ -70,20 +70,22 @@ def _reader(folder: Path) -> type:
     raise ValueError(f"{folder} holds a model of type {config.model_type}, which writes no text by itself: use another")
 
 
-def load_tokenizer(folder: Path, template: str | Path | None) -> PreTrainedTokenizerBase:
-    """The folder's tokenizer, with the chat template in a file where one is given.
+def load_tokenizer(folder: Path, template: str | Path | None, system: str | None = None) -> PreTrainedTokenizerBase:
+    """The folder's tokenizer, with the chat template in a file, and with a system message in it, where they are given.
 
-    Raises OSError for a file that cannot be read, ValueError for a template that cannot be used.
+    Raises OSError for a file that cannot be read, ValueError for a template or message that cannot be used.
     """
     with _in_words(folder):
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     if template is not None:
         tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
+    try:
+        if system is not None:
+            tokenizer.chat_template = with_system(tokenizer, system)
+        text = as_turn(tokenizer, "a") if tokenizer.chat_template else ""
+    except ValueError as error:
+        raise ValueError(f"{template or folder}: {error}") from error
     if tokenizer.chat_template:
-        try:
-            text = as_turn(tokenizer, "a")
-        except ValueError as error:
-            raise ValueError(f"{template or folder}: {error}") from error
         begun = tokenizer.bos_token is not None and tokenizer("").input_ids[:1] == [tokenizer.bos_token_id]
         if template and begun and tokenizer.bos_token not in text:
             LOG.warning(

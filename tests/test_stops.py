@@ -7,7 +7,7 @@ from hand import FIRST, HAND, SECOND, THIRD, run
 
 from jakiro.__main__ import main
 from jakiro.analysis import endings
-from jakiro.analysis.stops import FAR, FULL, NARROW, NEAR, STOPS, Stopped, stop, stops
+from jakiro.analysis.stops import FAR, FULL, LOW, NARROW, NEAR, STOPS, Stopped, stop, stops
 from jakiro.trace import save
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.stops import stops_figure
@@ -32,7 +32,10 @@ def asked(*steps, **settings):
         (asked(rejected(pick_rank=3), top_k=4), endings.CUT),
         (asked(rejected(pick_rank=4), top_k=4), NEAR),
         (asked(rejected(pick_rank=7), top_k=4), NEAR),
+        (asked(rejected(pick_rank=7, pick_score=-2.0, cutoff=-3.0), top_k=4), NEAR),
+        (asked(rejected(pick_rank=7, pick_score=-3.0, cutoff=-3.0), top_k=4), LOW),  # twice the top_k would have it cut
         (asked(rejected(pick_rank=8), top_k=4), FAR),
+        (asked(rejected(pick_rank=8, pick_score=-3.0, cutoff=-3.0), top_k=4), FAR),
         (asked(rejected(pick_rank=7), top_k=4.0), NEAR),
         (asked(rejected(pick_rank=0)), endings.WRONG),
         (asked(rejected(pick_rank=8)), endings.WRONG),

@@ -10,14 +10,18 @@ from jakiro.analysis.endings import at_stop, ending
 from jakiro.graph import copied
 from jakiro.trace import StepTrace, Trace
 
-FULL, NARROW, NEAR, FAR = "full", "narrow", "near", "far"  # beside endings' own
+FULL, NARROW, NEAR, LOW, FAR = "full", "narrow", "near", "low", "far"  # beside endings' own
 
 # Where a round stopped -> its name, and what would have brought a token more there, or more tokens.
 STOPS = {
     FULL: ("all levels accepted", "a deeper draft might have brought more"),
     NARROW: ("not expanded", "the accepted node was not among the best of its level: a larger top_k expands more"),
     endings.CUT: ("cut by the budget", "the target's choice was drafted: a larger total_tokens would have kept it"),
-    NEAR: ("just below the top-k", "the target's choice was among the next top_k candidates: twice the top_k has it"),
+    NEAR: ("just below the top-k", "the target's choice was among the next top_k: twice the top_k may have it"),
+    LOW: (
+        "below top-k and budget",
+        "the target's choice was among the next top_k, but too low for the tree: top_k and total_tokens have to grow",
+    ),
     FAR: ("far below the top-k", "the target's choice ranked below twice the top_k: that takes a better head"),
     endings.WRONG: ("not drafted", "the target chose another token; what would have had it is not known"),
     endings.NOTHING_DRAFTED: ("nothing drafted", "there was no draft to accept"),
@@ -44,7 +48,10 @@ def stop(trace: Trace, index: int) -> str:
         rank, width = at_stop(step, "pick_rank"), trace.number("top_k")
         if width is None:
             return endings.WRONG
-        return NEAR if rank < 2 * width else FAR
+        if rank >= 2 * width:
+            return FAR
+        score, cutoff = at_stop(step, "pick_score"), at_stop(step, "cutoff")
+        return LOW if score is not None and cutoff is not None and score <= cutoff else NEAR
     return ends
 
 

@@ -53,6 +53,7 @@ def test_a_copy_that_was_right_to_its_end_is_full_however_long_it_might_have_bee
     tree = DraftTree([10, 11, 13], [-1, 0, 1], [0.0, 0.0, 0.0], columns)
     copy = replace(FIRST, tree=tree, accepted=[1, 2], target_logprobs=[0.0, -1.0, -1.0])
     assert stop(asked(copy, depth=8), 0) == FULL
+    assert endings.moments(asked(copy, depth=8), 0) == ["full"]
 
 
 def test_counts_are_in_order_and_tell_where_one_expert_alone_had_the_choice():

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jakiro.analysis import endings
-from jakiro.analysis.endings import at_stop, ending
-from jakiro.graph import copied
+from jakiro.analysis.endings import at_stop, ending, levels
 from jakiro.trace import StepTrace, Trace
 
 FULL, NARROW, NEAR, LOW, FAR = "full", "narrow", "near", "low", "far"  # beside endings' own
@@ -42,8 +41,7 @@ def stop(trace: Trace, index: int) -> str:
     """Where round `index` stopped: a key of STOPS."""
     step, ends = trace.steps[index], ending(trace, index)
     if ends == endings.DRAFT_END:
-        deepest = max(step.tree.depths()) if copied(step.tree) else trace.number("depth") or max(step.tree.depths())
-        return FULL if len(step.accepted) >= deepest else NARROW
+        return FULL if len(step.accepted) >= levels(trace, step) else NARROW
     if ends == endings.UNPROPOSED:
         rank, width = at_stop(step, "pick_rank"), trace.number("top_k")
         if width is None:

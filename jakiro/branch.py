@@ -108,7 +108,9 @@ def _text(as_was: Trace, would: Trace) -> str:
     ours, theirs = _after_root(as_was, as_was), _after_root(as_was, would)
     shared = min(len(ours), len(theirs))
     at = first_difference(ours[:shared], theirs[:shared])
-    return f"the same text for {shared} tokens" if at is None else f"another text from token {at + 1} on"
+    if at is None:
+        return f"the same text for {shared} token{'s' * (shared != 1)}"
+    return f"another text from token {at + 1} on"
 
 
 def _tau(trace: Trace) -> str:

@@ -174,6 +174,9 @@ def test_rounds_may_be_decoded_again_from_those_that_were(loaded):
 def test_what_neither_decoded_is_not_counted_as_the_same(loaded):
     as_was, would = again(loaded, run(loaded, "vanilla"), 3, rounds=5)
     assert "the same text for 5 tokens" in told(as_was, would, 3, "Vanilla")
+    assert told(*again(loaded, run(loaded, "vanilla"), 3, rounds=1), 3, "Vanilla").endswith(
+        "the same text for 1 token."
+    )
 
 
 def test_a_forced_token_stands_after_the_root(loaded):

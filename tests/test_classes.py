@@ -25,11 +25,16 @@ VANILLA = replace(run(THIRD, THIRD), method="vanilla")
         (" (", "f", "punctuation"),
         ("…", "x", "punctuation"),
         ("():", "f", "punctuation"),
-        (" ==", "x", "code"),
-        ("_id", "x", "code"),
-        ("x1", "", "code"),
-        ("<|end|>", ".", "code"),
-        ("⟨E2⟩", "", "code"),
+        ("'s", " Tom", "continuation"),
+        ("’re", " you", "continuation"),
+        (" '", "Tom", "punctuation"),
+        (" हिन्दी", "x", "word start"),
+        ("\u0301s", " cafe", "continuation"),
+        (" ==", "x", "other"),
+        ("_id", "x", "other"),
+        ("x1", "", "other"),
+        ("<|end|>", ".", "other"),
+        ("⟨E2⟩", "", "other"),
         ("\n\n", ".", "whitespace"),
         ("    ", ":", "whitespace"),
     ],
@@ -43,7 +48,7 @@ def test_classes_count_drafted_and_own_tokens():
     counts = {count.name: (count.tokens, count.accepted) for count in by_class(trace) if count.tokens}
     assert counts == {"word start": (1, 1), "continuation": (1, 1), "punctuation": (1, 0), "digit": (2, 0)}
     assert [count.name for count in by_class(trace)] == list(CLASSES)
-    assert by_class(trace)[CLASSES.index("code")].share is None
+    assert by_class(trace)[[*CLASSES].index("other")].share is None
 
 
 def test_the_headline_counts_what_a_run_drafted_and_where_it_ends():

@@ -17,8 +17,8 @@ from jakiro.methods import METHODS, with_trees
 from jakiro.trace import walk_positions
 from jakiro.tree import DraftTree
 from jakiro.ui import models
-from jakiro.ui.comparing import compare
-from jakiro.ui.figures.overlay import overlay
+from jakiro.ui.comparing import compare, summary
+from jakiro.ui.figures.overlay import _patch, overlay
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons
 from jakiro.ui.models import RequestError
@@ -171,6 +171,14 @@ def test_the_overlay_has_every_node_once_and_tells_whose_it_is(target):
     assert owners["both"] == pair.shared
     assert owners["first"] == sizes[0] - pair.shared and owners["second"] == sizes[1] - pair.shared
     assert sum(facts["on"] for _, facts in graph.nodes(data=True)) == max(pair.reach) + 1  # and the token that follows
+    hovers = [text for drawn in _patch(graph, 400)["data"] for text in drawn.get("hovertext", [])]
+    assert sum("no node and q" in text for text in hovers) == owners["second"]  # it may have been drafted, and cut
+
+
+def test_the_summary_counts_as_people_do():
+    one = Pair((FIRST, SECOND))
+    assert "A would have got further once and B 0 times;" in summary([one], ["A", "B"], 1)
+    assert "A would have got further 2 times and B 0 times;" in summary([one] * 2, ["A", "B"], 2)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from jakiro.__main__ import main
 from jakiro.doctor import checks
 from jakiro.doctor.checks import examine
-from jakiro.doctor.evidence import Wiring, last_norm, say, write
+from jakiro.doctor.evidence import Said, Wiring, last_norm, say, write
 from jakiro.doctor.visit import visit
 from jakiro.drafting.config import HeadConfig
 from jakiro.drafting.head import EagleHead, JakiroHead
@@ -137,9 +137,28 @@ def test_a_head_that_is_too_sure_is_found(target, texts, sound):
     assert verdicts(target, head, texts)["calibration"] == "suspect"
 
 
-def test_an_untrained_head_is_found(target, texts):
+@pytest.mark.parametrize("sure", [1, 30])
+def test_an_untrained_head_is_found_and_nothing_else_is_blamed(target, texts, sure):
+    """However sure it is of what it says, so that whatever makes it less so is a gain."""
     torch.manual_seed(1)
-    assert verdicts(target, EagleHead(SHAPE).eval().requires_grad_(False), texts)["agreement"] == "wrong"
+    head = EagleHead(SHAPE).eval().requires_grad_(False)
+    head.fc.weight.mul_(sure)
+    found = verdicts(target, head, texts)
+    assert found.pop("agreement") == "wrong" and set(found.values()) == {"unknown"}, found
+
+
+def test_a_head_with_its_halves_exchanged_was_made_for_that_alone(target, texts, sound):
+    head = copy.deepcopy(sound)
+    head.fc.weight = nn.Parameter(head.fc.weight.roll(32, dims=1), requires_grad=False)
+    found = verdicts(target, head, texts)
+    assert [check for check, verdict in found.items() if verdict == "wrong"] == ["agreement", "order of the entry"]
+    assert not {"calibration", "own features", "features"} & found.keys()  # of a head that is fed wrongly
+
+
+def test_a_head_that_knows_little_is_not_good(texts):
+    various = replace(texts[True][0], ids=[*range(40)], start=0)
+    said = Said(*[torch.zeros(40)] * 4, torch.arange(40) % 5 == 0, torch.zeros(40))
+    assert checks._agreement(said, [various]).verdict == "suspect"
 
 
 def test_a_head_is_not_held_against_the_commonest_token_of_one_loop(target, texts, sound):

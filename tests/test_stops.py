@@ -7,7 +7,7 @@ from hand import FIRST, HAND, SECOND, THIRD, run
 
 from jakiro.__main__ import main
 from jakiro.analysis import endings
-from jakiro.analysis.stops import FAR, FULL, NARROW, NEAR, STOPS, Stopped, stop, stops
+from jakiro.analysis.stops import FAR, FULL, LOW, NARROW, NEAR, STOPS, Stopped, stop, stops
 from jakiro.trace import save
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.stops import stops_figure
@@ -32,7 +32,10 @@ def asked(*steps, **settings):
         (asked(rejected(pick_rank=3), top_k=4), endings.CUT),
         (asked(rejected(pick_rank=4), top_k=4), NEAR),
         (asked(rejected(pick_rank=7), top_k=4), NEAR),
+        (asked(rejected(pick_rank=7, pick_score=-2.0, cutoff=-3.0), top_k=4), NEAR),
+        (asked(rejected(pick_rank=7, pick_score=-3.0, cutoff=-3.0), top_k=4), LOW),  # twice the top_k would have it cut
         (asked(rejected(pick_rank=8), top_k=4), FAR),
+        (asked(rejected(pick_rank=8, pick_score=-3.0, cutoff=-3.0), top_k=4), FAR),
         (asked(rejected(pick_rank=7), top_k=4.0), NEAR),
         (asked(rejected(pick_rank=0)), endings.WRONG),
         (asked(rejected(pick_rank=8)), endings.WRONG),
@@ -50,6 +53,7 @@ def test_a_copy_that_was_right_to_its_end_is_full_however_long_it_might_have_bee
     tree = DraftTree([10, 11, 13], [-1, 0, 1], [0.0, 0.0, 0.0], columns)
     copy = replace(FIRST, tree=tree, accepted=[1, 2], target_logprobs=[0.0, -1.0, -1.0])
     assert stop(asked(copy, depth=8), 0) == FULL
+    assert endings.moments(asked(copy, depth=8), 0) == ["full"]
 
 
 def test_counts_are_in_order_and_tell_where_one_expert_alone_had_the_choice():

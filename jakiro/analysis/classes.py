@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 from jakiro.trace import Trace
 
-CLASSES = ("word start", "continuation", "digit", "punctuation", "code", "whitespace")
+# The classes of tokens, and what is in them.
+CLASSES = {
+    "word start": "letters after white space, or at the beginning",
+    "continuation": "other letters, and what follows an apostrophe",
+    "digit": "digits",
+    "punctuation": "marks of prose",
+    "whitespace": "spaces and line ends",
+    "other": "symbols of code, mixtures, parts of characters, special tokens such as the end of the text",
+}
 PROSE = frozenset(".,;:!?'\"()-–—…“”‘’")
+APOSTROPHES = "'’"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +37,25 @@ class Count:
 def token_class(text: str, before: str = "") -> str:
     """The class of a token's text, given the text before it.
 
-    A word starts after white space or at the beginning; letters that go on with one are a continuation. What is neither
-    letters, digits, white space nor the punctuation of prose counts as code, special tokens and mixtures too.
+    A word starts after white space or at the beginning; letters that go on with one are a continuation, as are those of
+    “'s”. Marks that are put on letters are letters. What is neither letters, digits, white space nor the punctuation of
+    prose is something other.
     """
     bare = text.strip()
     if not bare:
         return "whitespace"
     if all(char.isdigit() for char in bare):
         return "digit"
-    if all(char.isalpha() for char in bare):
+    if _letters(bare):
         return "word start" if text[0].isspace() or not before or before[-1].isspace() else "continuation"
-    return "punctuation" if PROSE.issuperset(bare) else "code"
+    if text[0] in APOSTROPHES and _letters(text[1:]):
+        return "continuation"
+    return "punctuation" if PROSE.issuperset(bare) else "other"
+
+
+def _letters(text: str) -> bool:
+    """Whether a text has nothing else, and has some."""
+    return bool(text) and all(unicodedata.category(char)[0] in "LM" for char in text)
 
 
 def by_class(trace: Trace) -> list[Count]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jakiro.graph import draft_probabilities
+from jakiro.graph import copied, draft_probabilities
 from jakiro.trace import StepTrace, Trace
 
 # Ways in which a round ends.
@@ -50,14 +50,19 @@ def moments(trace: Trace, index: int) -> list[str]:
     source = tree.columns.get("source", [None] * len(tree))
     q = draft_probabilities(tree)
     sure = any((q[node] or 0) >= SURE for node in rejected(step))
-    deepest = trace.number("depth") or max(tree.depths())
     found = {
         "rescue": any(source[node] in (0, 1) for node in step.accepted),
         "surprise": ends != TEXT_END and sure,
-        "full": ends != TEXT_END and 0 < len(step.accepted) == deepest,
+        "full": ends != TEXT_END and 0 < len(step.accepted) == levels(trace, step),
         "cut": ends == CUT,
     }
     return [name for name in MOMENTS if found[name]]
+
+
+def levels(trace: Trace, step: StepTrace) -> int:
+    """How deep a draft could get; a copy, as far as it goes."""
+    deepest = max(step.tree.depths())
+    return deepest if copied(step.tree) else trace.number("depth") or deepest
 
 
 def rejected(step: StepTrace) -> list[int]:

@@ -6,18 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jakiro.analysis import endings
-from jakiro.analysis.endings import at_stop, ending
-from jakiro.graph import copied
+from jakiro.analysis.endings import at_stop, ending, levels
 from jakiro.trace import StepTrace, Trace
 
-FULL, NARROW, NEAR, FAR = "full", "narrow", "near", "far"  # beside endings' own
+FULL, NARROW, NEAR, LOW, FAR = "full", "narrow", "near", "low", "far"  # beside endings' own
 
 # Where a round stopped -> its name, and what would have brought a token more there, or more tokens.
 STOPS = {
     FULL: ("all levels accepted", "a deeper draft might have brought more"),
     NARROW: ("not expanded", "the accepted node was not among the best of its level: a larger top_k expands more"),
     endings.CUT: ("cut by the budget", "the target's choice was drafted: a larger total_tokens would have kept it"),
-    NEAR: ("just below the top-k", "the target's choice was among the next top_k candidates: twice the top_k has it"),
+    NEAR: ("just below the top-k", "the target's choice was among the next top_k: twice the top_k may have it"),
+    LOW: (
+        "below top-k and budget",
+        "the target's choice was among the next top_k, but too low for the tree: top_k and total_tokens have to grow",
+    ),
     FAR: ("far below the top-k", "the target's choice ranked below twice the top_k: that takes a better head"),
     endings.WRONG: ("not drafted", "the target chose another token; what would have had it is not known"),
     endings.NOTHING_DRAFTED: ("nothing drafted", "there was no draft to accept"),
@@ -38,13 +41,15 @@ def stop(trace: Trace, index: int) -> str:
     """Where round `index` stopped: a key of STOPS."""
     step, ends = trace.steps[index], ending(trace, index)
     if ends == endings.DRAFT_END:
-        deepest = max(step.tree.depths()) if copied(step.tree) else trace.number("depth") or max(step.tree.depths())
-        return FULL if len(step.accepted) >= deepest else NARROW
+        return FULL if len(step.accepted) >= levels(trace, step) else NARROW
     if ends == endings.UNPROPOSED:
         rank, width = at_stop(step, "pick_rank"), trace.number("top_k")
         if width is None:
             return endings.WRONG
-        return NEAR if rank < 2 * width else FAR
+        if rank >= 2 * width:
+            return FAR
+        score, cutoff = at_stop(step, "pick_score"), at_stop(step, "cutoff")
+        return LOW if score is not None and cutoff is not None and score <= cutoff else NEAR
     return ends
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,6 +16,7 @@ from jakiro.target import Target
 GOOD, SUSPECT, WRONG, UNKNOWN = ("good", "suspect", "wrong", "unknown")
 GAIN = 0.05  # nats a token that another wiring must bring at least, on average
 SIGMA = 4.0  # and by how many standard errors
+LITTLE = 0.25  # agreement at which a draft of first choices brings a third of a token a pass
 LEVELS = 4
 BINS = 5
 MOST = 0.9  # of an answer's tokens, at least, that a head should have in its vocabulary
@@ -78,24 +78,34 @@ def examine(target: Target, head: Head | Eagle3Head, texts: list[Text], plain: l
         _wiring(target, head, texts, said, "rotary base", {
             f"{theta:g}": Wiring(theta=theta) for theta in (*THETAS, _own_theta(target))
             if theta != head.config.rope_theta}),
-        _template(target, head, said, plain),
-        _levels(levels),
-        _calibration(said),
-        *([] if own else [_cosine(said)]),
+        _template(target, head, said, texts, plain),
+        *([] if _guesses(said, texts) else [_levels(levels), _calibration(said), *([] if own else [_cosine(said)])]),
     ]  # fmt: skip
 
 
-def _agreement(said: Said, texts: list[Text]) -> Finding:
-    """Against the plainest drafter there is: always the commonest token."""
-    share = said.right.float().mean().item()
+def _chance(texts: list[Text]) -> float:
+    """What the plainest drafter there is would reach: always the commonest token."""
     tokens = Counter(token for text in texts for token in text.ids[text.start :])
-    guess = max(tokens.values()) / tokens.total()
+    return max(tokens.values()) / tokens.total()
+
+
+def _guesses(said: Said, texts: list[Text]) -> bool:
+    """Whether a head that said this knows little more of the texts. Why is then not to be told from how sure it is, nor
+    from what makes it less so."""
+    chance = _chance(texts)
+    return said.right.float().mean().item() - chance <= 0.5 * min(chance, 1 - chance)
+
+
+def _agreement(said: Said, texts: list[Text]) -> Finding:
+    share, guess = said.right.float().mean().item(), _chance(texts)
     numbers = {"agreement": share, "commonest_token": guess, "positions": len(said.right)}
-    if share - guess <= 0.5 * min(guess, 1 - guess):
-        text = f"its first choice is the target's at {share:.1%} of {len(said.right)} positions; always naming the "
-        text += f"commonest token would reach {guess:.1%}: it is untrained, or made for another target"
-        return Finding("agreement", WRONG, text, numbers)
     text = f"its first choice is the target's at {share:.1%} of {len(said.right)} positions"
+    if _guesses(said, texts):
+        text += f"; always naming the commonest token would reach {guess:.1%}: it is untrained, damaged, made for "
+        return Finding("agreement", WRONG, f"{text}another target, or for another way of being fed (below)", numbers)
+    if share < LITTLE:
+        text += ": too few to gain much; it is trained too little, or some of its weights are in the wrong place"
+        return Finding("agreement", SUSPECT, text, numbers)
     return Finding("agreement", GOOD, text, numbers)
 
 
@@ -115,15 +125,19 @@ def _vocabulary(head: Eagle3Head, texts: list[Text]) -> Finding:
 def _wiring(
     target: Target, head: Head | Eagle3Head, texts: list[Text], said: Said, check: str, others: dict[str, Wiring]
 ) -> Finding:
-    """Whether the head does better when it is fed otherwise."""
-    gains = {name: _gain(said, say(target, head, texts, wiring)[0]) for name, wiring in others.items()}
-    gains = {name: found for name, found in gains.items() if math.isfinite(found[0])}
-    if not gains:
+    """Whether the head does better when it is fed otherwise, and knows the texts then."""
+    answers = {name: say(target, head, texts, wiring)[0] for name, wiring in others.items()}
+    answers = {name: answer for name, answer in answers.items() if answer.logprobs.isfinite().all()}
+    if not answers:
         return Finding(check, UNKNOWN, f"fed in other ways it answers with what is no number in {target.dtype}")
+    knowing = {name: answer for name, answer in answers.items() if not _guesses(answer, texts)}
+    if not knowing and _guesses(said, texts):
+        return Finding(check, UNKNOWN, "fed otherwise it is no better than always naming the commonest token, either")
+    gains = {name: _gain(said, answer) for name, answer in (knowing or answers).items()}
     best = max(gains, key=lambda name: gains[name][0])
     gain, error = gains[best]
     numbers = {f"nats_gained_with {name}": gained for name, (gained, _) in gains.items()}
-    if gain > GAIN and gain > SIGMA * error:
+    if best in knowing and gain > GAIN and gain > SIGMA * error:
         text = f"it does better with {best}: {gain:.2f} nats a token (± {error:.2f}); it was made for that"
         return Finding(check, WRONG, text, numbers)
     return Finding(check, GOOD, f"no other way does better (the next: {best}, {gain:+.2f} nats a token)", numbers)
@@ -142,7 +156,7 @@ def _own_theta(target: Target) -> float:
     return float(rope.get("rope_theta") or getattr(config, "rope_theta", None) or 10_000.0)
 
 
-def _template(target: Target, head: Head | Eagle3Head, said: Said, plain: list[Text]) -> Finding:
+def _template(target: Target, head: Head | Eagle3Head, said: Said, texts: list[Text], plain: list[Text]) -> Finding:
     """Whether the head follows the target better on text without the chat template than on text with it.
 
     Texts differ in how sure the target is, so a head is held against it: log q of its choices less log p.
@@ -158,6 +172,9 @@ def _template(target: Target, head: Head | Eagle3Head, said: Said, plain: list[T
     gap = (without.mean() - as_given.mean()).item()
     error = (without.var() / len(without) + as_given.var() / len(as_given)).sqrt().item()
     numbers = {"nats_gained_without": gap, "agreement_without": other.right.float().mean().item()}
+    if _guesses(said, texts) and _guesses(other, plain):
+        why = "without the template it is no better than always naming the commonest token, either"
+        return Finding(check, UNKNOWN, why, numbers)
     if gap > GAIN and gap > SIGMA * error:
         text = f"it is closer to the target on text without the template: {gap:.2f} nats a token (± {error:.2f})"
         advice = "give the template and --system that it was trained with, or train it on text with these"

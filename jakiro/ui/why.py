@@ -48,11 +48,11 @@ def _draft_ended(trace: Trace, step: StepTrace) -> str:
     """The draft never looked past the node."""
     if copied(step.tree):
         right = _count(len(step.accepted), "copied token")
-        return f"The draft stopped there: {right} all right, and the target added {_bonus(trace, step)}."
+        return f"The draft stopped there: {right} accepted, and the target added {_bonus(trace, step)}."
     depth = trace.number("depth")
     if depth is not None and len(step.accepted) >= depth:
-        levels = _count(depth, "level")
-        return f"The draft stopped there: all {levels} accepted, and the target added {_bonus(trace, step)}."
+        levels = "its only level" if depth == 1 else f"all {depth} levels"
+        return f"The draft stopped there: {levels} accepted, and the target added {_bonus(trace, step)}."
     after = _after(trace, step)
     width = trace.number("top_k") if "pick_rank" in step.tree.columns else None
     reason = "nothing was drafted after it" if width is None else f"it was not among the {width} best of its level"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jakiro.analysis.classes import by_class
+from jakiro.analysis.classes import CLASSES, by_class
 from jakiro.trace import Trace
 from jakiro.ui.figures.bars import bars
 from jakiro.ui.figures.layout import axis, caption, layout
@@ -17,12 +17,14 @@ def classes_figure(trace: Trace) -> dict | None:
     names = [f"{count.name}<br>{count.accepted} of {count.tokens}" for count in found]
     shares = rounded_list([count.share for count in found])
     text = [f"{share:.0%}" for share in shares]
-    hover = "%{x} drafted and accepted<extra></extra>"
+    what = [CLASSES[count.name] for count in found]
+    hover = "%{x} drafted and accepted<br>%{hovertext}<extra></extra>"
     axes = {
         "xaxis": axis((0, 1), "y", showgrid=False),
         "yaxis": axis((0, 0.9), "x", range=[0, 1.15], tickformat=".0%", tickvals=[0, 0.5, 1]),
     }
     title = caption(0, 0.94, "of the text's tokens, by what they are: the share that was drafted and accepted")
     look = layout(240, axes, margin={"l": 46, "r": 12, "t": 30, "b": 44}, bargap=0.4, annotations=[title])
-    data = [bars(names, shares, "@accepted", "accepted", text=text, textposition="outside", hovertemplate=hover)]
+    words = {"text": text, "textposition": "outside", "hovertext": what, "hovertemplate": hover}
+    data = [bars(names, shares, "@accepted", "accepted", **words)]
     return {"data": data, "layout": look, "min_width": 560}

@@ -149,5 +149,5 @@ def _still(found: dict) -> dict:
 def _hover(facts: dict[str, Any], copied: tuple[bool, bool]) -> str:
     """A node in words. What was copied has no q."""
     kinds = zip(facts["q"], copied, strict=True)
-    given = ["nothing" if q is None else "a copy" if copy else f"q {q:.3g}" for q, copy in kinds]
+    given = ["no node" if q is None else "a copy" if copy else f"q {q:.3g}" for q, copy in kinds]
     return f"<b>{label(facts['piece'])}</b><br>drafts give it {' and '.join(given)}<br>target p {facts['p']:.3g}"

@@ -80,7 +80,7 @@ def descriptions() -> dict[str, list[dict[str, Any]]]:
 
 def _description(one) -> dict[str, Any]:
     facts = one.metadata
-    kind = {bool: "bool", str: "choice", int: "int", float: "float"}[type(one.default)]
+    kind = "choice" if facts["choices"] else {bool: "bool", str: "text", int: "int", float: "float"}[type(one.default)]
     known = {"name": one.name, "help": facts["help"], "kind": kind, "default": one.default}
     return known | {"choices": facts["choices"], "low": facts["low"], "high": facts["high"]}
 

@@ -144,7 +144,7 @@ def test_a_head_of_no_method_is_said_on_the_page(tmp_path, monkeypatch):
     monkeypatch.setattr(gr.Blocks, "block_thread", lambda _: None)
     monkeypatch.setattr(Models, "start", lambda models: made.append(models) or models._work())
     app.main(["--traces", str(tmp_path), "--threads", "1", "--head", f"jakrio={tmp_path}"])
-    assert "no method with a head is called 'jakrio'; known: eagle2," in made[0].status()["text"]
+    assert "no method with a head is called 'jakrio'; known: " in made[0].status()["text"]
 
 
 @pytest.mark.parametrize(("space", "spare"), [("owner/name", 0), (None, 1)])

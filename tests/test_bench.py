@@ -167,8 +167,8 @@ def test_prompts_may_begin_with_a_byte_order_mark_and_no_file_of_them_is_empty(t
 def test_settings_must_belong_to_a_method(target):
     with pytest.raises(ValueError, match="no method here has the setting deepness"):
         bench.load_methods(target, ["vanilla", "eagle2"], {"deepness": "3"})
-    with pytest.raises(ValueError, match="unknown method 'medusa'; known: vanilla"):
-        bench.load_methods(target, ["medusa"], {})
+    with pytest.raises(ValueError, match="unknown method 'nobody'; known: vanilla"):
+        bench.load_methods(target, ["nobody"], {})
 
 
 @pytest.mark.parametrize("ids", [("1", "1"), (None, None), ("2", None)])

@@ -18,6 +18,7 @@ from jakiro.__main__ import COMMANDS, main
 from jakiro.files import write_text
 from jakiro.measuring import limits, peers
 from jakiro.measuring.journal import Journal
+from jakiro.methods import on_heads
 from jakiro.text import encode
 from jakiro.training.card import measured
 
@@ -177,14 +178,14 @@ def test_bench_asks_the_examples_of_the_page_where_no_prompts_are_named(folder, 
 BAD = {
     "empty prompt": (["--prompt", " \n"], "the prompt is empty"),
     "long prompt": (["--prompt", "the " * 400], "shorten it"),
-    "unknown method": (["--method", "medusa"], "unknown method 'medusa'"),
+    "unknown method": (["--method", "nobody"], "unknown method 'nobody'"),
     "unknown setting": (["--set", "deep=3"], "no method here has the setting deep"),
     "setting out of range": (["--set", "depth=0"], "depth must be"),
     "setting of the wrong kind": (["--set", "depth=six"], "depth must be a whole number"),
     "half a setting": (["--set", "depth"], "--set takes name=value"),
     "temperature": (["--temperature", "nan"], "temperature"),
     "top_p": (["--top-p", "1.5"], "top_p"),
-    "head of no method": (["--head", "jakrio=heads/jakiro"], "is called 'jakrio'; known: eagle2, eagle3, jakiro"),
+    "head of no method": (["--head", "jakrio=heads/jakiro"], f"is called 'jakrio'; known: {', '.join(on_heads())}"),
     "head of a method without": (["--head", "vanilla=heads/jakiro"], "no method with a head is called 'vanilla'"),
     "assistant without peers": (["--head", "assistant=heads/jakiro"], "for bench --peers alone: leave it out"),
     "seed": (["--seed", str(2**53 + 1)], "use a whole number from 0 to 9007199254740992"),

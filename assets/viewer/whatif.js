@@ -55,6 +55,7 @@ function form(asked, {kind, settings: recorded, sampling: drawn}, methods, ask) 
 function control({name, help, kind, choices, low, high}, value, inputs) {
   let input = null;
   if (kind === 'bool') input = h('input', {type: 'checkbox', checked: value === true});
+  else if (kind === 'text') input = h('input', {type: 'text', value});
   else if (kind === 'choice') input = h('select', {}, ...choices.map((one) => h('option', {selected: one === value}, one)));
   else input = h('input', {type: 'number', value, min: low, max: high, step: kind === 'int' ? 1 : 'any', required: true});
   inputs.set(name, input);
@@ -82,6 +83,6 @@ function forced(inputs) {
 function read(input) {
   if (input.type === 'checkbox') return input.checked;
   if (input.type === 'number') return input.valueAsNumber;
-  if (input.type === 'text') return input.value || null;
+  if (input.type === 'text') return input.value;
   return input.value === '' ? null : /^\d+$/.test(input.value) && input.options[0].value === '' ? Number(input.value) : input.value;
 }

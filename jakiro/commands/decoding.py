@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from jakiro.commands.arguments import MEASURED, check_writable, how_to_load
 
@@ -93,12 +94,9 @@ def _peers(options: argparse.Namespace, target):
 
 def tune(options: argparse.Namespace) -> int:
     """Measure which draft tree suits the target here, print what was found and, with --out, write it."""
-    import json
     from dataclasses import asdict
 
     from jakiro.bench import load_methods
-    from jakiro.files import write_text
-    from jakiro.machine import machine, versions
     from jakiro.measuring.prompts import read_prompts
     from jakiro.measuring.tuning import Tuner, as_text
     from jakiro.methods import check_tree
@@ -116,19 +114,13 @@ def tune(options: argparse.Namespace) -> int:
         raise ValueError("nothing is auto: leave one of top_k, depth and total_tokens out of --set")
     [found] = tuner.found.values()
     print(as_text(found))
-    if options.out:
-        about = {"machine": machine(target.device), "versions": versions(), "command": options.line}
-        write_text(options.out, json.dumps(asdict(found) | about, indent=1, allow_nan=False) + "\n")
+    _write_found(options, target, asdict(found))
     return 0
 
 
 def doctor(options: argparse.Namespace) -> int:
     """Examine a head; 1 where something about it is wrong."""
-    import json
-
     from jakiro.doctor.visit import as_json, as_text, visit
-    from jakiro.files import write_text
-    from jakiro.machine import machine, versions
     from jakiro.measuring.prompts import read_prompts
 
     if options.out:
@@ -137,10 +129,20 @@ def doctor(options: argparse.Namespace) -> int:
     target = _target(options)
     findings = visit(target, options.method, [one.text for one in texts])
     print(as_text(findings))
+    _write_found(options, target, as_json(findings))
+    return int(any(one.verdict == "wrong" for one in findings))
+
+
+def _write_found(options: argparse.Namespace, target, found: dict[str, Any]) -> None:
+    """Where --out names a file, what was found, on what and by which command."""
+    import json
+
+    from jakiro.files import write_text
+    from jakiro.machine import machine, versions
+
     if options.out:
         about = {"machine": machine(target.device), "versions": versions(), "command": options.line}
-        write_text(options.out, json.dumps(as_json(findings) | about, indent=1, allow_nan=False) + "\n")
-    return int(any(one.verdict == "wrong" for one in findings))
+        write_text(options.out, json.dumps(found | about, indent=1, allow_nan=False) + "\n")
 
 
 def card(options: argparse.Namespace) -> int:

@@ -114,12 +114,8 @@ def _vocabulary(head: Eagle3Head, texts: list[Text]) -> Finding:
     said = torch.tensor([token for text in texts for token in text.ids[text.start :]])
     share, words = torch.isin(said, head.tokens.cpu()).float().mean().item(), head.config.draft_vocab_size
     text = f"{share:.1%} of what the target says is among its {words:,} tokens"
-    if share < MOST:
-        advice = (
-            "; the others it never drafts, and they are left out below: train one whose tokens are those of such texts"
-        )
-        return Finding("vocabulary", SUSPECT, text + advice, {"share": share})
-    return Finding("vocabulary", GOOD, text, {"share": share})
+    advice = "the others it never drafts, and they are left out below: train one whose tokens are those of such texts"
+    return _suspected("vocabulary", text, {"share": share}, share < MOST, advice)
 
 
 def _wiring(
@@ -188,10 +184,9 @@ def _levels(levels: list[Said]) -> Finding:
     shares = [level.right.float().mean().item() for level in levels]
     text = f"{shares[0]:.1%} on the target's features, on its own " + ", ".join(f"{share:.1%}" for share in shares[1:])
     numbers = {"agreement_by_level": shares}
-    if any(below < 0.5 * above for above, below in pairwise(shares)):
-        advice = "; its own features are strange to it: train it with more `passes`"
-        return Finding("own features", SUSPECT, text + advice, numbers)
-    return Finding("own features", GOOD, text, numbers)
+    strange = any(below < 0.5 * above for above, below in pairwise(shares))
+    advice = "its own features are strange to it: train it with more `passes`"
+    return _suspected("own features", text, numbers, strange, advice)
 
 
 def _calibration(said: Said) -> Finding:
@@ -208,21 +203,20 @@ def _calibration(said: Said) -> Finding:
     q, accepted = said.sure.mean().item(), said.law.mean().item()
     text = f"at temperature 1 it gives its first choice {q:.1%}, the target {accepted:.1%} (error {error:.2f})"
     numbers = {"expected_calibration_error": error, "bins": rows}
-    if error > 0.15:
-        advice = (
-            "; trees that are grown and cut by its probabilities suffer, unless a draft_temperature makes up for it"
-        )
-        return Finding("calibration", SUSPECT, text + advice, numbers)
-    return Finding("calibration", GOOD, text, numbers)
+    advice = "trees that are grown and cut by its probabilities suffer, unless a draft_temperature makes up for it"
+    return _suspected("calibration", text, numbers, error > 0.15, advice)
 
 
 def _cosine(said: Said) -> Finding:
     cosine = said.cosine.mean().item()
     text = f"cosine of its features and the target's: {cosine:.2f} on average"
-    if cosine < 0.5:
-        advice = "; a head that was trained to predict features comes above that, and its deeper levels read them"
-        return Finding("features", SUSPECT, text + advice, {"cosine": cosine})
-    return Finding("features", GOOD, text, {"cosine": cosine})
+    advice = "a head that was trained to predict features comes above that, and its deeper levels read them"
+    return _suspected("features", text, {"cosine": cosine}, cosine < 0.5, advice)
+
+
+def _suspected(check: str, text: str, numbers: dict[str, object], suspect: bool, advice: str) -> Finding:
+    """A finding that is good, or suspect and comes with advice."""
+    return Finding(check, SUSPECT, f"{text}; {advice}", numbers) if suspect else Finding(check, GOOD, text, numbers)
 
 
 def _gain(said: Said, other: Said) -> tuple[float, float]:

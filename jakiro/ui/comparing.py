@@ -44,13 +44,11 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
     titles = [library.names(asked["race"])[asked[side]] for side in ("lane", "other")]
     text, found = chosen[0], []
     for trace in chosen:
-        if trace.method not in loaded.makers:
-            reason = loaded.missing.get(trace.method, f"known are {', '.join(METHODS)}")
-            raise RequestError(f"{trace.method} cannot run here: {reason}")
+        make = loaded.maker(trace.method)
         try:
             settings = build(METHODS[trace.method].settings, None, trace.settings)
             check_numbers(settings)
-            found.append(along(loaded.target, loaded.makers[trace.method](settings), text))
+            found.append(along(loaded.target, make(settings), text))
         except ValueError as error:
             raise RequestError(str(error)) from error
     places = [Pair(pair) for pair in zip(*found, strict=True)]

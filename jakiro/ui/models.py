@@ -36,6 +36,13 @@ class Loaded:
     tuner: Tuner  # measures what is auto in their settings
     busy: threading.Lock = field(default_factory=threading.Lock)  # held by what runs on them: the queue lets go sooner
 
+    def maker(self, method: str) -> Callable[[Any], Drafter]:
+        """What makes its drafters. Raises RequestError where it is not known or cannot run here."""
+        if method not in self.makers:
+            why = self.missing.get(method, f"known are {', '.join(METHODS)}")
+            raise RequestError(f"{method} cannot run here: {why}")
+        return self.makers[method]
+
     def wanted(self) -> list[str]:
         """The missing methods that a user would look for: not those for which no head was given, if others have one."""
         headless = {name for name in on_heads() if name not in self.target.heads}

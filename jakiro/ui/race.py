@@ -169,21 +169,16 @@ def _check_size(length: int, settings: list[Any]) -> None:
     """Refuse a race whose traces could not be shown, or opened as a file."""
     nodes = length * sum(map(_most_nodes, settings))
     cut = length * MAX_CUT * sum(hasattr(one, "total_tokens") for one in settings)
-    if length * len(settings) > MAX_ROUNDS:
-        raise RequestError(
-            f"this race may take up to {length * len(settings):,} rounds, and {MAX_ROUNDS:,} can be shown: lower "
-            "max_new_tokens, or race fewer methods"
-        )
-    if nodes > MAX_NODES:
-        raise RequestError(
-            f"this race may draft up to {nodes:,} nodes, and {MAX_NODES:,} can be shown: lower max_new_tokens or "
-            "total_tokens, or race fewer methods"
-        )
-    if cut > MAX_NODES:
-        raise RequestError(
-            f"this race may cut up to {cut:,} nodes, and {MAX_NODES:,} can be shown: lower max_new_tokens, or race "
-            "fewer methods"
-        )
+    for does, count, what, most, lower in (
+        ("take", length * len(settings), "rounds", MAX_ROUNDS, "max_new_tokens"),
+        ("draft", nodes, "nodes", MAX_NODES, "max_new_tokens or total_tokens"),
+        ("cut", cut, "nodes", MAX_NODES, "max_new_tokens"),
+    ):
+        if count > most:
+            raise RequestError(
+                f"this race may {does} up to {count:,} {what}, and {most:,} can be shown: lower {lower}, or race fewer "
+                "methods"
+            )
 
 
 def _most_nodes(settings: Any) -> int:

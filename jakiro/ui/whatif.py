@@ -32,12 +32,9 @@ def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple
     if not 0 <= lane < len(traces):
         raise RequestError(f"there is no lane {lane + 1}: this race has {len(traces)}")
     trace = traces[lane]
-    if trace.method not in loaded.makers:
-        why = loaded.missing.get(trace.method, f"known are {', '.join(METHODS)}")
-        raise RequestError(f"{trace.method} cannot run here: {why}")
-    method = METHODS[trace.method]
+    make, method = loaded.maker(trace.method), METHODS[trace.method]
     try:
-        as_was, would = branch(loaded.target, method, loaded.makers[trace.method], trace, index, _change(loaded, asked))
+        as_was, would = branch(loaded.target, method, make, trace, index, _change(loaded, asked))
     except ValueError as error:
         raise RequestError(str(error)) from error
     back = {"race": race, "method": keys(traces)[lane], "round": index}
@@ -80,7 +77,7 @@ def descriptions() -> dict[str, list[dict[str, Any]]]:
 
 def _description(one) -> dict[str, Any]:
     facts = one.metadata
-    kind = {bool: "bool", str: "choice", int: "int", float: "float"}[type(one.default)]
+    kind = "choice" if facts["choices"] else {bool: "bool", str: "text", int: "int", float: "float"}[type(one.default)]
     known = {"name": one.name, "help": facts["help"], "kind": kind, "default": one.default}
     return known | {"choices": facts["choices"], "low": facts["low"], "high": facts["high"]}
 

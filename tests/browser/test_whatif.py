@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import fields, make_dataclass
 
 from playwright.sync_api import expect
 from served import IN_CHROMIUM, WIDE_AND_NARROW, open_page, part, race_live, wait_for_tree, wait_until
 
-from jakiro.ui import comparing, live
+from jakiro.assets import ASSETS
+from jakiro.settings import setting
+from jakiro.ui import comparing, live, whatif
+from jakiro.ui.modules import Modules
 
 pytestmark = IN_CHROMIUM
 NEW_TOKENS = 32  # of its live races, which most tests here begin with
@@ -65,6 +69,26 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     expect(form.locator("[type=submit]")).to_be_enabled()
     expect(form.get_by_label("depth")).to_have_value("99")  # what was typed stays
     expect(part(tab, "kind")).to_have_text("live")
+
+
+def test_a_setting_that_is_any_text_is_asked_for(show):
+    """No method has one yet; the settings of the next race take it, too."""
+    own = make_dataclass("Own", [("words", str, setting("a b", "Any."))])
+    script = """async ([path, fields]) => {
+      const {whatIf} = await import(new URL(path, document.baseURI));
+      const box = document.createElement('div'), asked = [];
+      const sampling = {temperature: 0, top_p: 1, seed: 0};
+      const lane = {kind: 'mine', method: 'mine', settings: {words: 'a b'}, sampling,
+        nodes: [{id: [1], parent: [-1]}]};
+      whatIf(box, {id: 'r', lanes: [lane]}, lane, 0, {mine: fields}, '', (request) => asked.push(request));
+      for (const text of ['a b', 'c']) {
+        box.querySelector('input').value = text;
+        box.firstChild.dispatchEvent(new Event('submit'));
+      }
+      return asked.map(({settings, text}) => [settings, text]);
+    }"""
+    given = [f"{Modules(ASSETS / 'viewer').path}/whatif.js", [whatif._description(one) for one in fields(own)]]
+    assert show("?race=question").evaluate(script, given) == [[{}, ""], [{"words": "c"}, ""]]
 
 
 def test_rounds_that_come_late_leave_the_race_that_was_chosen_since(show_live, monkeypatch):

@@ -54,12 +54,15 @@ def gpu_decorator() -> Callable | None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Open the page on recorded races while the models load. Bad input ends it with a line that says what to do."""
+    """Open the page on recorded races while the models load. Bad input ends it with a line that says what to do,
+    an interrupt, as from Ctrl-C, with none."""
     options = arguments(argv)
     try:
         serve(options)
     except (ValueError, OSError) as error:
         sys.exit(f"app.py: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def serve(options: argparse.Namespace) -> None:

@@ -115,10 +115,10 @@ def tune(options: argparse.Namespace) -> int:
     if not tuner.found:
         raise ValueError("nothing is auto: leave one of top_k, depth and total_tokens out of --set")
     [found] = tuner.found.values()
-    print(as_text(found))
     if options.out:
         about = {"machine": machine(target.device), "versions": versions(), "command": options.line}
         write_text(options.out, json.dumps(asdict(found) | about, indent=1, allow_nan=False) + "\n")
+    print(as_text(found))
     return 0
 
 
@@ -136,10 +136,10 @@ def doctor(options: argparse.Namespace) -> int:
     texts = read_prompts(options.prompts, options.limit)
     target = _target(options)
     findings = visit(target, options.method, [one.text for one in texts])
-    print(as_text(findings))
     if options.out:
         about = {"machine": machine(target.device), "versions": versions(), "command": options.line}
         write_text(options.out, json.dumps(as_json(findings) | about, indent=1, allow_nan=False) + "\n")
+    print(as_text(findings))
     return int(any(one.verdict == "wrong" for one in findings))
 
 

@@ -27,7 +27,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         type=int,
         help="CPU threads of the models (default: of more than two cores all but one; on a Space all)",
     )
-    parser.add_argument("--traces", type=Path, default=TRACES, help="folder of recorded races to open with")
+    parser.add_argument(
+        "--traces", type=Path, default=TRACES, help="folder of recorded races to open with (default: those that ship)"
+    )
     parser.add_argument("--host", default=None, help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, default=None, help="port to listen on (default: 7860 or the next free one)")
     given = sys.argv[1:] if argv is None else argv

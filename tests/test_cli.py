@@ -16,6 +16,7 @@ from tiny import CHAT, save_heads, tiny_model, tiny_tokenizer
 from jakiro import trace
 from jakiro.__main__ import COMMANDS, main
 from jakiro.assets import TRACES
+from jakiro.commands.arguments import RECIPES
 from jakiro.files import write_text
 from jakiro.measuring import limits, peers
 from jakiro.training.card import measured
@@ -148,7 +149,16 @@ def test_an_assistant_is_loaded_once_for_all_temperatures_and_for_peers_alone(fo
 def test_the_help_says_what_an_option_is_where_it_is_left_out(capsys, command):
     with pytest.raises(SystemExit):
         main([command, "--help"])
-    assert "(default: cpu)" in " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "(default: cpu)" in said and ("(default: the embedded model)" in said) == (command != "train")
+
+
+def test_the_help_names_the_experiments_that_ship(capsys):
+    with pytest.raises(SystemExit):
+        main(["experiment", "--help"])
+    said = capsys.readouterr().out
+    shipped = [file.stem.removesuffix("-cpu") for file in RECIPES.glob("*.json") if '"variants"' in file.read_text()]
+    assert len(shipped) > 1 and all(f"{name}," in said for name in shipped)
 
 
 def test_bench_repeats_at_several_temperatures_and_measures_the_limits(folder, tmp_path, capsys, monkeypatch):

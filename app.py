@@ -27,7 +27,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         type=int,
         help="CPU threads of the models (default: of more than two cores all but one; on a Space all)",
     )
-    parser.add_argument("--traces", type=Path, default=TRACES, help="folder of recorded races to open with")
+    parser.add_argument(
+        "--traces", type=Path, default=TRACES, help="folder of recorded races to open with (default: those that ship)"
+    )
     parser.add_argument("--host", default=None, help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, default=None, help="port to listen on (default: 7860 or the next free one)")
     given = sys.argv[1:] if argv is None else argv
@@ -54,12 +56,15 @@ def gpu_decorator() -> Callable | None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Open the page on recorded races while the models load. Bad input ends it with a line that says what to do."""
+    """Open the page on recorded races while the models load. Bad input ends it with a line that says what to do,
+    an interrupt, as from Ctrl-C, with none."""
     options = arguments(argv)
     try:
         serve(options)
     except (ValueError, OSError) as error:
         sys.exit(f"app.py: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def serve(options: argparse.Namespace) -> None:

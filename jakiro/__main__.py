@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     options.line = shlex.join(["python", "-m", "jakiro", *(sys.argv[1:] if arguments is None else arguments)])
     try:
-        return COMMANDS[options.command](options)
+        status = COMMANDS[options.command](options)
+        print(end="", flush=True)
+        return status
+    except BrokenPipeError:  # who reads has seen enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the end
+        return 141
     except (ValueError, OSError) as error:
         print(f"jakiro {options.command}: {error}", file=sys.stderr)
         return 2

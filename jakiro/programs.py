@@ -82,12 +82,19 @@ def many_programs(fast: Callable[..., T]) -> Callable[..., T]:
     """`fast`, which calls compiled functions, for any number of shapes.
 
     Dynamo makes 8 programs of a function and then goes on without compiling; how many there are is bounded by who asks,
-    so its limit is lifted while `fast` is called, and only then.
+    so its limit is lifted while `fast` is called, and only then. A call raises ValueError where nothing can be
+    compiled.
     """
 
     def call(*given: object, **named: object) -> T:
         with torch._dynamo.config.patch(recompile_limit=SHAPES, accumulated_recompile_limit=SHAPES):
-            return fast(*given, **named)
+            try:
+                return fast(*given, **named)
+            except torch._dynamo.exc.BackendCompilerFailed as error:
+                raise ValueError(
+                    f"torch.compile fails ({str(error).splitlines()[0]}): see that a C++ compiler is there, or do "
+                    "without (in training --no-compile, else leave out --compile)"
+                ) from error
 
     return call
 

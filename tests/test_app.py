@@ -136,6 +136,18 @@ def test_a_port_that_is_taken_is_said_in_a_line(tmp_path):
             app.main(["--traces", str(tmp_path), "--threads", "1", "--port", str(port)])
 
 
+def test_an_interrupt_while_it_starts_ends_it_without_a_word(tmp_path, monkeypatch, capsys):
+    import app
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(page, "build", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        app.main(["--traces", str(tmp_path), "--threads", "1"])
+    assert ended.value.code == 130 and capsys.readouterr() == ("", "")
+
+
 def test_a_head_of_no_method_is_said_on_the_page(tmp_path, monkeypatch):
     import app
 

@@ -15,6 +15,8 @@ from tiny import CHAT, save_heads, tiny_model, tiny_tokenizer
 
 from jakiro import trace
 from jakiro.__main__ import COMMANDS, main
+from jakiro.assets import TRACES
+from jakiro.commands.arguments import RECIPES
 from jakiro.files import write_text
 from jakiro.measuring import limits, peers
 from jakiro.measuring.journal import Journal
@@ -150,7 +152,16 @@ def test_an_assistant_is_loaded_once_for_all_temperatures_and_for_peers_alone(fo
 def test_the_help_says_what_an_option_is_where_it_is_left_out(capsys, command):
     with pytest.raises(SystemExit):
         main([command, "--help"])
-    assert "(default: cpu)" in " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "(default: cpu)" in said and ("(default: the embedded model)" in said) == (command != "train")
+
+
+def test_the_help_names_the_experiments_that_ship(capsys):
+    with pytest.raises(SystemExit):
+        main(["experiment", "--help"])
+    said = capsys.readouterr().out
+    shipped = [file.stem.removesuffix("-cpu") for file in RECIPES.glob("*.json") if '"variants"' in file.read_text()]
+    assert len(shipped) > 1 and all(f"{name}," in said for name in shipped)
 
 
 def test_bench_repeats_at_several_temperatures_and_measures_the_limits(folder, tmp_path, capsys, monkeypatch):
@@ -244,6 +255,33 @@ def test_an_interrupt_is_said_in_a_line(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(COMMANDS, "bench", interrupted)
     assert run("bench", folder, "--out", tmp_path / "b.json") == 130
     assert capsys.readouterr().err == "\njakiro bench: interrupted; the same command goes on where it was\n"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])  # what is printed fails at once, or when all is said
+def test_who_stops_reading_gets_no_error(tmp_path, unbuffered):
+    """As in `python -m jakiro validate trace.json | head -1`."""
+    shutil.copy(TRACES / "chat-vanilla.json", tmp_path)
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "jakiro", "validate", str(tmp_path / "chat-vanilla.json")]
+    around = {**os.environ, "PYTHONUNBUFFERED": unbuffered, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(command, env=around, stdout=write, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("command", ["tune", "doctor"])
+def test_what_is_printed_to_nobody_is_written(folder, tmp_path, monkeypatch, command):
+    """What took minutes to measure is in its file before it is told."""
+
+    class Left(io.StringIO):
+        def write(self, text):
+            raise OSError("nobody reads")
+
+    out = tmp_path / "found.json"
+    monkeypatch.setattr(sys, "stdout", Left())
+    assert run(command, folder, "--method", "eagle2", "--limit", 2, "--out", out) == 2
+    assert json.loads(out.read_text())["schema"] == f"jakiro-{'tuning' if command == 'tune' else 'doctor'}/1"
 
 
 def test_a_card_is_not_written_with_the_figures_of_another_model(folder, tmp_path, capsys):

@@ -283,3 +283,11 @@ def test_a_benchmark_says_what_recording_took(recorded, monkeypatch):
     assert vanilla["recording_s"] == 200 and eagle["recording_s"] >= 400
     assert vanilla["recording_s"] + eagle["recording_s"] == 100 * len(made) / 2  # the other half warmed up
     assert {row[f"{phase}_s"] for row in (vanilla, eagle) for phase in ("draft", "verify", "overhead")} == {0.0}
+
+
+def test_without_a_compiler_it_is_said_in_a_line_what_to_do():
+    with torch._inductor.config.patch({"cpp.cxx": (None, "no-such-compiler")}):
+        work = programs.compile_work(lambda x: 3 * x.sin() + 0.125)
+        with pytest.raises(ValueError, match=r"fails .*no-such-compiler.*in training --no-compile") as ended:
+            work(torch.ones(7))
+    assert len(str(ended.value).splitlines()) == 1

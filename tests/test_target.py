@@ -328,11 +328,12 @@ def test_load_reads_a_folder(folder, tmp_path):
         ({"attention": "flash_attention_2"}, "attention"),
         ({"device": "cuda"}, "no CUDA device"),
         ({"device": "xpu:1"}, "torch sees 1 XPU device here"),
-        ({"device": "mps"}, "no MPS device"),
+        ({"device": "mps:1"}, "torch sees 1 MPS device here"),
+        ({"device": "mps", "dtype": "float64"}, "no float64: use float32"),
     ],
 )
 def test_load_refuses_what_cannot_run(folder, changes, message, monkeypatch):
-    for kind, count in (("cuda", 0), ("xpu", 1), ("mps", 0)):
+    for kind, count in (("cuda", 0), ("xpu", 1), ("mps", 1)):
         monkeypatch.setattr(getattr(torch, kind), "device_count", lambda count=count: count)
     with pytest.raises(ValueError, match=message):
         Target.load(folder, **changes)

@@ -49,7 +49,8 @@ def ask_for_template(parser: argparse.ArgumentParser) -> None:
 def model_options() -> argparse.ArgumentParser:
     """What every program that runs a target asks for, as a parent of its parser."""
     model = argparse.ArgumentParser(add_help=False)
-    model.add_argument("--target", type=Path, default=TARGET, help="folder or hub id of a Hugging Face causal LM")
+    causal = "folder or hub id of a Hugging Face causal LM (default: the embedded model)"
+    model.add_argument("--target", type=Path, default=TARGET, help=causal)
     model.add_argument(
         "--head", action="append", default=[], metavar="METHOD=DIR", help="a trained head: folder or hub id; repeatable"
     )
@@ -83,18 +84,20 @@ def parser() -> argparse.ArgumentParser:
     help_ = "a setting, as depth=6, for every method that has it; repeatable; README lists them"
     chosen.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=help_)
 
-    heat = {"type": float, "default": 0.0, "help": "0 is greedy"}
-    mass = {"type": float, "default": 1.0, "help": "above 0 and up to 1, where 1 keeps every token"}
+    heat = {"type": float, "default": 0.0, "help": "0, the default, is greedy"}
+    mass = {"type": float, "default": 1.0, "help": "above 0 and up to 1, the default, which keeps all tokens"}
 
     decoding = argparse.ArgumentParser(add_help=False, parents=[model, chosen])
     decoding.add_argument("--max-new-tokens", type=positive, default=128, help="of an answer (default: %(default)s)")
     decoding.add_argument("--top-p", **mass)
-    decoding.add_argument("--seed", type=int, default=0, help="the same seed gives the same text by every method")
+    decoding.add_argument(
+        "--seed", type=int, default=0, help="the same gives the same text by all methods (default: 0)"
+    )
     decoding.add_argument("--out", type=Path, required=True, help="file to write")
 
     asking = argparse.ArgumentParser(add_help=False)
     asking.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
-    asking.add_argument("--limit", type=positive, help="prompts of each file")
+    asking.add_argument("--limit", type=positive, help="prompts of each file (default: all)")
 
     one = commands.add_parser("trace", parents=[decoding], help="decode one prompt and write its trace")
     one.add_argument("--method", required=True, help="vanilla, prompt_lookup, eagle2, eagle3 or jakiro")
@@ -115,9 +118,9 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument("--methods", help=f"comma-separated (default: {MEASURED})")
     own = "JSON file of heads and settings to compare in place of methods (jakiro/measuring/variants.py)"
     many.add_argument("--variants", type=Path, metavar="FILE.json", help=own)
-    several = "0 is greedy; several are measured, with what is auto for the lowest"
+    several = "0, the default, is greedy; several are measured, with what is auto for the lowest"
     many.add_argument("--temperature", type=float, nargs="+", default=[0.0], help=several)
-    many.add_argument("--repeats", type=positive, default=1, help="speeds are medians over them")
+    many.add_argument("--repeats", type=positive, default=1, help="speeds are medians over them (default: 1)")
     many.add_argument("--peers", action="store_true", help="measure transformers' own generation beside them")
     many.add_argument("--limits", action="store_true", help="measure what the device and the bare networks allow")
 
@@ -155,14 +158,16 @@ def parser() -> argparse.ArgumentParser:
     ask = commands.add_parser(
         "experiment", parents=[asking], help="train several heads alike, decode with each, compare"
     )
-    ask.add_argument("what", help="decoupling, or a JSON file (jakiro/measuring/experiment.py)")
+    ask.add_argument(
+        "what", help="decoupling, decoupling-passes, losses, or a JSON file (jakiro/measuring/experiment.py)"
+    )
     ask.add_argument("--data", required=True, help="as for train")
-    ask.add_argument("--target", type=Path, default=TARGET, help="folder or hub id")
+    ask.add_argument("--target", type=Path, default=TARGET, help="folder or hub id (default: the embedded model)")
     ask_for_template(ask)
     ask.add_argument(
         "--run-folder", type=Path, required=True, help="the heads and their training; resumes what is there"
     )
-    ask.add_argument("--repeats", type=positive, default=1, help="speeds are medians over them")
+    ask.add_argument("--repeats", type=positive, default=1, help="speeds are medians over them (default: 1)")
     again = "in place of the recipe's: other texts, answers and, where a head names no seed, another beginning"
     ask.add_argument("--seed", type=int, help=again)
     ask.add_argument("--device", default="cpu", help=trainer)

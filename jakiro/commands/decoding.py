@@ -113,8 +113,8 @@ def tune(options: argparse.Namespace) -> int:
     if not tuner.found:
         raise ValueError("nothing is auto: leave one of top_k, depth and total_tokens out of --set")
     [found] = tuner.found.values()
-    print(as_text(found))
     _write_found(options, target, asdict(found))
+    print(as_text(found))
     return 0
 
 
@@ -128,8 +128,8 @@ def doctor(options: argparse.Namespace) -> int:
     texts = read_prompts(options.prompts, options.limit)
     target = _target(options)
     findings = visit(target, options.method, [one.text for one in texts])
-    print(as_text(findings))
     _write_found(options, target, as_json(findings))
+    print(as_text(findings))
     return int(any(one.verdict == "wrong" for one in findings))
 
 

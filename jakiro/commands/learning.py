@@ -168,12 +168,13 @@ def experiment(options: argparse.Namespace) -> int:
     settle()
     report, journal = experiments.run(target, asked, heads, texts, options.repeats, options.out)
     report |= {"command": options.line}
-    print(page := as_page(report))
+    page = as_page(report)
     write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")
     if options.page:
         write_text(options.page, page)
-    journal.close()  # the last thing: what could not be written is measured, and is not measured again
+    journal.close()  # after that: what could not be written is measured, and is not measured again
     workers.end(accelerator)
+    print(page)
     return 0
 
 

@@ -150,5 +150,7 @@ def check_request(device: str, dtype: str, attention: str | None = None, compile
     count = 1 if kind == "cpu" else getattr(torch, kind).device_count()
     if int(number or 0) >= count:
         raise ValueError(f"device is {device!r}, but torch sees {count or 'no'} {kind.upper()} device here; use cpu")
+    if kind == "mps" and dtype == "float64":
+        raise ValueError("an MPS device has no float64: use float32")
     if compile and not replayable(torch.device(device)):
         raise ValueError(f"only CUDA graphs are compiled, and {kind} has none: leave out --compile")

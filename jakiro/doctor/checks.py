@@ -86,16 +86,16 @@ def examine(target: Target, head: Head | Eagle3Head, texts: list[Text], plain: l
 
 
 def _agreement(said: Said, texts: list[Text]) -> Finding:
-    """Against the plainest drafter there is: always the commonest token."""
-    share = said.right.float().mean().item()
+    """Against the plainest drafter there is: always the commonest token. Where the head lacks a token it is wrong."""
+    positions = sum(len(text.ids) - max(text.start, 2) for text in texts)
+    share = said.right.sum().item() / positions
     tokens = Counter(token for text in texts for token in text.ids[text.start :])
     guess = max(tokens.values()) / tokens.total()
-    numbers = {"agreement": share, "commonest_token": guess, "positions": len(said.right)}
+    numbers = {"agreement": share, "commonest_token": guess, "positions": positions}
+    text = f"its first choice is the target's at {share:.1%} of {positions} positions"
     if share - guess <= 0.5 * min(guess, 1 - guess):
-        text = f"its first choice is the target's at {share:.1%} of {len(said.right)} positions; always naming the "
-        text += f"commonest token would reach {guess:.1%}: it is untrained, or made for another target"
-        return Finding("agreement", WRONG, text, numbers)
-    text = f"its first choice is the target's at {share:.1%} of {len(said.right)} positions"
+        text += f"; always naming the commonest token would reach {guess:.1%}: it is untrained, or made for another "
+        return Finding("agreement", WRONG, text + "target", numbers)
     return Finding("agreement", GOOD, text, numbers)
 
 
@@ -104,10 +104,10 @@ def _vocabulary(head: Eagle3Head, texts: list[Text]) -> Finding:
     said = torch.tensor([token for text in texts for token in text.ids[text.start :]])
     share, words = torch.isin(said, head.tokens.cpu()).float().mean().item(), head.config.draft_vocab_size
     text = f"{share:.1%} of what the target says is among its {words:,} tokens"
+    if share < 1:
+        text += "; the others it never drafts, and they are left out below"
     if share < MOST:
-        advice = (
-            "; the others it never drafts, and they are left out below: train one whose tokens are those of such texts"
-        )
+        advice = ": train one whose tokens are those of such texts"
         return Finding("vocabulary", SUSPECT, text + advice, {"share": share})
     return Finding("vocabulary", GOOD, text, {"share": share})
 

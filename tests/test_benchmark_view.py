@@ -182,6 +182,11 @@ def test_a_rounds_cost_stands_beside_published_and_ideal_ones(tmp_path):
     assert second["table"]["rows"][0] == ["EAGLE-2", "512", "40.00", "10.00", "20.00", "10.00", "4.00"]
     for shown in (first, second):
         go.Figure(paint({key: shown["figures"][0][key] for key in ("data", "layout")}, "light"))
+    recorded = [one | {"attention_growth_s": None} for one in rows]  # where passes are CUDA graphs it is not measured
+    (tmp_path / "b.json").write_text(json.dumps(growing | {"rows": recorded}))
+    [_, second] = json.loads(payload(tmp_path))["reports"]
+    assert [one["name"] for one in second["figures"][0]["data"]] == ["EAGLE-2"]
+    assert second["table"]["rows"][0] == ["EAGLE-2", "512", "40.00", "10.00", "20.00", "10.00", ""]
 
 
 def test_the_committed_reports_can_be_shown():

@@ -131,7 +131,11 @@ def test_a_vocabulary_that_lacks_what_the_target_says_is_found(target, texts, so
     seldom = said.bincount(minlength=300).topk(200, largest=False).indices.sort().values
     head.speak(seldom)
     assert verdicts(target, head, texts)["vocabulary"] == "suspect"
-    assert len(say(target, head, texts[True])[0].logprobs) == torch.isin(said, seldom).sum()
+    found = say(target, head, texts[True])[0]
+    assert len(found.logprobs) == torch.isin(said, seldom).sum() < len(said)
+    agreement = examine(target, head, texts[True], texts[False])[0]  # of all that the target said, lacking or not
+    assert agreement.numbers["agreement"] == pytest.approx(found.right.sum().item() / len(said))
+    assert f"of {len(said)} positions" in agreement.text
     head.speak(seldom[~torch.isin(seldom, said)][:1].repeat(200))
     assert [one.check for one in examine(target, head, texts[True], texts[False])] == ["vocabulary"]
 

@@ -172,6 +172,17 @@ def what_was_measured_before_a_full_disk_is_kept(line, folder, capsys, monkeypat
     assert (folder / "out.json.partial").exists() and not (folder / "out.json").exists()
     monkeypatch.setattr(files, "write_text", real)
     monkeypatch.setattr(bench._Bench, "group", None)
+    own_heads_are_told_apart(line, folder, capsys)
+
+
+def own_heads_are_told_apart(line, folder, capsys):
+    """What a variant decoded with one head is not taken for what it decodes with another, its settings being alike."""
+    kept = (folder / "ask.json").read_text()
+    other = [one | {"head": "four"} if one["label"] == "apart" else one for one in TINY["variants"]]
+    (folder / "ask.json").write_text(json.dumps(TINY | {"variants": other}))
+    assert main([str(one) for one in line]) == 2
+    assert "holds the beginning of another benchmark" in capsys.readouterr().err
+    (folder / "ask.json").write_text(kept)
 
 
 def test_findings_say_better_worse_or_nothing(monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from tiny import save_heads, tiny_model, tiny_tokenizer
 
+from jakiro import files
 from jakiro.__main__ import main
 from jakiro.measuring import limits
 from jakiro.measuring.variants import Variant, asked_for, read
@@ -71,6 +72,22 @@ def test_each_variant_has_its_own_head_and_the_targets_stay(folder):
     own, mine, again = (make(settings).head.fc.weight for make, settings in list(asked_for(target, asked).values())[1:])
     assert torch.equal(own, again) and not torch.equal(own, mine)
     assert target.heads == named
+
+
+def test_an_interrupted_run_of_another_method_under_a_label_is_not_gone_on_with(folder, tmp_path, capsys, monkeypatch):
+    """EAGLE-2 and EAGLE-3 have the same settings, and neither variant names a head."""
+    asked = [{"label": "one", "method": "eagle2"}, {"label": "other", "method": "jakiro"}]
+
+    def full_disk(path, text):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_text", full_disk)
+        assert bench(folder, tmp_path, asked) == 2
+    assert (tmp_path / "bench.json.partial").exists() and capsys.readouterr()
+    assert bench(folder, tmp_path, [asked[0] | {"method": "eagle3"}, asked[1]]) == 2
+    assert "holds the beginning of another benchmark" in capsys.readouterr().err
+    assert bench(folder, tmp_path, asked) == 0
 
 
 MINE = {"label": "mine", "method": "jakiro"}

@@ -68,7 +68,7 @@ def bench(options: argparse.Namespace) -> int:
     if taken := [name for name in peers or () if name in asked]:
         raise ValueError(f"the label {taken[0]!r} is taken by a decoder of transformers: give that variant another")
     how = (options.max_new_tokens, samplings, peers, options.repeats)
-    journal = benchmark.open_journal(options.out, target, texts, asked, *how, variants.folders(compared))
+    journal = benchmark.open_journal(options.out, target, texts, asked, *how, variants.folders(target, compared))
     if len(journal):
         print(f"going on with {journal.path}: {len(journal)} prompts are done", file=sys.stderr)
     methods = benchmark.settled(target, texts, asked, samplings[0], journal)

@@ -89,17 +89,23 @@ def _chance(texts: list[Text]) -> float:
     return max(tokens.values()) / tokens.total()
 
 
+def _positions(texts: list[Text]) -> int:
+    """Where a head is asked. One that lacks the token there says nothing of it, and is wrong."""
+    return sum(len(text.ids) - max(text.start, 2) for text in texts)
+
+
 def _guesses(said: Said, texts: list[Text]) -> bool:
     """Whether a head that said this knows little more of the texts. Why is then not to be told from how sure it is, nor
     from what makes it less so."""
     chance = _chance(texts)
-    return said.right.float().mean().item() - chance <= 0.5 * min(chance, 1 - chance)
+    return said.right.sum().item() / _positions(texts) - chance <= 0.5 * min(chance, 1 - chance)
 
 
 def _agreement(said: Said, texts: list[Text]) -> Finding:
-    share, guess = said.right.float().mean().item(), _chance(texts)
-    numbers = {"agreement": share, "commonest_token": guess, "positions": len(said.right)}
-    text = f"its first choice is the target's at {share:.1%} of {len(said.right)} positions"
+    positions, guess = _positions(texts), _chance(texts)
+    share = said.right.sum().item() / positions
+    numbers = {"agreement": share, "commonest_token": guess, "positions": positions}
+    text = f"its first choice is the target's at {share:.1%} of {positions} positions"
     if _guesses(said, texts):
         text += f"; always naming the commonest token would reach {guess:.1%}: it is untrained, damaged, made for "
         return Finding("agreement", WRONG, f"{text}another target, or for another way of being fed (below)", numbers)
@@ -114,7 +120,9 @@ def _vocabulary(head: Eagle3Head, texts: list[Text]) -> Finding:
     said = torch.tensor([token for text in texts for token in text.ids[text.start :]])
     share, words = torch.isin(said, head.tokens.cpu()).float().mean().item(), head.config.draft_vocab_size
     text = f"{share:.1%} of what the target says is among its {words:,} tokens"
-    advice = "the others it never drafts, and they are left out below: train one whose tokens are those of such texts"
+    if share < 1:
+        text += "; the others it never drafts, and they are left out below"
+    advice = "train one whose tokens are those of such texts"
     return _suspected("vocabulary", text, {"share": share}, share < MOST, advice)
 
 

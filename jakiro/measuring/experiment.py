@@ -121,7 +121,7 @@ def run(
     methods = _methods(target, experiment, heads)
     samplings = [Sampling(temperature=temperature) for temperature in experiment.temperatures]
     work = (target, prompts, methods, experiment.max_new_tokens, samplings, None, repeats)
-    journal = bench.open_journal(out, *work, heads)
+    journal = bench.open_journal(out, *work, {one.label: heads[one.head] for one in experiment.variants})
     report = bench.run(*work, journal)
     names = [one.label for one in experiment.variants]
     report["experiment"] = {

@@ -57,9 +57,11 @@ def read(path: Path) -> list[Variant]:
     return found
 
 
-def folders(variants: Sequence[Variant]) -> dict[str, Path]:
-    """Label -> folder of a head of its own, fetched from the hub where it is named by id."""
-    return {one.label: hub.local(one.head) for one in variants if one.head}
+def folders(target: Target, variants: Sequence[Variant]) -> dict[str, Path]:
+    """Label -> folder of its head: its own, fetched from the hub where it is named by id, or the one that the target
+    names."""
+    heads = {one.label: hub.local(one.head) if one.head else target.heads.get(one.method) for one in variants}
+    return {label: folder for label, folder in heads.items() if folder}
 
 
 def asked_for(target: Target, variants: Sequence[Variant]) -> Methods:
@@ -67,12 +69,12 @@ def asked_for(target: Target, variants: Sequence[Variant]) -> Methods:
 
     Raises ValueError where one cannot run on the target, naming it.
     """
-    vanilla, own, named = METHODS["vanilla"], folders(variants), dict(target.heads)
+    vanilla, own, named = METHODS["vanilla"], folders(target, variants), dict(target.heads)
     loaded: Methods = {"vanilla": (vanilla.load(target), vanilla.defaults(target))}
     for one in variants:
         method = METHODS[one.method]
         try:
-            target.heads.update({one.method: own[one.label]} if one.head else {})
+            target.heads.update({one.method: own[one.label]} if one.label in own else {})
             if reason := method.unavailable(target):
                 raise ValueError(reason)
             loaded[one.label] = method.load(target), build(method.settings, method.defaults(target), one.set)

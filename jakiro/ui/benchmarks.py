@@ -99,7 +99,7 @@ def _shapes(name: str, data: dict[str, Any]) -> dict[str, Any]:
 def _long_text(name: str, data: dict[str, Any]) -> dict[str, Any]:
     figure = {"title": "A round as the text grows", **long_text_figure(data, TITLES)}
     growths = ("growth_s", "attention_growth_s")
-    rows = [[*_costs(row), *(_number(1000 * row[growth], 2) for growth in growths)] for row in data["rows"]]
+    rows = [[*_costs(row), *(_number(row[one] and 1000 * row[one], 2) for one in growths)] for row in data["rows"]]
     table = {"head": [*COSTS, "growth, ms", "attention's own, ms"], "rows": rows}
     return {"name": name, "title": name, "facts": _common(data), "figures": [figure], "table": table, "summary": []}
 

@@ -31,15 +31,17 @@ def shapes_figure(report: dict[str, Any], titles: Mapping[str, str]) -> dict:
 
 
 def long_text_figure(report: dict[str, Any], titles: Mapping[str, str]) -> dict:
-    """Milliseconds of a round by tokens of context, and what attention alone adds; of `jakiro-long-text/1`."""
+    """Milliseconds of a round by tokens of context, and what attention alone adds, where that was measured; `report` is
+    the data of `jakiro-long-text/1`."""
     data = []
     for name, color, rows in _lines(report):
         title, lengths = titles.get(name, name), [row["context"] for row in rows]
         spent = rounded_list([1000 * row["round_s"] for row in rows])
         hover = f"{title} at %{{x}} tokens: %{{y:.1f}} ms a round<extra></extra>"
         data.append(curve(lengths, spent, color, title, showlegend=True, hovertemplate=hover))
-        alone = rounded_list([1000 * (rows[0]["round_s"] + row["attention_growth_s"]) for row in rows])
-        data.append(_dashed(lengths, alone, color, f"{title}, if only attention grew"))
+        if rows[0]["attention_growth_s"] is not None:
+            alone = rounded_list([1000 * (rows[0]["round_s"] + row["attention_growth_s"]) for row in rows])
+            data.append(_dashed(lengths, alone, color, f"{title}, if only attention grew"))
     return _figure(data, "a round as the text grows", "ms")
 
 

@@ -88,6 +88,11 @@ def test_limits_are_drawn_where_they_were_measured(data):
         "bare networks alone": [3.2],
         "device's floor": [1.0],
     }
+    both = LIMITS["methods"] | {"vanilla": {"round_s": 0.002, "round_over_ideal": 1.0, "round_floor_s": 0.001}}
+    for one in limits_figure(data | {"limits": {"methods": both}})["data"]:
+        found = dict(zip(one["y"], one["x"], strict=True))
+        expected = {"round": (4.0, 2.0), "bare networks alone": (3.2, 2.0), "device's floor": (1.0, 1.0)}[one["name"]]
+        assert (found["jakiro"], found["vanilla"]) == expected
     mixture = {"methods": {"jakiro": LIMITS["methods"]["jakiro"] | {"round_floor_s": None}}}
     assert "device's floor" not in {one["name"] for one in limits_figure(data | {"limits": mixture})["data"]}
 

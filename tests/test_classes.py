@@ -15,6 +15,7 @@ VANILLA = replace(run(THIRD, THIRD), method="vanilla")
     ("text", "before", "expected"),
     [
         (" the", "of", "word start"),
+        ("the ", "of", "continuation"),
         ("The", "", "word start"),
         ("The", "\n", "word start"),
         ("ing", " go", "continuation"),
@@ -48,7 +49,8 @@ def test_classes_count_drafted_and_own_tokens():
     counts = {count.name: (count.tokens, count.accepted) for count in by_class(trace) if count.tokens}
     assert counts == {"word start": (1, 1), "continuation": (1, 1), "punctuation": (1, 0), "digit": (2, 0)}
     assert [count.name for count in by_class(trace)] == list(CLASSES)
-    assert by_class(trace)[[*CLASSES].index("other")].share is None
+    shares = {count.name: count.share for count in by_class(replace(trace, pieces=trace.pieces | {15: " c"}))}
+    assert shares["word start"] == 1 / 2 and shares["digit"] == 0 and shares["other"] is None
 
 
 def test_the_headline_counts_what_a_run_drafted_and_where_it_ends():
@@ -59,10 +61,15 @@ def test_the_headline_counts_what_a_run_drafted_and_where_it_ends():
         "The weakest level is depth 1: of the 8 rounds that got there, 8 had candidates and 4 a token accepted."
     )
     assert "vanilla" not in text
+    columns = FIRST.tree.columns | {"source": [None, 0, 1, 0, 2]}
+    text = headline(run(replace(FIRST, tree=replace(FIRST.tree, columns=columns)), THIRD), "Hand", None)
+    assert "drafted 2.0 tokens a round, 1.00 of them were accepted" in text  # rounds without a draft count
+    assert text.endswith("In 1 of 2 rounds one expert alone had accepted tokens: 2 from expert 0, 0 from expert 1.")
 
 
 def test_a_level_that_few_rounds_reached_is_not_called_the_weakest():
     assert "weakest" not in headline(run(FIRST, SECOND, FIRST, SECOND), "Hand", None)
+    assert "weakest level is depth 1: of the 5 rounds" in headline(run(*[FIRST, SECOND] * 2, SECOND), "Hand", None)
 
 
 def test_the_headline_names_the_speed_up_in_the_same_race():
@@ -77,4 +84,7 @@ def test_runs_without_drafts_or_rounds_are_told_as_they_are():
     assert headline(run(THIRD, THIRD), "Hand", VANILLA) == nothing
     assert headline(run(), "Hand", VANILLA) == "Hand ended with its first token: there are no rounds."
     stopped = replace(run(), stop="stopped")
+    assert " It was stopped after 5 tokens." in headline(replace(run(FIRST, THIRD), stop="stopped"), "Hand", None)
+    shorter = replace(run(FIRST, THIRD), stop="stopped", branch="what if")  # to so many rounds, as was asked
+    assert "stopped" not in headline(shorter, "Hand", None)
     assert headline(stopped, "Hand", VANILLA) == "Hand was stopped after its first token: there are no rounds."

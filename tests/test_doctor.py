@@ -137,6 +137,37 @@ def test_a_head_that_is_too_sure_is_found(target, texts, sound):
     assert verdicts(target, head, texts)["calibration"] == "suspect"
 
 
+def judged(right, sure, law):
+    """What a head says, of which only this counts."""
+    nothing = torch.zeros(len(right))
+    return Said(nothing, nothing, torch.tensor(sure), torch.tensor(law), torch.tensor(right), nothing)
+
+
+def test_calibration_adds_up_what_is_too_much_and_too_little():
+    """Three quarters of the choices are surer than the target by 0.2, one is less sure by 0.4."""
+    found = checks._calibration(judged([True] * 4, [0.9, 0.9, 0.9, 0.1], [0.7, 0.6, 0.8, 0.5]))
+    assert found.numbers["expected_calibration_error"] == pytest.approx(0.75 * 0.2 + 0.25 * 0.4)
+    assert [(round(row["q"], 6), round(row["accepted"], 6), row["positions"]) for row in found.numbers["bins"]] == [
+        (0.1, 0.5, 1), (0.9, 0.7, 3)
+    ]  # fmt: skip
+    assert found.verdict == "suspect" and "gives its first choice 70.0%, the target 65.0% (error 0.25)" in found.text
+    assert checks._calibration(judged([True] * 2, [1.0, 0.8], [0.9, 0.7])).verdict == "good"
+
+
+@pytest.mark.parametrize(("last", "verdict"), [(4, "good"), (3, "suspect")])
+def test_a_level_may_be_right_half_as_often_as_the_one_above(last, verdict):
+    levels = [judged([at < count for at in range(10)], [0.5] * 10, [0.5] * 10) for count in (10, 8, last)]
+    found = checks._levels(levels)
+    assert found.verdict == verdict and found.numbers["agreement_by_level"] == pytest.approx([1.0, 0.8, last / 10])
+
+
+def test_a_gain_is_paired_by_position():
+    """Of 1, 2 and 3 nats: 2 in the mean, give or take 1 / sqrt(3)."""
+    said = judged([True] * 3, [0.5] * 3, [0.5] * 3)
+    other = replace(said, logprobs=torch.tensor([1.0, 2.0, 3.0]))
+    assert checks._gain(said, other) == pytest.approx((2.0, 3**-0.5))
+
+
 @pytest.mark.parametrize("sure", [1, 30])
 def test_an_untrained_head_is_found_and_nothing_else_is_blamed(target, texts, sure):
     """However sure it is of what it says, so that whatever makes it less so is a gain."""
@@ -156,7 +187,7 @@ def test_a_head_with_its_halves_exchanged_was_made_for_that_alone(target, texts,
 
 
 def test_a_head_that_knows_little_is_not_good(texts):
-    various = replace(texts[True][0], ids=[*range(40)], start=0)
+    various = replace(texts[True][0], ids=[*range(42)], start=0)
     said = Said(*[torch.zeros(40)] * 4, torch.arange(40) % 5 == 0, torch.zeros(40))
     assert checks._agreement(said, [various]).verdict == "suspect"
 

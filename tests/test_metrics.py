@@ -37,8 +37,9 @@ def test_time_and_speed_leave_prefill_out_and_the_clock_does_not():
 
 def test_totals_follow_vllms_definitions():
     totals = metrics.totals(HAND)
+    assert totals["num_tokens"] == 6 and totals["num_rounds"] == 3
     assert totals["num_draft_tokens"] == 6 and totals["num_accepted_draft_tokens"] == 2
-    assert totals["draft_acceptance_rate"] == 2 / 6
+    assert metrics.totals(run(FIRST, FIRST))["draft_acceptance_rate"] == 4 / 8  # not over its 7 tokens
     assert totals["mean_acceptance_length"] == pytest.approx(1 + 2 / 3)  # vLLM: 1 + accepted over drafts
     assert totals["acceptance_rate_per_position"] == [1 / 3, 1 / 3]
 
@@ -60,6 +61,7 @@ def test_runs_are_held_against_each_other_where_they_were_asked_the_same():
     other_seed, warm = replace(HAND, seed=HAND.seed + 1), replace(HAND, temperature=0.5)
     assert metrics.comparable([]) and metrics.comparable([HAND, replace(HAND, method="vanilla", first=1), other_seed])
     assert not metrics.comparable([warm, replace(warm, seed=warm.seed + 1)])
+    assert not metrics.comparable([warm, replace(warm, top_p=0.9)])
     for other in (
         warm,
         replace(HAND, prompt=[*HAND.prompt, 1]),
@@ -76,7 +78,15 @@ def test_divergence_takes_both_log_probabilities_from_one_run():
     assert (found.at, found.ours, found.theirs) == (4, 18, 16)
     assert found.margin == pytest.approx(math.log(2))
     assert metrics.divergence(other, HAND).margin == pytest.approx(-math.log(2))
+    rounded = run(FIRST, replace(other.steps[1], target_logprobs=[0.0, -1.0, -1.0]))
+    assert metrics.divergence(HAND, rounded).margin == pytest.approx(math.log(2))  # not half of it from either
     assert metrics.divergence(HAND, HAND) is None
+
+
+def test_divergence_asks_for_a_token_after_its_own_prefix():
+    """After 10 11 one run has 13, the other 12, which is known after 10 alone."""
+    found = metrics.divergence(HAND, run(replace(FIRST, accepted=[1], bonus=12), SECOND))
+    assert (found.at, found.ours, found.theirs, found.margin) == (2, 13, 12, None)
 
 
 def test_divergence_without_known_probabilities_or_token_has_no_margin():
@@ -91,14 +101,18 @@ def test_divergence_without_known_probabilities_or_token_has_no_margin():
 def test_coverage_is_the_chance_that_the_target_stays_in_the_tree():
     assert coverage(FIRST) == pytest.approx([0.5 + 0.25, 0.5 * 0.5 + 0.5 * 0.5])
     assert coverage(THIRD) == []
+    sure = replace(FIRST, target_logprobs=[0.0, 0.0, math.log(0.25), 0.0, 0.0])
+    assert coverage(sure) == [1.0, 1.0]  # a sum above 1 is rounding, or a token that was drafted twice
 
 
 def test_diversity_of_a_round_and_of_the_run():
     found = round_diversity(FIRST)
     assert (found.drafted, found.unique, found.accepted_by_source, found.rescues) == (4, 4, [1, 1, 0, 0], 2)
     assert [(node.parent, node.depth, node.overlap) for node in found.experts] == [(0, 1, 0.5), (1, 2, 1.0)]
+    both = replace(FIRST, tree=replace(FIRST.tree, columns=FIRST.tree.columns | {"source": [None, 2, 0, 1, 3]}))
+    assert round_diversity(both).rescues == 1  # what both experts propose neither rescues
     total = run_diversity(HAND)
-    assert total.drafted == 3.0  # the round without a draft does not count
+    assert total.drafted == total.unique == 3.0  # the round without a draft does not count
     assert total.coverage == pytest.approx([(0.75 + 0.5) / 2, 0.5 / 2])
     assert total.overlap == {1: 0.5, 2: 1.0} and total.js == {1: 0.2, 2: 0.0}
     assert total.proposed_by_source == [1, 2, 1, 0] and total.rescued_rounds == 1
@@ -107,6 +121,8 @@ def test_diversity_of_a_round_and_of_the_run():
 def test_a_repeated_token_is_counted_once():
     twice = replace(FIRST, tree=replace(FIRST.tree, tokens=[10, 11, 12, 12, 12]))
     assert round_diversity(twice).unique == 2
+    found = run_diversity(run(twice, FIRST, THIRD))
+    assert (found.unique, found.drafted) == ((2 + 4) / 2, 4.0)
 
 
 def test_routing_reads_the_gates_once_a_parent():
@@ -131,6 +147,28 @@ def test_routing_counts_a_drafted_token_that_ended_the_text_as_found():
     ended = run(replace(FIRST, accepted=[], bonus=11))
     rates = {round(middle, 1): rate for middle, rate, count in run_routing(ended).acceptance if count}
     assert rates == {0.7: 1.0}
+
+
+def ordinary(step, **columns):
+    """The round without a contrastive level."""
+    return replace(step, tree=replace(step.tree, columns=step.tree.columns | {"head": [None, 0, 0, 0, 0]} | columns))
+
+
+def test_routing_asks_for_the_walk_where_it_stood_alone():
+    """The walk goes to 12, so the children of 11 are nobody's miss; the next round stops at once."""
+    step = ordinary(replace(FIRST, accepted=[2], bonus=9))
+    total = run_routing(run(step, replace(step, accepted=[])))
+    assert {round(middle, 1): (rate, count) for middle, rate, count in total.acceptance if count} == {0.7: (0.5, 2)}
+    assert total.by_depth == {1: (0.75, 0.25), 2: (0.1, 0.9)} and total.dominant_share == (0.5, 0.5)
+    one, other = (-sum(share * math.log(share) for share in pair) for pair in ((0.75, 0.25), (0.1, 0.9)))
+    assert total.mean_entropy == pytest.approx((one + other) / 2)
+    assert total.entropy == pytest.approx([(one + other) / 2] * 2)
+
+
+def test_one_expert_may_have_the_whole_weight():
+    whole = {"gate0": [None, 1.0, 1.0, 0.0, 0.0], "gate1": [None, 0.0, 0.0, 1.0, 1.0]}
+    total = run_routing(run(ordinary(FIRST, **whole)))
+    assert total.mean_entropy == 0 and [count for *_, count in total.acceptance] == [1, 0, 0, 0, 1]
 
 
 @pytest.mark.parametrize("trace", [vanilla_trace(text(6)), lookup_trace(text(30)), run(SECOND)])

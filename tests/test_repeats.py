@@ -81,7 +81,7 @@ def mean(sums):
         ([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 4], True),  # a short block: eight tokens again
         ([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 4], False),  # seven
         ([1, 2, 3, 4, 5] * 3, True),
-        ([1, 2, 3, 4, 5] * 2 + [1, 2, 3, 4], False),
+        ([1, 2, 3, 4, 5] * 2 + [1, 2, 3, 4, 9], False),  # nine of ten: the third time is another
         ([5] * 9, True),
         ([1, 2, 3, 4, 5, 9, 1, 2, 3, 4, 5, 8, 1, 2, 3, 4, 5], False),  # never the same block
         ([], False),

@@ -26,8 +26,8 @@ def rows():
         for repeat, seconds in enumerate((2, 4, 5))
     ]
     samples += [
-        ours("jakiro", repeat, seconds, peak_bytes=peak, recording_s=float(seconds))
-        for repeat, (seconds, peak) in enumerate(((1, 7), (4, 9), (4, 8)))
+        ours("jakiro", repeat, seconds, peak_bytes=peak, prefill_s=prefill, recording_s=float(seconds))
+        for repeat, (seconds, peak, prefill) in enumerate(((1, 7, 9.0), (4, 9, 2.0), (4, 8, 3.0)))
     ]
     samples += [sample("hf_generate_dynamic", repeat, 10, 5) for repeat in range(3)]
     return {row["method"]: row for row in report.rows(samples)}
@@ -45,6 +45,7 @@ def test_counts_are_those_of_one_repeat(rows):
     assert (row["prompts"], row["repeats"], row["tokens"], row["rounds"], row["tau"]) == (1, 3, 11, 4, 2.5)
     assert row["acceptance_rate_per_position"] == [0.75, 0.5, 0.25]
     assert (row["draft_s"], row["verify_s"], row["overhead_s"]) == (1.0, 2.0, 1.0)
+    assert row["prefill_s"] == 3.0  # as other seconds, the median of the repeats
     assert row["peak_bytes"] == 9 and row["identical"] == 1.0 and row["recording_s"] == 4.0
 
 
@@ -63,11 +64,14 @@ def test_acceptance_adds_up_over_prompts_of_different_depth():
 def test_tables_have_a_part_for_each_temperature():
     samples = [
         ours(name, 0, seconds, task=task, temperature=heat)
-        for heat in (0.0, 1.0)
+        for heat in (1.0, 0.0)
         for task in ("a", "b")
         for name, seconds in (("vanilla", 4), ("jakiro", 2 + heat))
     ]
-    table = report.as_markdown({"rows": report.rows(samples)})
+    measured = {"rows": report.rows(samples)}
+    assert report.means(measured) == report.means(measured, 0.0) != report.means(measured, 1.0)
+    assert [line["temperature"] for line in report.method_totals(measured)] == [0.0, 0.0, 1.0, 1.0]
+    table = report.as_markdown(measured)
     first, second = table.split("Temperature 1")
     assert first.startswith("Temperature 0\n") and "| mean | 1.00×, τ 2.50 | 2.00×, τ 2.50 |" in first
     assert "| mean | 1.00×, τ 2.50 | 1.33×, τ 2.50 |" in second
@@ -78,11 +82,27 @@ def test_what_tau_allows_is_held_against_what_was_reached():
     measured = {"rows": report.rows(samples)}
     assert report.allowed(measured) == ""
     methods = {
-        "vanilla": {"round_s": 0.01, "ideal_round_s": 0.01},
+        "vanilla": {"round_s": 0.01, "ideal_round_s": 0.005},
         "jakiro": {"round_s": 0.02, "ideal_round_s": 0.0125},
     }
     said = report.allowed(measured | {"limits": {"methods": methods}})
     assert said == "Allowed by tau and the bare networks: jakiro 2.00×, of which it reached 1.00"
+
+
+def test_totals_weigh_tasks_by_their_rounds():
+    """Of 4 + 12 rounds 3 + 3 accepted a token, 2 a second, 1 a third."""
+    long = sample("jakiro", 0, 15, 6.0, task="long", prompt="2", reached=[12, 3], phases=[1.0, 4.0, 1.0])
+    short = ours("jakiro", 0, 2.0)
+    [total] = report.method_totals({"rows": report.rows([short, long])})
+    assert total["acceptance_rate_per_position"] == pytest.approx([6 / 16, 2 / 16, 1 / 16])
+    assert total["round_s"] == 8 / 16 and total["shares"] == [1.5 / 8, 5 / 8, 1.5 / 8]
+
+
+def test_prompts_of_a_task_are_told_as_a_range_where_tasks_differ():
+    asked = (("a", "1"), ("b", "1"), ("b", "2"))
+    samples = [ours("jakiro", 0, 1.0, task=task, prompt=prompt) for task, prompt in asked]
+    assert report.prompts_a_task({"rows": report.rows(samples)}) == "1 to 2"
+    assert report.prompts_a_task({"rows": report.rows(samples[1:])}) == "2"
 
 
 def test_details_say_where_a_round_went():

@@ -286,14 +286,15 @@ def test_a_pass_answers_what_a_draft_of_that_depth_would(kind, at):
         torch.testing.assert_close(found[level].mixed[:, at - 2 + level], last)
 
 
-def test_the_top_k_loss_and_diversity_change_the_loss_as_their_formulas_say(trained):
+def test_each_further_loss_changes_the_loss_as_its_formula_says(trained):
     torch.manual_seed(0)
     read = torch.nn.Linear(8, 40, bias=False)
     out = HeadOutput(*torch.randn(2, 1, 4, 8), torch.randn(2, 1, 4, 8), torch.randn(1, 4, 4))
     at = torch.tensor([0, 2])
     soon, later = (Wanted.of(read, torch.randn(2, 8)) for _ in range(2))
-    plain, top, apart = (
-        loss_of(out, at, read, soon, later, Losses(**kw))[0] for kw in ({}, {"top_k": 0.7}, {"diversity": 0.3})
+    plain, top, apart, alone = (
+        loss_of(out, at, read, soon, later, Losses(**kw))[0]
+        for kw in ({}, {"top_k": 0.7}, {"diversity": 0.3}, {"decoupled": 0.0})
     )
     logp = read(out.mixed[0, at]).log_softmax(-1)
     wanted = -sum(p * logp[i, t] for i in range(2) for p, t in zip(*soon.law[i].topk(TOP), strict=True))
@@ -302,6 +303,19 @@ def test_the_top_k_loss_and_diversity_change_the_loss_as_their_formulas_say(trai
     middle = (p[0] + p[1]) / 2
     js = sum((one * (one / middle).log()).sum() for one in p) / 2
     torch.testing.assert_close(plain - apart, 0.3 * js)
+    weights = out.gates[0, at, :2].softmax(-1)  # the others are of the contrastive feature
+    law = weights[:, :1] * p[0] + weights[:, 1:] * p[1]
+    torch.testing.assert_close(plain - alone, 0.5 * -(soon.law * law.log()).sum())
+
+
+def test_a_position_that_does_not_count_agrees_with_nothing():
+    """Whatever the head's choice is there, token 0 among them."""
+    for choice in range(3):
+        said = 9.0 * torch.eye(3)[[choice, choice]]
+        wanted = Wanted.of(torch.nn.Identity(), said, torch.tensor([True, False]))
+        out = HeadOutput(said[None, [0, 1, 1]], None, None, None)
+        loss, agree = loss_of(out, torch.tensor([0, 1]), torch.nn.Identity(), wanted, None, Losses())
+        assert agree == 1 and loss.isfinite()
 
 
 def test_a_target_answers_its_prompts_and_goes_on_after_an_interrupt(trained, data, tmp_path):

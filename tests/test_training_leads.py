@@ -5,7 +5,7 @@ import lzma
 import pytest
 
 from jakiro.training.claims import contents
-from jakiro.training.leads import LEAD, PASSAGE, QUOTE, QUOTES, WORDS, summaries
+from jakiro.training.leads import LEAD, PASSAGE, QUOTE, QUOTES, WORDS, lead_of, summaries
 from jakiro.training.sources import Source, held_out, read_chats
 
 LEADS = Source("leads:plain/news.txt.xz", 1.0)
@@ -44,6 +44,26 @@ def test_other_sentences_of_a_passage_are_quoted_by_their_first_words():
             begin = asked.removeprefix(QUOTE.partition("{}")[0]).removesuffix("”.")
             assert said.startswith(begin) and len(begin.split()) in range(WORDS[0], WORDS[1] + 1)
             assert passage.count(said) == 1 == passage.count(begin) and boat in said
+
+
+def test_sentences_that_begin_alike_are_not_asked_for():
+    """Nobody could say which of them is meant."""
+    boat = "The boats brought food and water to house"
+    alike = "\n\n".join(f"{boat} {i} of many. {boat} {i} again." for i in range(200))
+    found = [one["messages"] for one in summaries([alike] * 9)]
+    assert found and {len(messages) for messages in found} == {2}
+
+
+def test_a_passage_is_at_least_twice_as_long_as_its_summary():
+    long = f"The river rose {'and rose ' * 20}until it fell."
+    assert len(long) in LEAD and not list(summaries([f"{long} Nobody was hurt."] * 60))
+    assert list(summaries([f"{long} {MORE} {MORE} {MORE}"] * 60))
+
+
+def test_a_lead_ends_with_the_first_sentence_that_makes_it_long_enough():
+    just = "The river rose after three days of rain."
+    assert len(just) == LEAD.start and lead_of(f"{just} {MORE}") == just
+    assert lead_of(f"{just[4:].capitalize()} It fell. {MORE}") == f"{just[4:].capitalize()} It fell."
 
 
 def test_the_marks_that_close_a_sentence_are_its_own():

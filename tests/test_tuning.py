@@ -598,6 +598,7 @@ def test_the_figure_shows_the_curve_and_marks_the_choice():
         assert (curve["x"], curve["y"]) == ([1, 8], [1, 3])
         assert (speed["x"], speed["y"]) == ([4, 7], [100, 120])
         assert (star["x"], star["y"]) == ([7], [120]) and "top_k 3, depth 2" in star["text"][0]
+        assert star["text"][0].endswith("tau 2.40 in 20.0 ms: 120 tokens/s")
         for theme in ("light", "dark"):
             go.Figure(paint({"data": figure["data"], "layout": figure["layout"]}, theme))
 

@@ -104,3 +104,5 @@ def serve(options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     main()
+    sys.stdout.flush()
+    os._exit(0)  # Python would end a thread in the middle of a race inside torch's C++, which aborts the process

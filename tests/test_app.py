@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import gradio as gr
@@ -71,24 +73,38 @@ def free_port() -> int:
         return one.getsockname()[1]
 
 
-def test_the_app_opens_the_page_and_loads_the_models(tmp_path):
-    """In a process of its own, as a user starts it."""
-    tiny_model().save_pretrained(tmp_path)
-    tiny_tokenizer().save_pretrained(tmp_path)
-    save_heads(tmp_path)
+@contextmanager
+def started(*words):
+    """The page in a process of its own, as a user starts it: the process, its address and the status of its models."""
     port = free_port()
     address = f"http://127.0.0.1:{port}/"
-    words = ["--target", tmp_path, "--traces", tmp_path, "--port", port, "--threads", 1]
-    command = [sys.executable, "app.py", *map(str, words)]
+    command = [sys.executable, "app.py", *map(str, words), "--port", str(port), "--threads", "1"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == f"Jakiro Debugger: {address}\n"
         while (status := httpx.get(f"{address}models.json", timeout=60).json())["state"] == "loading":
             time.sleep(0.1)
-        assert status["state"] == "ready" and status["heads"] == ["eagle2", "eagle3", "jakiro"]
+        yield process, address, status
     finally:
         process.terminate()
         process.communicate(timeout=60)
+
+
+def test_the_app_opens_the_page_and_loads_the_models(tmp_path):
+    tiny_model().save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    save_heads(tmp_path)
+    with started("--target", tmp_path, "--traces", tmp_path) as (_, _, status):
+        assert status["state"] == "ready" and status["heads"] == ["eagle2", "eagle3", "jakiro"]
+
+
+def test_the_app_ends_in_the_middle_of_a_race_without_aborting(tmp_path):
+    with started("--traces", tmp_path) as (process, address, _):
+        long = ["Write a long story.", ["vanilla", "jakiro"], 900, 0, 1, 0]
+        httpx.post(f"{address}gradio_api/call/race", json={"data": long}, timeout=60).raise_for_status()
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
 
 
 FACTS = dict.fromkeys(("title", "prompt", "model", "device", "date"), "")

@@ -134,7 +134,7 @@ export function mount({element: root, props, watch, send}) {
     lanes.show(race);
     if (race.running) return;
     transport.race(race);
-    go({race: race.id});
+    go({race: race.id}, false, redrawNow); // in one frame with its lanes: else what is below them jumps
     if (root.dataset.ready !== 'yes') performance.mark('jakiro-lanes');
     root.dataset.ready = 'yes';
     if (!Plotly) requestAnimationFrame(() => setTimeout(drawTree)); // after the first paint
@@ -192,15 +192,16 @@ export function mount({element: root, props, watch, send}) {
 
   // ---- the state and its views
 
-  /** Change the state; everything shown follows within a frame. `replaying`: the replay itself moves the playhead. */
-  function go(change, replaying = false) {
+  /** Change the state; everything shown follows within a frame, or as `follow` says. `replaying`: the replay itself moves
+   * the playhead. */
+  function go(change, replaying = false, follow = redraw) {
     if (!race || race.running) return;
     if (!replaying && MOVES.some((name) => name in change)) timeline.stop();
     if (!replaying) notice.moved(race.note);
     state = sound({...state, ...('round' in change || 'method' in change ? {place: null} : {}), ...swapped(change, state), ...change}, race);
     timeline.pace(state);
     if (settled === turn) keep(state); // else the address is that of the race that is to come
-    redraw();
+    follow();
   }
 
   function redrawNow() {

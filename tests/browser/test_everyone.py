@@ -42,6 +42,24 @@ def test_every_view_can_be_read_by_everyone(show, rules):
     assert found == []
 
 
+def test_in_the_colours_of_the_system_one_sees_what_is_chosen(show):
+    """There backgrounds are all alike, unless they are asked for by name."""
+    tab = show("?race=question&method=jakiro&round=3&motion=0&tab=outline", forced_colors="active")
+    expect(tab.locator(".outline [aria-current=true]")).to_be_visible()
+    background = "(one) => getComputedStyle(one).backgroundColor"
+    for chosen, other in (
+        (".lane .text .now", ".lane .text .t0"),
+        ("[role=tab][aria-selected=true]", "[role=tab][aria-selected=false]"),
+        (".outline [aria-current=true]", ".outline [aria-current=false]"),
+        (".bar i", ".bar"),
+    ):
+        found = [tab.locator(f"#viewer {name}").first.evaluate(background) for name in (chosen, other)]
+        assert found[0] != found[1], chosen
+    tab.locator("[data-tab=table]").click()
+    expect(tab.locator("[data-tab=table]")).to_have_attribute("aria-selected", "true")
+    expect(tab.locator("tr.now")).to_have_css("background-color", tab.locator("[data-tab=table]").evaluate(background))
+
+
 def test_a_short_window_has_the_tree_on_its_first_screen(show):
     tab = show("?race=question&method=jakiro", viewport={"width": 1366, "height": 660})
     wait_for_tree(tab)

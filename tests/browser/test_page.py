@@ -67,6 +67,25 @@ def test_it_opens_on_a_recorded_race_and_says_so(show):
     assert tab.locator("[data-figure=tree] .points path").count() > 10
 
 
+def test_a_race_comes_with_its_round_and_not_lanes_first(show):
+    """Lanes over a card that is still empty are a frame that jumps."""
+    script = """new MutationObserver((_, watching) => {
+      if (!document.querySelector('#viewer .lane')) return;
+      window.titled = document.querySelector('#viewer [data-part=title]').textContent;
+      watching.disconnect();
+    }).observe(document, {childList: true, subtree: true});"""
+    assert show("?motion=0", script=script).evaluate("window.titled").endswith(" · Jakiro")
+
+
+def test_a_phone_has_room_for_the_legend_of_the_timeline(show):
+    """In two lines it lies over the bars."""
+    tab = show("?race=question&method=jakiro&motion=0", viewport={"width": 360, "height": 740})
+    expect(part(tab, "bars")).to_have_attribute("data-drawn", "yes")
+    top = "(all) => all.map((one) => one.getBoundingClientRect().top)"
+    tops = part(tab, "bars").locator(".legend2 text").evaluate_all(top)
+    assert len(tops) == 3 and len(set(tops)) == 1
+
+
 def test_processors_go_by_their_short_names(show):
     facts = with_facts(about={"device": "Intel(R) Xeon(R) Processor @ 2.80GHz"})
     tab = show("?race=question", routes={"**/races/question.json": facts})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,7 @@ from jakiro.ui import models
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches
 from jakiro.ui.models import RequestError
-from jakiro.ui.whatif import descriptions, what_if
+from jakiro.ui.whatif import FIELDS, descriptions, what_if
 from jakiro.ui.why import whys
 from jakiro.verify import Sampling
 
@@ -291,7 +292,9 @@ def test_words_can_be_forced_as_they_are_written(loaded, tmp_path):
         ({"lane": "x"}, "say which race"),
         ({"lane": 7}, "there is no lane 8"),
         ({"race": "kept-none"}, "not kept any more"),
-        ({"rounds": "many"}, "rounds must be a number"),
+        ({"rounds": "many"}, "rounds must be a finite number, not 'many'"),
+        ({"rounds": math.inf}, "rounds must be a finite number"),
+        ({"temperature": 10**400}, "temperature must be a finite number"),
         ({"seed": 1.5}, "seed must be a whole number"),
         ({"settings": "x"}, "names with values"),
         ({"text": 5}, "the text that is forced"),
@@ -310,3 +313,5 @@ def test_every_setting_is_described_for_the_form():
     kinds = {one["name"]: one["kind"] for one in found}
     assert kinds["depth"] == "int" and kinds["contrastive"] == "bool" and kinds["expert"] == "choice"
     assert descriptions()["vanilla"] == []
+    for fields in descriptions().values():  # the form has others of these names
+        assert {"text", *FIELDS}.isdisjoint(one["name"] for one in fields)

@@ -150,7 +150,7 @@ def check(
     known = _methods(models, methods)
     length = whole("max_new_tokens", max_new_tokens)
     if not 1 <= length <= models.target.context:
-        raise RequestError(f"max_new_tokens must be from 1 to {models.target.context}, not {length}")
+        raise RequestError(f"max_new_tokens must be from 1 to {models.target.context}, not {length!s:.40}")
     try:
         sampling = Sampling(number("temperature", temperature), number("top_p", top_p), whole("seed", seed))
         settings = {
@@ -195,7 +195,7 @@ def _methods(models: Loaded, methods: Any) -> list[str]:
         raise RequestError(f"choose at least one method: {', '.join(METHODS[name].title for name in models.makers)}")
     for name in methods:
         if not isinstance(name, str) or name not in METHODS:
-            raise RequestError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
+            raise RequestError(f"unknown method {str(name)[:40]!r}; known: {', '.join(METHODS)}")
         if name in models.missing:
             raise RequestError(f"{METHODS[name].title} cannot run here: {models.missing[name]}")
     if len(set(methods)) < len(methods):

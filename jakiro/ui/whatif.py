@@ -33,7 +33,7 @@ def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple
         raise RequestError("say which race, which lane and which round to decode again")
     traces = library.traces(race)
     if not 0 <= lane < len(traces):
-        raise RequestError(f"there is no lane {lane + 1}: this race has {len(traces)}")
+        raise RequestError(f"there is no lane {lane + 1!s:.40}: this race has {len(traces)}")
     trace = traces[lane]
     make, method = loaded.maker(trace.method), METHODS[trace.method]
     try:

@@ -76,7 +76,9 @@ def _cut(trace: Trace, step: StepTrace) -> str:
     nodes = "the node budget" if budget is None else f"the budget of {_count(budget, 'node')}"
     scores = ""
     if score is not None and cutoff is not None and score <= cutoff:
-        scores = f": its path score {_signed(score)} is not above {_signed(cutoff)}, that of the last node kept"
+        own, last = _signed(score), _signed(cutoff)
+        than = "that" if own == last else f"{last}, that"
+        scores = f": its path score {own} is not above {than} of the last node kept"
     return (
         f"The target chose {_bonus(trace, step)}, which the draft proposed after {_after(trace, step)}"
         f"{_ranked(step, ' (', ')')} but cut to {nodes}{scores}."

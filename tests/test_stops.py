@@ -7,7 +7,7 @@ from hand import FIRST, HAND, SECOND, THIRD, run
 
 from jakiro.__main__ import main
 from jakiro.analysis import endings
-from jakiro.analysis.stops import FAR, FULL, LOW, NARROW, NEAR, STOPS, Stopped, stop, stops
+from jakiro.analysis.stops import FAR, FULL, LACKED, LOW, NARROW, NEAR, STOPS, Stopped, stop, stops
 from jakiro.trace import save
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.stops import stops_figure
@@ -37,6 +37,8 @@ def asked(*steps, **settings):
         (asked(rejected(pick_rank=8), top_k=4), FAR),
         (asked(rejected(pick_rank=8, pick_score=-3.0, cutoff=-3.0), top_k=4), FAR),
         (asked(rejected(pick_rank=7), top_k=4.0), NEAR),
+        (asked(rejected(pick_rank=8, pick_draft_logprob=-1e4), top_k=4), LACKED),
+        (asked(rejected(pick_rank=8, pick_draft_logprob=-1.5e4), top_k=4), FAR),
         (asked(rejected(pick_rank=0)), endings.WRONG),
         (asked(rejected(pick_rank=8)), endings.WRONG),
         (asked(SECOND), endings.WRONG),

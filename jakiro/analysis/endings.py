@@ -14,6 +14,7 @@ CUT = "cut"  # the target's choice was drafted, and cut by the node budget
 UNPROPOSED = "unproposed"  # it was not among the candidates
 
 ENDS = ("eos", "length", "context")  # why a text is over; "stopped" says nothing about its last round
+LOWEST = -1e4  # log-probability of what a head cannot draft (docs/trace.md)
 SURE = 0.5  # draft probability from which a rejected candidate is a surprise
 
 # What makes a round worth a look -> its name, and what it means.
@@ -68,6 +69,11 @@ def levels(trace: Trace, step: StepTrace) -> int:
 def rejected(step: StepTrace) -> list[int]:
     """The children of the node where the walk stopped."""
     return [node for node, parent in enumerate(step.tree.parents) if parent == step.stop_node]
+
+
+def lacked(step: StepTrace) -> bool:
+    """Whether the draft head's vocabulary has not the target's choice where the walk stopped."""
+    return at_stop(step, "pick_draft_logprob") == LOWEST
 
 
 def at_stop(step: StepTrace, column: str) -> float | None:

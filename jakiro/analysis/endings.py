@@ -52,12 +52,17 @@ def moments(trace: Trace, index: int) -> list[str]:
     q = draft_probabilities(tree)
     sure = any((q[node] or 0) >= SURE for node in rejected(step))
     found = {
-        "rescue": any(source[node] in (0, 1) for node in step.accepted),
+        "rescue": not alone(trace) and any(source[node] in (0, 1) for node in step.accepted),
         "surprise": ends != TEXT_END and sure,
         "full": ends != TEXT_END and 0 < len(step.accepted) == levels(trace, step),
         "cut": ends == CUT,
     }
     return [name for name in MOMENTS if found[name]]
+
+
+def alone(trace: Trace) -> bool:
+    """Whether one of two experts alone proposed, by the setting `expert`: it rescues nothing, as it has no rival."""
+    return trace.settings.get("expert") in ("0", "1")
 
 
 def levels(trace: Trace, step: StepTrace) -> int:

@@ -149,6 +149,11 @@ def test_routing_reads_the_gates_once_a_parent():
     assert stepped == {0.7: (1.0, 1)}
 
 
+def test_routing_has_no_weights_of_a_root_without_gates():
+    columns = {"gate0": [None, None, None, 0.1, 0.1], "gate1": [None, None, None, 0.9, 0.9]}
+    assert run_routing(run(ordinary(FIRST, **columns))).root == [None]
+
+
 def test_routing_counts_a_parent_where_the_walk_stopped_as_a_miss():
     stopped = run(replace(FIRST, accepted=[], bonus=9))
     rates = {round(middle, 1): rate for middle, rate, count in run_routing(stopped).acceptance if count}
@@ -196,7 +201,7 @@ def test_a_level_is_tried_where_the_walk_came_to_a_node_with_children():
 
 def test_the_table_has_a_row_for_every_node():
     nodes = nodes_table(HAND)
-    assert len(nodes) == 5 + 3 + 1
+    assert list(nodes.index) == list(range(5 + 3 + 1))  # not each round's anew
     row = nodes[(nodes["round"] == 0) & (nodes["node"] == 4)].iloc[0]
     assert (row["state"], row["piece"], row["depth"]) == ("unreached", "<14>", 2)
     assert row["q"] == pytest.approx(0.25) and row["p"] == pytest.approx(0.5) and row["gate1"] == 0.9

@@ -59,7 +59,7 @@ def test_a_copy_that_was_right_to_its_end_is_full_however_long_it_might_have_bee
 
 
 def test_counts_are_in_order_and_tell_where_one_expert_alone_had_the_choice():
-    known = [{"pick_expert0_rank": 2, "pick_expert1_rank": 9}, {"pick_expert0_rank": 9, "pick_expert1_rank": 9}]
+    known = [{"pick_expert0_rank": one, "pick_expert1_rank": other} for one, other in ((2, 9), (9, 4))]  # 4 is outside
     steps = [rejected(pick_rank=5, **known[0]), rejected(pick_rank=5, **known[1]), rejected(pick_rank=20, **known[0])]
     trace = asked(*steps, FIRST, top_k=4, depth=2)
     assert stops(trace) == [

@@ -153,7 +153,7 @@ def _number(share: float) -> str:
 
 
 def _signed(score: float) -> str:
-    return f"{score:.3f}".replace("-", "−")
+    return f"{round(score, 3) + 0.0:.3f}".replace("-", "−")  # no negative zero
 
 
 SENTENCES = {

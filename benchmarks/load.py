@@ -135,6 +135,7 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
             target = ways.loaded.target
             raced = races(ways, prompts, options.threads, options.repeats)
         head = common.head(SCHEMA, target.device, **browsing.versions(chromium))
+        del head["machine"]["threads"]  # each lane has its own
         missing = None if chromium else browsing.NO_BROWSER
     body = {"target": target.name, "dtype": options.dtype, "browser": missing or "headless Chromium"}
     return head | body | {"races": raced, "largest": found}, [_raced(raced), _large(found)]

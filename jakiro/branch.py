@@ -42,9 +42,9 @@ def branch(
     if trace.target != target.name:
         raise ValueError(f"this run was recorded with {trace.target}, and the model loaded here is {target.name}")
     if not 0 <= index < len(trace.steps):
-        raise ValueError(f"there is no round {index + 1}: this run has {len(trace.steps)}")
+        raise ValueError(f"there is no round {index + 1!s:.40}: this run has {len(trace.steps)}")
     if not 1 <= change.rounds <= MOST_ROUNDS:
-        raise ValueError(f"rounds must be from 1 to {MOST_ROUNDS}, not {change.rounds}")
+        raise ValueError(f"rounds must be from 1 to {MOST_ROUNDS}, not {change.rounds!s:.40}")
     had = build(method.settings, None, trace.settings)  # with the defaults of what it was recorded without
     settings = build(method.settings, had, change.settings)
     for one in (had, settings):

@@ -53,7 +53,7 @@ def decode(
     """
     limit = _limit(target, prompt, max_new_tokens)
     if first is not None and not 0 <= first < target.vocab_size:
-        raise ValueError(f"the token {first} is outside 0 to {target.vocab_size - 1}, the target's vocabulary")
+        raise ValueError(f"the token {first!s:.40} is outside 0 to {target.vocab_size - 1}, the target's vocabulary")
     return _rounds(target, drafter, prompt, limit, sampling, inspect, first)
 
 

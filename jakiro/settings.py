@@ -49,7 +49,7 @@ def build(cls: type[T], base: T | None, changes: Mapping[str, Any]) -> T:
     known = {one.name: one for one in fields(cls)}
     for name in changes:
         if name not in known:
-            raise ValueError(f"unknown setting {name!r}; known: {', '.join(known) or 'none'}")
+            raise ValueError(f"unknown setting {str(name)[:40]!r}; known: {', '.join(known) or 'none'}")
     values = {name: _read(known[name], value) for name, value in changes.items()}
     return replace(cls() if base is None else base, **values)
 
@@ -106,7 +106,7 @@ def _fits(one: Field, value: Any) -> bool:
 
 def _message(one: Field, value: Any) -> str:
     other = f", or {AUTO}" if one.metadata.get("auto") else ""
-    return f"{one.name} must be {_allowed(one)}{other}, not {value!r}"
+    return f"{one.name} must be {_allowed(one)}{other}, not {value!r:.40}"
 
 
 def _allowed(one: Field) -> str:

@@ -40,7 +40,7 @@ class Sampling:
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p}; use a number above 0 and up to 1, where 1 keeps every token")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed <= MAX_SEED:
-            raise ValueError(f"seed is {self.seed!r}; use a whole number from 0 to {MAX_SEED} (2**53)")
+            raise ValueError(f"seed is {self.seed!r:.40}; use a whole number from 0 to {MAX_SEED} (2**53)")
 
 
 GREEDY = Sampling()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,7 @@ from jakiro.ui import models
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches
 from jakiro.ui.models import RequestError
-from jakiro.ui.whatif import descriptions, what_if
+from jakiro.ui.whatif import FIELDS, descriptions, what_if
 from jakiro.ui.why import whys
 from jakiro.verify import Sampling
 
@@ -215,17 +216,20 @@ def test_another_seed_gives_another_text(loaded):
     ("change", "message"),
     [
         ({"rounds": 0}, f"rounds must be from 1 to {MOST_ROUNDS}"),
+        ({"rounds": 10**300}, f"rounds must be from 1 to {MOST_ROUNDS}"),
         ({"settings": {"depth": 99}}, "depth must be a whole number from 1 to 16"),
         ({"settings": {"depth": "auto"}}, "depth must be a number here"),
         ({"settings": {"other": 1}}, "unknown setting 'other'"),
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"forced": (10_000,)}, "the token 10000 is outside"),
+        ({"forced": (10**300,)}, "the token 1000"),
         ({"forced": (7,) * 10_000}, "10000 forced tokens do not fit after the"),
     ],
 )
 def test_bad_changes_are_refused(loaded, change, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as caught:
         again(loaded, run(loaded, "jakiro"), 0, **change)
+    assert len(str(caught.value)) < 200
 
 
 def test_a_run_whose_settings_are_to_be_measured_is_refused(loaded):
@@ -290,8 +294,12 @@ def test_words_can_be_forced_as_they_are_written(loaded, tmp_path):
         ({}, "say which race"),
         ({"lane": "x"}, "say which race"),
         ({"lane": 7}, "there is no lane 8"),
+        ({"lane": 10**300}, "there is no lane 1000"),
+        ({"round": 10**300}, "there is no round 1000"),
         ({"race": "kept-none"}, "not kept any more"),
-        ({"rounds": "many"}, "rounds must be a number"),
+        ({"rounds": "many"}, "rounds must be a finite number, not 'many'"),
+        ({"rounds": math.inf}, "rounds must be a finite number"),
+        ({"temperature": 10**400}, "temperature must be a finite number"),
         ({"seed": 1.5}, "seed must be a whole number"),
         ({"settings": "x"}, "names with values"),
         ({"text": 5}, "the text that is forced"),
@@ -301,8 +309,9 @@ def test_words_can_be_forced_as_they_are_written(loaded, tmp_path):
 def test_bad_requests_are_told_what_to_do(loaded, tmp_path, asked, message):
     library = Library(tmp_path)
     good = {"race": library.add([run(loaded, "vanilla")]), "lane": 0, "round": 0, "rounds": 2}
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(RequestError, match=message) as caught:
         what_if(loaded, library, (good | asked) if asked else {})
+    assert len(str(caught.value)) < 200
 
 
 def test_every_setting_is_described_for_the_form():
@@ -310,3 +319,5 @@ def test_every_setting_is_described_for_the_form():
     kinds = {one["name"]: one["kind"] for one in found}
     assert kinds["depth"] == "int" and kinds["contrastive"] == "bool" and kinds["expert"] == "choice"
     assert descriptions()["vanilla"] == []
+    for fields in descriptions().values():  # the form has others of these names
+        assert {"text", *FIELDS}.isdisjoint(one["name"] for one in fields)

@@ -54,11 +54,11 @@ def test_classes_count_drafted_and_own_tokens():
 
 
 def test_the_headline_counts_what_a_run_drafted_and_where_it_ends():
-    text = headline(run(*[FIRST, SECOND] * 4), "Hand", None)
+    text = headline(run(*[FIRST, SECOND] * 5), "Hand", None)
     assert "drafted 3.0 tokens a round, 1.00 of them were accepted, which makes 2.00 tokens a pass" in text
-    assert "In 4 of 8 rounds one expert alone had accepted tokens: 4 from expert 0, 4 from expert 1." in text
+    assert "In 5 of 10 rounds one expert alone had accepted tokens: 5 from expert 0, 5 from expert 1." in text
     assert text.endswith(
-        "The weakest level is depth 1: of the 8 rounds that got there, 8 had candidates and 4 a token accepted."
+        "The weakest level is depth 1: of the 10 rounds that got there, 10 had candidates and 5 a token accepted."
     )
     assert "vanilla" not in text
     columns = FIRST.tree.columns | {"source": [None, 0, 1, 0, 2]}
@@ -67,9 +67,10 @@ def test_the_headline_counts_what_a_run_drafted_and_where_it_ends():
     assert text.endswith("In 1 of 2 rounds one expert alone had accepted tokens: 2 from expert 0, 0 from expert 1.")
 
 
-def test_a_level_that_few_rounds_reached_is_not_called_the_weakest():
-    assert "weakest" not in headline(run(FIRST, SECOND, FIRST, SECOND), "Hand", None)
-    assert "weakest level is depth 1: of the 5 rounds" in headline(run(*[FIRST, SECOND] * 2, SECOND), "Hand", None)
+def test_a_level_is_the_weakest_of_at_least_two_that_enough_rounds_reached():
+    assert "weakest" not in headline(run(*[FIRST, SECOND] * 4), "Hand", None)  # 4 got to the second
+    deeper = replace(FIRST, tree=replace(FIRST.tree, parents=[-1, 0, 0, 1, 3]))  # its third level is not accepted
+    assert "weakest level is depth 3: of the 5 rounds" in headline(run(*[deeper] * 5), "Hand", None)
 
 
 def test_the_headline_names_the_speed_up_in_the_same_race():

@@ -308,8 +308,9 @@ def test_another_methods_head_is_found(folder):
 
 
 def test_a_method_that_there_is_not_is_refused(target):
-    with pytest.raises(ValueError, match="unknown method 'nobody'"):
-        visit(target, "nobody", PROMPTS)
+    for method in ("nobody", "x" * 5000):
+        with pytest.raises(ValueError, match=f"unknown method '{method[:40]}'"):
+            visit(target, method, PROMPTS)
 
 
 def test_a_target_that_writes_too_little_says_why(folder):

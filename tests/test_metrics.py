@@ -11,8 +11,11 @@ from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
 from jakiro import metrics
 from jakiro.analysis.diversity import coverage, round_diversity, run_diversity
+from jakiro.analysis.endings import moments
 from jakiro.analysis.routing import round_routing, run_routing
 from jakiro.analysis.tables import nodes_table
+from jakiro.ui.headline import headline
+from jakiro.ui.summary import metric_rows
 
 
 def test_tau_counts_the_bonus_and_every_round():
@@ -106,11 +109,11 @@ def test_coverage_is_the_chance_that_the_target_stays_in_the_tree():
 
 
 def test_diversity_of_a_round_and_of_the_run():
-    found = round_diversity(FIRST)
+    found = round_diversity(HAND, FIRST)
     assert (found.drafted, found.unique, found.accepted_by_source, found.rescues) == (4, 4, [1, 1, 0, 0], 2)
     assert [(node.parent, node.depth, node.overlap) for node in found.experts] == [(0, 1, 0.5), (1, 2, 1.0)]
     both = replace(FIRST, tree=replace(FIRST.tree, columns=FIRST.tree.columns | {"source": [None, 2, 0, 1, 3]}))
-    assert round_diversity(both).rescues == 1  # what both experts propose neither rescues
+    assert round_diversity(HAND, both).rescues == 1  # what both experts propose neither rescues
     total = run_diversity(HAND)
     assert total.drafted == total.unique == 3.0  # the round without a draft does not count
     assert total.coverage == pytest.approx([(0.75 + 0.5) / 2, 0.5 / 2])
@@ -118,9 +121,18 @@ def test_diversity_of_a_round_and_of_the_run():
     assert total.proposed_by_source == [1, 2, 1, 0] and total.rescued_rounds == 1
 
 
+@pytest.mark.parametrize("expert", ["0", "1"])
+def test_who_proposes_alone_rescues_nothing(expert):
+    lone = replace(HAND, settings={"expert": expert})
+    assert round_diversity(lone, FIRST).rescues is None and run_diversity(lone).rescued_rounds is None
+    assert "one expert alone" not in headline(lone, "Hand", None) and "one expert alone" in headline(HAND, "Hand", None)
+    assert moments(lone, 0) == ["full"] and "rescues" not in {row["label"] for row in metric_rows(lone)}
+    assert run_diversity(lone).accepted_by_source == [1, 1, 0, 0]  # whose top-k has it is still told
+
+
 def test_a_repeated_token_is_counted_once():
     twice = replace(FIRST, tree=replace(FIRST.tree, tokens=[10, 11, 12, 12, 12]))
-    assert round_diversity(twice).unique == 2
+    assert round_diversity(HAND, twice).unique == 2
     found = run_diversity(run(twice, FIRST, THIRD))
     assert (found.unique, found.drafted) == ((2 + 4) / 2, 4.0)
 
@@ -135,6 +147,11 @@ def test_routing_reads_the_gates_once_a_parent():
     assert total.by_depth == {1: (0.75, 0.25)} and total.dominant_share == (1, 0)  # not the contrastive level
     stepped = {round(middle, 1): (rate, count) for middle, rate, count in total.acceptance if count}
     assert stepped == {0.7: (1.0, 1)}
+
+
+def test_routing_has_no_weights_of_a_root_without_gates():
+    columns = {"gate0": [None, None, None, 0.1, 0.1], "gate1": [None, None, None, 0.9, 0.9]}
+    assert run_routing(run(ordinary(FIRST, **columns))).root == [None]
 
 
 def test_routing_counts_a_parent_where_the_walk_stopped_as_a_miss():
@@ -184,7 +201,7 @@ def test_a_level_is_tried_where_the_walk_came_to_a_node_with_children():
 
 def test_the_table_has_a_row_for_every_node():
     nodes = nodes_table(HAND)
-    assert len(nodes) == 5 + 3 + 1
+    assert list(nodes.index) == list(range(5 + 3 + 1))  # not each round's anew
     row = nodes[(nodes["round"] == 0) & (nodes["node"] == 4)].iloc[0]
     assert (row["state"], row["piece"], row["depth"]) == ("unreached", "<14>", 2)
     assert row["q"] == pytest.approx(0.25) and row["p"] == pytest.approx(0.5) and row["gate1"] == 0.9

@@ -35,6 +35,8 @@ def test_prompts_come_from_everywhere_in_a_row_and_have_about_one_length():
     drawn = [repeats.prompts(ids, said.astype(bool), 2, seed) for seed in range(20)]
     assert {str(one) for one in drawn} == {"[[1], [2]]", "[[8, 9], [3, 4, 5]]"}
     assert drawn == [repeats.prompts(ids, said.astype(bool), 2, seed) for seed in range(20)]
+    lengths = [list(map(len, repeats.prompts(ids, said.astype(bool), 4, 0, longest))) for longest in (2, 3)]
+    assert lengths == [[1, 1, 2], [1, 1, 2, 3]]
     assert repeats.prompts(ids[:, :1], np.ones((2, 1), bool), 2, 0) == []
 
 

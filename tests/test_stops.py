@@ -7,7 +7,7 @@ from hand import FIRST, HAND, SECOND, THIRD, run
 
 from jakiro.__main__ import main
 from jakiro.analysis import endings
-from jakiro.analysis.stops import FAR, FULL, LOW, NARROW, NEAR, STOPS, Stopped, stop, stops
+from jakiro.analysis.stops import FAR, FULL, LACKED, LOW, NARROW, NEAR, STOPS, Stopped, stop, stops
 from jakiro.trace import save
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.stops import stops_figure
@@ -37,6 +37,8 @@ def asked(*steps, **settings):
         (asked(rejected(pick_rank=8), top_k=4), FAR),
         (asked(rejected(pick_rank=8, pick_score=-3.0, cutoff=-3.0), top_k=4), FAR),
         (asked(rejected(pick_rank=7), top_k=4.0), NEAR),
+        (asked(rejected(pick_rank=8, pick_draft_logprob=-1e4), top_k=4), LACKED),
+        (asked(rejected(pick_rank=8, pick_draft_logprob=-1.5e4), top_k=4), FAR),
         (asked(rejected(pick_rank=0)), endings.WRONG),
         (asked(rejected(pick_rank=8)), endings.WRONG),
         (asked(SECOND), endings.WRONG),
@@ -57,7 +59,7 @@ def test_a_copy_that_was_right_to_its_end_is_full_however_long_it_might_have_bee
 
 
 def test_counts_are_in_order_and_tell_where_one_expert_alone_had_the_choice():
-    known = [{"pick_expert0_rank": 2, "pick_expert1_rank": 9}, {"pick_expert0_rank": 9, "pick_expert1_rank": 9}]
+    known = [{"pick_expert0_rank": one, "pick_expert1_rank": other} for one, other in ((2, 9), (9, 4))]  # 4 is outside
     steps = [rejected(pick_rank=5, **known[0]), rejected(pick_rank=5, **known[1]), rejected(pick_rank=20, **known[0])]
     trace = asked(*steps, FIRST, top_k=4, depth=2)
     assert stops(trace) == [

@@ -67,6 +67,8 @@ def test_cut_by_the_node_budget_compares_the_scores():
         "The target chose “␣six”, which the draft proposed after “␣two” (ranked 3rd by the draft) but cut to the"
         " budget of 4 nodes: its path score −4.250 is not above −4.000, that of the last node kept."
     )
+    alike = columns | {"pick_score": column(-0.0002), "cutoff": column(0.0)}
+    assert ": its path score 0.000 is not above that of the last node kept." in sentence(alike)
 
 
 def test_the_draft_stopped_at_its_depth():

@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
+from jakiro.analysis.endings import alone
 from jakiro.trace import StepTrace, Trace
 
 SOURCES = 4  # values of the column `source`: expert 0, expert 1, both, only the mixture
@@ -33,11 +34,12 @@ class RoundDiversity:
     coverage: list[float]  # probability under the target that its path stays in the tree for d = 1, 2, ... levels
     experts: list[Experts]  # one a parent; empty where the trace has neither overlap nor js
     accepted_by_source: list[int] | None  # [SOURCES]; None without the column
+    alone: bool  # one expert alone proposed all of them
 
     @property
     def rescues(self) -> int | None:
-        """Accepted tokens that only one expert proposes."""
-        return None if self.accepted_by_source is None else sum(self.accepted_by_source[:2])
+        """Accepted tokens that only one of two experts proposes; None where they are not known, or one is alone."""
+        return None if self.alone or self.accepted_by_source is None else sum(self.accepted_by_source[:2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,11 @@ class RunDiversity:
     js: dict[int, float]
     proposed_by_source: list[int] | None  # sum over the run, [SOURCES]
     accepted_by_source: list[int] | None  # sum over the run, [SOURCES]
-    rescued_rounds: int | None  # rounds with at least one rescue
+    rescued_rounds: int | None  # rounds with at least one rescue; None as above
 
 
-def round_diversity(step: StepTrace) -> RoundDiversity:
-    """The candidates of one round."""
+def round_diversity(trace: Trace, step: StepTrace) -> RoundDiversity:
+    """The candidates of one of its rounds."""
     tree = step.tree
     source = tree.columns.get("source")
     return RoundDiversity(
@@ -64,6 +66,7 @@ def round_diversity(step: StepTrace) -> RoundDiversity:
         coverage=coverage(step),
         experts=_experts(step),
         accepted_by_source=None if source is None else _count(source[node] for node in step.accepted),
+        alone=alone(trace),
     )
 
 
@@ -84,7 +87,7 @@ def coverage(step: StepTrace) -> list[float]:
 def run_diversity(trace: Trace) -> RunDiversity | None:
     """The candidates of a whole run; None where nothing was drafted."""
     steps = [step for step in trace.steps if len(step.tree) > 1]
-    rounds = [round_diversity(step) for step in steps]
+    rounds = [round_diversity(trace, step) for step in steps]
     if not rounds:
         return None
     levels = max(len(found.coverage) for found in rounds)
@@ -100,7 +103,7 @@ def run_diversity(trace: Trace) -> RunDiversity | None:
         js=_by_depth([(node.depth, node.js) for node in experts]),
         proposed_by_source=_sums(proposed),
         accepted_by_source=_sums(accepted),
-        rescued_rounds=sum(bool(found.rescues) for found in rounds) if accepted else None,
+        rescued_rounds=sum(bool(found.rescues) for found in rounds) if accepted and not alone(trace) else None,
     )
 
 

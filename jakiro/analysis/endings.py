@@ -14,6 +14,7 @@ CUT = "cut"  # the target's choice was drafted, and cut by the node budget
 UNPROPOSED = "unproposed"  # it was not among the candidates
 
 ENDS = ("eos", "length", "context")  # why a text is over; "stopped" says nothing about its last round
+LOWEST = -1e4  # log-probability of what a head cannot draft (docs/trace.md)
 SURE = 0.5  # draft probability from which a rejected candidate is a surprise
 
 # What makes a round worth a look -> its name, and what it means.
@@ -51,12 +52,17 @@ def moments(trace: Trace, index: int) -> list[str]:
     q = draft_probabilities(tree)
     sure = any((q[node] or 0) >= SURE for node in rejected(step))
     found = {
-        "rescue": any(source[node] in (0, 1) for node in step.accepted),
+        "rescue": not alone(trace) and any(source[node] in (0, 1) for node in step.accepted),
         "surprise": ends != TEXT_END and sure,
         "full": ends != TEXT_END and 0 < len(step.accepted) == levels(trace, step),
         "cut": ends == CUT,
     }
     return [name for name in MOMENTS if found[name]]
+
+
+def alone(trace: Trace) -> bool:
+    """Whether one of two experts alone proposed, by the setting `expert`: it rescues nothing, as it has no rival."""
+    return trace.settings.get("expert") in ("0", "1")
 
 
 def levels(trace: Trace, step: StepTrace) -> int:
@@ -68,6 +74,11 @@ def levels(trace: Trace, step: StepTrace) -> int:
 def rejected(step: StepTrace) -> list[int]:
     """The children of the node where the walk stopped."""
     return [node for node, parent in enumerate(step.tree.parents) if parent == step.stop_node]
+
+
+def lacked(step: StepTrace) -> bool:
+    """Whether the draft head's vocabulary has not the target's choice where the walk stopped."""
+    return at_stop(step, "pick_draft_logprob") == LOWEST
 
 
 def at_stop(step: StepTrace, column: str) -> float | None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jakiro.analysis import endings
-from jakiro.analysis.endings import at_stop, ending, levels
+from jakiro.analysis.endings import at_stop, ending, lacked, levels
 from jakiro.trace import StepTrace, Trace
 
-FULL, NARROW, NEAR, LOW, FAR = "full", "narrow", "near", "low", "far"  # beside endings' own
+FULL, NARROW, NEAR, LOW, FAR, LACKED = "full", "narrow", "near", "low", "far", "lacked"  # beside endings' own
 
 # Where a round stopped -> its name, and what would have brought a token more there, or more tokens.
 STOPS = {
@@ -22,6 +22,7 @@ STOPS = {
         "the target's choice was among the next top_k, but too low for the tree: top_k and total_tokens have to grow",
     ),
     FAR: ("far below the top-k", "the target's choice ranked below twice the top_k: that takes a better head"),
+    LACKED: ("not in the vocabulary", "the draft head's vocabulary lacks the target's choice: that takes another head"),
     endings.WRONG: ("not drafted", "the target chose another token; what would have had it is not known"),
     endings.NOTHING_DRAFTED: ("nothing drafted", "there was no draft to accept"),
     endings.TEXT_END: ("end of the text", "nothing may follow"),
@@ -43,6 +44,8 @@ def stop(trace: Trace, index: int) -> str:
     if ends == endings.DRAFT_END:
         return FULL if len(step.accepted) >= levels(trace, step) else NARROW
     if ends == endings.UNPROPOSED:
+        if lacked(step):
+            return LACKED
         rank, width = at_stop(step, "pick_rank"), trace.number("top_k")
         if width is None:
             return endings.WRONG

@@ -149,7 +149,7 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument("--start", type=Path, help="go on from a trained target, or from a folder of trained heads")
     written = "folder to write, for answers a file; default: heads in your target's, answers in the run's"
     learn.add_argument("--out", type=Path, default=None, help=written)
-    trainer = "cpu or cuda; which GPU a process takes is accelerate's choice (default: %(default)s)"
+    trainer = "cpu or cuda (mps, xpu: not tried); accelerate chooses which GPU a process takes (default: %(default)s)"
     learn.add_argument("--device", default="cpu", help=trainer)
     learn.add_argument("--threads", type=positive, help="CPU threads; default: all that this process may use")
     learn.add_argument("--no-compile", dest="compile", action="store_false", help="without torch.compile")

@@ -28,7 +28,7 @@ def visit(target: Target, method: str, prompts: Sequence[str]) -> list[Finding]:
     """All findings on the head of `method`; only the first where it cannot be loaded. Raises ValueError for a method
     that has no head or one of a kind that is not known here, or where the target writes too little."""
     if method not in METHODS:
-        raise ValueError(f"unknown method {method!r}; known: {', '.join(METHODS)}")
+        raise ValueError(f"unknown method {method[:40]!r}; known: {', '.join(METHODS)}")
     if method not in patients():
         what = "a head of a kind that the doctor does not know" if method in on_heads() else "no head"
         raise ValueError(f"{method} has {what}; examine one of {', '.join(patients())}")

@@ -54,11 +54,8 @@ def rows(samples: Sequence[Sample]) -> list[dict[str, Any]]:
 
 def _speeds(samples: list[Sample]) -> list[float | None]:
     """tokens_per_s of each repeat."""
-    found = []
-    for repeat in _repeats(samples):
-        seconds = sum(sample.decode_s for sample in repeat)
-        found.append(sum(sample.decoded for sample in repeat) / seconds if seconds else None)
-    return found
+    spent = [(sum(one.decoded for one in repeat), sum(one.decode_s for one in repeat)) for repeat in _repeats(samples)]
+    return [decoded / seconds if seconds else None for decoded, seconds in spent]
 
 
 def _repeats(samples: list[Sample]) -> list[list[Sample]]:
@@ -167,11 +164,12 @@ def short_of_one(share: float) -> float:
 def allowed(report: dict[str, Any]) -> str:
     """What tau, draft and verify cost allow, and the share of it that was reached; empty without `limits`.
 
-    Allowed: tau times vanilla's round over the bare networks alone. These are of one short prompt: others may get more.
+    Allowed: tau times vanilla's round over the bare networks alone. These are of one short prompt (others may get more)
+    and of full trees, so nothing is said of methods whose trees vary in size: those without `total_tokens`.
     """
     ideal, parts = report.get("limits", {}).get("methods", {}), []
     for name, row in means(report).items():
-        if name in ideal and name != "vanilla" and "speedup" in row:
+        if name in ideal and "total_tokens" in report["settings"][name] and "speedup" in row:
             most = row["tau"] * ideal["vanilla"]["round_s"] / ideal[name]["ideal_round_s"]
             parts.append(f"{name} {most:.2f}×, of which it reached {row['speedup'] / most:.2f}")
     return "Allowed by tau and the bare networks: " + "; ".join(parts) if parts else ""

@@ -107,7 +107,7 @@ def _chosen(library: Library, asked: Mapping[str, Any]) -> tuple[list[Trace], li
         raise RequestError("say which race and which two lanes to compare")
     traces = library.traces(race)
     if wrong := [one for one in lanes if not 0 <= one < len(traces)]:
-        raise RequestError(f"there is no lane {wrong[0] + 1}: this race has {len(traces)}")
+        raise RequestError(f"there is no lane {wrong[0] + 1!s:.40}: this race has {len(traces)}")
     return traces, [traces[one] for one in lanes]
 
 

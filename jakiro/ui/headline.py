@@ -51,8 +51,8 @@ def _rescues(trace: Trace) -> list[str]:
 def _weakest(trace: Trace) -> list[str]:
     levels = enumerate(zip(pairwise(reached(trace)), tried(trace), strict=True), 1)
     rates = [(here / there, depth, here, had, there) for depth, ((there, here), had) in levels if there >= FEW]
-    if not rates:
-        return []
+    if len(rates) < 2:
+        return []  # nothing to be weaker than
     _, depth, here, had, there = min(rates)
     return [
         f"The weakest level is depth {depth}: of the {there} rounds that got there, {had} had candidates and {here} a "

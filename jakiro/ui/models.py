@@ -40,7 +40,7 @@ class Loaded:
         """What makes its drafters. Raises RequestError where it is not known or cannot run here."""
         if method not in self.makers:
             why = self.missing.get(method, f"known are {', '.join(METHODS)}")
-            raise RequestError(f"{method} cannot run here: {why}")
+            raise RequestError(f"{method[:40]} cannot run here: {why}")
         return self.makers[method]
 
     def wanted(self) -> list[str]:

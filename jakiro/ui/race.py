@@ -148,11 +148,11 @@ def check(
     `changes` are settings that differ from the device's defaults: method -> name -> value.
     """
     known = _methods(models, methods)
-    length = _whole("max_new_tokens", max_new_tokens)
+    length = whole("max_new_tokens", max_new_tokens)
     if not 1 <= length <= models.target.context:
-        raise RequestError(f"max_new_tokens must be from 1 to {models.target.context}, not {length}")
+        raise RequestError(f"max_new_tokens must be from 1 to {models.target.context}, not {length!s:.40}")
     try:
-        sampling = Sampling(_number("temperature", temperature), _number("top_p", top_p), _whole("seed", seed))
+        sampling = Sampling(number("temperature", temperature), number("top_p", top_p), whole("seed", seed))
         settings = {
             name: build(METHODS[name].settings, models.defaults[name], (changes or {}).get(name, {})) for name in known
         }
@@ -195,7 +195,7 @@ def _methods(models: Loaded, methods: Any) -> list[str]:
         raise RequestError(f"choose at least one method: {', '.join(METHODS[name].title for name in models.makers)}")
     for name in methods:
         if not isinstance(name, str) or name not in METHODS:
-            raise RequestError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
+            raise RequestError(f"unknown method {str(name)[:40]!r}; known: {', '.join(METHODS)}")
         if name in models.missing:
             raise RequestError(f"{METHODS[name].title} cannot run here: {models.missing[name]}")
     if len(set(methods)) < len(methods):
@@ -219,7 +219,8 @@ def _ids(models: Loaded, prompt: Any) -> list[int]:
     return ids
 
 
-def _number(name: str, value: Any) -> float:
+def number(name: str, value: Any) -> float:
+    """What somebody gave for `name`. Raises RequestError where it is no finite number."""
     if value is None:
         raise RequestError(f"{name} is empty: give a number")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
@@ -227,8 +228,9 @@ def _number(name: str, value: Any) -> float:
     return float(value)
 
 
-def _whole(name: str, value: Any) -> int:
-    number = value if isinstance(value, int) and not isinstance(value, bool) else _number(name, value)
-    if number != int(number):
+def whole(name: str, value: Any) -> int:
+    """Likewise of a whole number, which may come as a float."""
+    read = value if isinstance(value, int) and not isinstance(value, bool) else number(name, value)
+    if read != int(read):
         raise RequestError(f"{name} must be a whole number, not {value}")
-    return int(number)
+    return int(read)

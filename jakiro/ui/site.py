@@ -47,7 +47,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     async def module(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in modules.compressed:
-            return PlainTextResponse(f"no module {name!r}", status_code=404)
+            return PlainTextResponse(f"no module {name[:40]!r}", status_code=404)
         return _script(modules.compressed[name])
 
     def race(request: Request) -> Response:
@@ -57,7 +57,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     def export(request: Request) -> Response:
         id, name = request.path_params["id"], request.path_params["name"]
         if name not in EXPORTS:
-            return PlainTextResponse(f"no export {name!r}; there are {', '.join(EXPORTS)}", status_code=404)
+            return PlainTextResponse(f"no export {name[:40]!r}; there are {', '.join(EXPORTS)}", status_code=404)
         media, make = EXPORTS[name]
         text = make(library.traces(id), library.about(id) | {"compared": library.comparisons(id)})
         return Response(text, media_type=media, headers={"Content-Disposition": f'attachment; filename="{id}-{name}"'})
@@ -65,7 +65,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     def cut(request: Request) -> Response:
         traces, lane = library.traces(request.path_params["id"]), request.path_params["lane"]
         if lane >= len(traces):
-            raise RequestError(f"there is no lane {lane + 1}: this race has {len(traces)}")
+            raise RequestError(f"there is no lane {lane + 1!s:.40}: this race has {len(traces)}")
         return Response(cut_figure(traces[lane]), media_type="application/json", headers={"Cache-Control": "no-cache"})
 
     def compared(request: Request) -> Response:

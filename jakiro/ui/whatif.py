@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any
 
 from jakiro.branch import Change, branch, told
@@ -12,10 +13,12 @@ from jakiro.text import continued
 from jakiro.trace import Trace
 from jakiro.ui.library import WHAT_IF, Library
 from jakiro.ui.models import Loaded, RequestError
+from jakiro.ui.race import number, whole
 from jakiro.ui.replay import keys
 
 LONGEST = 1000  # characters of a text that is forced
-SAMPLING = ("temperature", "top_p", "seed")
+# What may be changed beside settings, which have other names -> how it is read.
+FIELDS = MappingProxyType({"temperature": number, "top_p": number, "seed": whole, "rounds": whole, "token": whole})
 
 
 def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple[list[Trace], dict[str, Any]]:
@@ -26,11 +29,11 @@ def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple
     Raises RequestError with the remedy.
     """
     race, lane, index = asked.get("race"), asked.get("lane"), asked.get("round")
-    if not isinstance(race, str) or not _whole(lane) or not _whole(index):
+    if not isinstance(race, str) or not _is_whole(lane) or not _is_whole(index):
         raise RequestError("say which race, which lane and which round to decode again")
     traces = library.traces(race)
     if not 0 <= lane < len(traces):
-        raise RequestError(f"there is no lane {lane + 1}: this race has {len(traces)}")
+        raise RequestError(f"there is no lane {lane + 1!s:.40}: this race has {len(traces)}")
     trace = traces[lane]
     make, method = loaded.maker(trace.method), METHODS[trace.method]
     try:
@@ -52,15 +55,9 @@ def _change(loaded: Loaded, asked: Mapping[str, Any]) -> Change:
     settings = asked.get("settings") or {}
     if not isinstance(settings, Mapping):
         raise ValueError("settings must be names with values")
-    given = {name: asked[name] for name in (*SAMPLING, "token", "rounds") if asked.get(name) is not None}
-    for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ValueError(f"{name} must be a number, not {str(value)[:40]!r}")
-        if name in ("seed", "token", "rounds") and value != int(value):
-            raise ValueError(f"{name} must be a whole number, not {value}")
-    whole = {name: int(value) if name in ("seed", "token", "rounds") else float(value) for name, value in given.items()}
-    forced = (whole.pop("token"),) if "token" in whole else _ids(loaded, asked.get("text") or "")
-    return Change(settings=dict(settings), forced=forced, **whole)
+    given = {name: read(name, asked[name]) for name, read in FIELDS.items() if asked.get(name) is not None}
+    forced = (given.pop("token"),) if "token" in given else _ids(loaded, asked.get("text") or "")
+    return Change(settings=dict(settings), forced=forced, **given)
 
 
 def _ids(loaded: Loaded, text: Any) -> tuple[int, ...]:
@@ -82,5 +79,5 @@ def _description(one) -> dict[str, Any]:
     return known | {"choices": facts["choices"], "low": facts["low"], "high": facts["high"]}
 
 
-def _whole(value: Any) -> bool:
+def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from jakiro.analysis import endings
-from jakiro.analysis.endings import at_stop, ending, rejected
+from jakiro.analysis.endings import at_stop, ending, lacked, rejected
 from jakiro.graph import copied, draft_logprobs, probability
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import quote
 
-LOWEST = -1e4  # log-probability of what a head cannot draft (docs/trace.md)
 ENDS = {
     "eos": "The text is finished: the target chose the end token",
     "length": "The length cap is reached: the last token allowed is",
@@ -76,7 +75,9 @@ def _cut(trace: Trace, step: StepTrace) -> str:
     nodes = "the node budget" if budget is None else f"the budget of {_count(budget, 'node')}"
     scores = ""
     if score is not None and cutoff is not None and score <= cutoff:
-        scores = f": its path score {_signed(score)} is not above {_signed(cutoff)}, that of the last node kept"
+        own, last = _signed(score), _signed(cutoff)
+        than = "that" if own == last else f"{last}, that"
+        scores = f": its path score {own} is not above {than} of the last node kept"
     return (
         f"The target chose {_bonus(trace, step)}, which the draft proposed after {_after(trace, step)}"
         f"{_ranked(step, ' (', ')')} but cut to {nodes}{scores}."
@@ -87,7 +88,7 @@ def _not_proposed(trace: Trace, step: StepTrace) -> str:
     children = rejected(step)
     best = f"; the draft preferred {_favourite(trace, step, children)}" if children else ""
     chose = f"The target chose {_bonus(trace, step)}, which"
-    if at_stop(step, "pick_draft_logprob") == LOWEST:
+    if lacked(step):
         return f"{chose} the draft head's vocabulary lacks{best}."
     width = trace.number("top_k")
     limit = "" if width is None else f", top_k is {width}"
@@ -152,7 +153,7 @@ def _number(share: float) -> str:
 
 
 def _signed(score: float) -> str:
-    return f"{score:.3f}".replace("-", "−")
+    return f"{round(score, 3) + 0.0:.3f}".replace("-", "−")  # no negative zero
 
 
 SENTENCES = {

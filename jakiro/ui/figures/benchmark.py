@@ -105,7 +105,8 @@ def rounds_figure(report: dict[str, Any], temperature: float, titles: Mapping[st
 def limits_figure(report: dict[str, Any], titles: Mapping[str, str] = ITSELF) -> dict | None:
     """A round as measured, of its bare networks alone, and as the device's rates allow. None: not measured.
 
-    A round and its networks took turns, so the networks' bar is the round's over the ratio within a turn.
+    Rounds with a full tree alone: those of a method whose trees vary in size may take less. A round and its networks
+    took turns, so the networks' bar is the round's over the ratio within a turn.
     """
     found = (report.get("limits") or {}).get("methods")
     if not found:
@@ -127,7 +128,7 @@ def limits_figure(report: dict[str, Any], titles: Mapping[str, str] = ITSELF) ->
         told = {"text": ratios} | inside if label == "round" else {}
         taken = [round(1000 * one, 3) for one in spent]
         data.append(bars(taken, names, color, label, orientation="h", showlegend=True, hovertemplate=hover, **told))
-    apart = "ms a round, each with its bare networks in turn; apart from the runs of the table"
+    apart = "ms of rounds with a full tree, their bare networks in turn; not the table's runs"
     axes = {"xaxis": axis((0, 1), "y", apart), "yaxis": axis((0, 1), "x", automargin="left", dtick=1)}
     look = layout(
         TALL + 2 * ROW * len(names), axes, barmode="group", bargap=0.3, margin={"l": 96, "r": 12, "t": 40, "b": 44}

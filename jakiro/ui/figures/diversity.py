@@ -20,7 +20,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 
 def round_diversity_figure(trace: Trace) -> dict | None:
     """Covered target mass by level and, where recorded, the experts' overlap and divergence; None without drafts."""
-    rounds = [round_diversity(step) for step in trace.steps]
+    rounds = [round_diversity(trace, step) for step in trace.steps]
     levels = max((len(found.coverage) for found in rounds), default=0)
     if not levels:
         return None

@@ -420,6 +420,13 @@ def test_other_runs_stand_beside_this_one():
     assert len({trace["line"]["dash"] for trace in curves}) == 2  # told apart without colour
 
 
+@pytest.mark.parametrize(("count", "said"), [(0, "0 rounds"), (1, "1 round"), (2, "2 rounds")])
+def test_one_rescued_round_is_one(count, said):
+    found = replace(run_diversity(TRACES["jakiro"]), rescued_rounds=count)
+    notes = [note["text"] for note in run_diversity_figure([("a", "@jakiro", found)])["layout"]["annotations"]]
+    assert notes[-1].endswith(f"<br>{said} rescued by one expert")
+
+
 def test_lanes_of_one_method_look_different_and_no_method_looks_like_an_expert():
     found = lane_looks(["jakiro", "eagle2", "jakiro", "jakiro", "mine"])
     others = lane_looks([f"mine {index}" for index in range(12)])

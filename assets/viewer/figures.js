@@ -1,5 +1,7 @@
 // Prepared figures: fill a template with a round's patch, paint its roles with the theme, give it to plotly.
 
+const PAPER = 630; // px that an upright page of A4 or Letter has for a figure
+
 let asked = null;
 
 /** plotly.js, which the page's head has sent for. */
@@ -115,6 +117,11 @@ const boxes = new ResizeObserver((entries) => {
     const wide = box.clientWidth;
     if (wide && Math.abs(wide - box._fullLayout?.width) > 1) window.Plotly.Plots.resize(box); // once the width is at rest
   }
+});
+
+/** Paper is narrower than the window that figures are drawn for, and they are not drawn anew: they get smaller. */
+addEventListener('beforeprint', () => {
+  for (const box of document.querySelectorAll('#viewer .scroll')) box.style.setProperty('--on-paper', Math.min(1, PAPER / box.scrollWidth));
 });
 
 /** Plotly.react for a figure that follows the width of its box. */

@@ -75,7 +75,7 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
     if (halted) return reader.forget(); // stopped before it began
     if (doing !== 'race') busy('race');
     unanswered = 0;
-    say('The lanes share one machine and take turns; the replay afterwards runs at true speed.');
+    say('');
     shown(race, {replay: false});
   }
 

@@ -98,7 +98,7 @@ def _diversity(runs: list[Trace], names: tuple[str, str], looks: tuple[Look, Loo
     """Both lanes' candidates after the same tokens; None where one of them drafts nothing."""
     found = [run_diversity(run) for run in runs]
     colors = [color for color, _ in looks]
-    return run_diversity_figure(list(zip(names, colors, found, strict=True)), "places") if all(found) else None
+    return run_diversity_figure(list(zip(names, colors, found, strict=True)), "place") if all(found) else None
 
 
 def _chosen(library: Library, asked: Mapping[str, Any]) -> tuple[list[Trace], list[Trace]]:

@@ -10,7 +10,7 @@ from jakiro.analysis.diversity import run_diversity
 from jakiro.analysis.routing import run_routing
 from jakiro.settings import written
 from jakiro.trace import Trace
-from jakiro.ui.figures.labels import quote
+from jakiro.ui.figures.labels import counted, quote
 
 # Key -> label, how the value is written, what it is.
 TOTALS: dict[str, tuple[str, Callable[[Any], str], str]] = {
@@ -55,7 +55,7 @@ def header(trace: Trace) -> list[list[str]]:
         ("Settings", " · ".join(f"{name} {written(value)}" for name, value in trace.settings.items())),
         ("Recorded", trace.recorded),
         ("Versions", " · ".join(f"{name} {version}" for name, version in trace.versions.items())),
-        ("Prompt", f"{len(trace.prompt)} tokens"),
+        ("Prompt", counted(len(trace.prompt), "token")),
     ]
     return [[name, text] for name, text in rows if text]
 
@@ -133,7 +133,7 @@ def _diversity_rows(trace: Trace) -> list[dict[str, str]]:
                  "Mean over the rounds that drafted.")]  # fmt: skip
     if run.rescued_rounds is not None:
         rescued = sum(run.accepted_by_source[:2])
-        rows.append(_row("rescues", f"{rescued} tokens in {run.rescued_rounds} rounds",
+        rows.append(_row("rescues", f"{counted(rescued, 'token')} in {counted(run.rescued_rounds, 'round')}",
                          "Accepted tokens that only one expert proposes, on ordinary levels."))  # fmt: skip
     return rows
 

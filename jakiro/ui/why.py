@@ -6,7 +6,7 @@ from jakiro.analysis import endings
 from jakiro.analysis.endings import at_stop, ending, lacked, rejected
 from jakiro.graph import copied, draft_logprobs, probability
 from jakiro.trace import StepTrace, Trace
-from jakiro.ui.figures.labels import quote
+from jakiro.ui.figures.labels import counted, quote
 
 ENDS = {
     "eos": "The text is finished: the target chose the end token",
@@ -46,7 +46,7 @@ def _idle(trace: Trace) -> str:
 def _draft_ended(trace: Trace, step: StepTrace) -> str:
     """The draft never looked past the node."""
     if copied(step.tree):
-        right = _count(len(step.accepted), "copied token")
+        right = counted(len(step.accepted), "copied token")
         return f"The draft stopped there: {right} accepted, and the target added {_bonus(trace, step)}."
     depth = trace.number("depth")
     if depth is not None and len(step.accepted) >= depth:
@@ -72,7 +72,7 @@ def _wrong_candidates(trace: Trace, step: StepTrace) -> str:
 def _cut(trace: Trace, step: StepTrace) -> str:
     score, cutoff = at_stop(step, "pick_score"), at_stop(step, "cutoff")
     budget = trace.number("total_tokens")
-    nodes = "the node budget" if budget is None else f"the budget of {_count(budget, 'node')}"
+    nodes = "the node budget" if budget is None else f"the budget of {counted(budget, 'node')}"
     scores = ""
     if score is not None and cutoff is not None and score <= cutoff:
         own, last = _signed(score), _signed(cutoff)
@@ -139,10 +139,6 @@ def ordinal(number: float) -> str:
     number = int(number)
     suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{suffix}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _number(share: float) -> str:

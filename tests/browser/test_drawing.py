@@ -101,6 +101,14 @@ BAR = """(round) => {
   const bar = plot.querySelectorAll('.barlayer .trace')[bars].querySelectorAll('.point')[round].getBoundingClientRect();
   return {x: (bar.left + bar.right) / 2, y: (bar.top + bar.bottom) / 2};
 }"""
+ON_PAPER = """() => {
+  // on a page of A4, for which nothing is drawn anew: does the timeline fit, is its playhead over the tenth bar?
+  dispatchEvent(new Event('beforeprint'));
+  document.querySelector('#viewer').style.width = '718px';
+  const at = (query) => document.querySelector(`#viewer .timeline ${query}`).getBoundingClientRect();
+  const [bar, head] = [at('.barlayer .trace:first-child .point:nth-child(10)'), at('.playhead')];
+  return {fits: at('.main-svg').right <= at('.scroll').right, over: bar.left < head.left && head.right < bar.right};
+}"""
 PLOTTED = """(name) => {
   // what plotly shows, not what it was given
   const plot = document.querySelector(`[data-figure=${name}]`);
@@ -119,6 +127,19 @@ def test_a_click_on_a_node_of_the_tree_opens_it(show):
     tab.keyboard.press("ArrowLeft")
     other = f"[data-part=node]:not([data-node='{wanted['node']}'])"
     tab.wait_for_selector(other)
+
+
+def test_figures_are_printed_as_wide_as_the_paper(show):
+    """Those of a wide window were cut off at the right."""
+    tab = show("?race=question&method=jakiro&round=9&motion=0")
+    wait_for_tree(tab)
+    tab.wait_for_selector("[data-part=bars][data-drawn=yes]")
+    tab.emulate_media(media="print")
+    assert tab.evaluate(ON_PAPER) == {"fits": True, "over": True}
+    assert (
+        tab.locator("footer, #prompt, [data-do=share]").evaluate_all("(all) => all.filter((one) => one.clientWidth)")
+        == []
+    )
 
 
 def test_figures_follow_their_boxes_where_the_window_stays(show):

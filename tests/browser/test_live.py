@@ -135,6 +135,18 @@ def test_the_header_makes_room_for_the_settings(show):
     assert badge["x"] + badge["width"] <= run_live["x"] or badge["y"] + badge["height"] <= run_live["y"]
 
 
+def test_nothing_on_the_screen_moves_when_a_race_is_over(show, monkeypatch):
+    monkeypatch.setattr(Race, "rounds", slowly)
+    tab = show("?race=question&motion=0")
+    run(tab, "the an the")
+    tab.wait_for_selector(".running .lane .text span")  # no round yet
+    before = part(tab, "lanes").bounding_box()
+    assert tab.locator("footer").bounding_box()["y"] > tab.viewport_size["height"]
+    tab.wait_for_selector("#viewer [data-running=no]")
+    expect(part(tab, "kind")).to_have_text("live")
+    assert part(tab, "lanes").bounding_box() == before
+
+
 def test_a_stopped_race_is_shown_as_far_as_it_went(show, monkeypatch):
     monkeypatch.setattr(Race, "rounds", slowly)
     monkeypatch.setattr("jakiro.ui.race.TURN", 0.0)  # all lanes have begun soon

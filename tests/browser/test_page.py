@@ -77,13 +77,15 @@ def test_a_race_comes_with_its_round_and_not_lanes_first(show):
     assert show("?motion=0", script=script).evaluate("window.titled").endswith(" · Jakiro")
 
 
-def test_a_phone_has_room_for_the_legend_of_the_timeline(show):
-    """In two lines it lies over the bars."""
-    tab = show("?race=question&method=jakiro&motion=0", viewport={"width": 360, "height": 740})
+def test_the_narrowest_window_has_room_for_the_small_print_of_the_timeline(show):
+    """320 px is a window of 1280 at 400 %. A legend in two lines lies over the bars, a long caption over the axis."""
+    tab = show("?race=question&method=jakiro&motion=0", viewport={"width": 320, "height": 740})
     expect(part(tab, "bars")).to_have_attribute("data-drawn", "yes")
     top = "(all) => all.map((one) => one.getBoundingClientRect().top)"
     tops = part(tab, "bars").locator(".legend2 text").evaluate_all(top)
     assert len(tops) == 3 and len(set(tops)) == 1
+    caption, axis = part(tab, "bars").locator(".annotation-text"), part(tab, "bars").locator(".y2tick text").last
+    assert caption.bounding_box()["x"] > axis.evaluate("(one) => one.getBoundingClientRect().right")
 
 
 def test_processors_go_by_their_short_names(show):

@@ -7,6 +7,7 @@ import math
 from jakiro.analysis.diversity import RoundDiversity, RunDiversity, round_diversity
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.bars import OUTLINE, bars, curve, on
+from jakiro.ui.figures.labels import counted
 from jakiro.ui.figures.layout import axis, by_level, caption, layout
 from jakiro.ui.figures.patch import rounded_list
 from jakiro.ui.figures.theme import SOURCES
@@ -86,7 +87,7 @@ def _spread(depths: list[int]) -> list[float]:
     return places
 
 
-def run_diversity_figure(runs: list[tuple[str, str, RunDiversity]], unit: str = "rounds") -> dict:
+def run_diversity_figure(runs: list[tuple[str, str, RunDiversity]], unit: str = "round") -> dict:
     """Covered mass by level and unique tokens of a run, the first, against others; its experts where recorded.
 
     Of each run its name and its colour. `unit`: what its drafts are, where they are no rounds.
@@ -103,7 +104,7 @@ def run_diversity_figure(runs: list[tuple[str, str, RunDiversity]], unit: str = 
     }
     captions = [
         caption(0, 1.02, "target mass in the tree, by level"),
-        caption(0.57, 1.02, f"different tokens in a tree (pale: nodes), {unit} with a draft"),
+        caption(0.57, 1.02, f"different tokens in a tree (pale: nodes), {unit}s with a draft"),
     ]
     data = [*_coverage(runs), *_unique(runs)]
     if experts:
@@ -185,4 +186,4 @@ def _by_source(run: RunDiversity) -> list[dict]:
 def _rescues(run: RunDiversity, unit: str) -> str:
     if run.rescued_rounds is None:
         return "by proposer: drafted (outlined), accepted"
-    return f"by proposer: drafted (outlined), accepted<br>{run.rescued_rounds} {unit} rescued by one expert"
+    return f"by proposer: drafted (outlined), accepted<br>{counted(run.rescued_rounds, unit)} rescued by one expert"

@@ -37,6 +37,11 @@ def quote(piece: str, limit: int = 24) -> str:
     return f"“{shorten(visible(piece), limit)}”"
 
 
+def counted(number: int, noun: str) -> str:
+    """1 round, 2 rounds."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _shown(char: str, at: int) -> str:
     """The character; its code point where it is a control, format, surrogate, private or foreign space character, or a
     mark at the beginning, which has nothing to be put on."""

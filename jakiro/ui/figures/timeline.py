@@ -43,11 +43,12 @@ def timeline_figure(traces: list[Trace], above: int, below: int | None, titles: 
     if routing:
         data += _router(trace, above, routing.root)
         axes["yaxis3"] = axis((0.0, 0.1), "x", range=[0, 1], showgrid=False, showticklabels=False)
-        captions.append(caption(1, 0.1, "router at the root: expert 0 below, 1 above", font=SMALL, xanchor="right"))
+        captions.append(caption(1, 0.1, "root's router: expert 0 below, 1 above", font=SMALL, xanchor="right"))
     margin = {"l": 50, "r": 8, "t": 32, "b": 4}  # the legend has room above the playhead
     look = layout(180 if routing else 136, axes, margin=margin, barmode="relative", bargap=0, annotations=captions)
     legend = {"orientation": "h", "x": 1, "xanchor": "right", "y": (bottom + strip[1]) / 2, "yanchor": "middle"}
-    look["legend2"] = legend | {"bgcolor": CLEAR, "itemsizing": "constant", "traceorder": "normal", "font": SMALL}
+    legend |= {"indentation": -12, "font": SMALL}  # beside their colours: so all three fit beside each other at 320 px
+    look["legend2"] = legend | {"bgcolor": CLEAR, "itemsizing": "constant", "traceorder": "normal"}
     return {"data": data, "layout": look}
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 WEIGHT_FILES = "model*.safetensors*"  # shards and their index, as Hugging Face names them
 
 
@@ -26,15 +28,25 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 @contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Name the file or folder where it cannot be written; torch and safetensors have errors of their own for that."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise OSError(f"cannot write {path} ({why}): make room there, or name another place") from error
+
+
+@contextmanager
 def refilling(folder: str | Path, stale: str) -> Iterator[Path]:
     """Where to write files that are to lie in `folder`: they move there when all are written.
 
-    What fails while they are written leaves what was there. Files of before that match `stale` go; others stay. Those
-    that move may be read by whom the umask lets.
+    What fails while they are written leaves what was there, and raises OSError. Files of before that match `stale` go;
+    others stay. Those that move may be read by whom the umask lets.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as beside:
+    with _telling(folder), tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as beside:
         yield Path(beside)
         for old in folder.glob(stale):
             old.unlink()
@@ -49,9 +61,9 @@ def refilling(folder: str | Path, stale: str) -> Iterator[Path]:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Where to write what is to lie at `path`, a file or a folder; it takes that name in one step at the end.
 
-    What fails in between leaves what was there. A folder at `path` must be empty or none.
+    What fails in between leaves what was there, and raises OSError. A folder at `path` must be empty or none.
     """
     path = Path(path)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as beside:
+    with _telling(path), tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as beside:
         yield Path(beside) / path.name
         os.replace(Path(beside) / path.name, path)

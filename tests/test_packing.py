@@ -166,7 +166,7 @@ def test_data_that_is_nothing_is_refused_with_the_remedy(tmp_path):
     for line, message in (
         ("{", "line 1 is not JSON"),
         ("[" * 100_000, "line 1 is not JSON"),
-        ('{"text": "a"}', "neither messages nor conversations, but text"),
+        ('\n{"messages": []}\n{"text": "a"}', "record 2, has neither messages nor conversations, but text"),
     ):
         file.write_text(line)
         with pytest.raises(ValueError, match=message):

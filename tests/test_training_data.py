@@ -118,7 +118,7 @@ def test_conversations_that_are_left_out_are_told_once_where_they_are_many(tmp_p
 )
 def test_a_message_without_content_is_refused_by_the_files_name(tmp_path, record):
     (tmp_path / "chat.jsonl").write_text(json.dumps(record))
-    with pytest.raises(ValueError, match=r"chat\.jsonl: a message has not what it needs"):
+    with pytest.raises(ValueError, match=r"chat\.jsonl, record 1: a message has not what it needs"):
         list(read_chats(Source("chat.jsonl", 1.0), tmp_path))
 
 
@@ -175,4 +175,4 @@ def test_one_bad_line_is_one_line_on_the_command_line(tmp_path, capsys):
         tmp_path,
     ]
     assert main([str(one) for one in line]) == 2
-    assert "chat.jsonl: a message has not what it needs" in capsys.readouterr().err
+    assert "chat.jsonl, record 1: a message has not what it needs" in capsys.readouterr().err

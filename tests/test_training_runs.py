@@ -4,7 +4,9 @@ import csv
 import gc
 import itertools
 import json
+import resource
 import shutil
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
@@ -21,10 +23,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 from jakiro.drafting.eagle3_head import Eagle3Config, Eagle3Head
 from jakiro.drafting.weights import save_head
 from jakiro.target import Target
-from jakiro.training import claims, heads, history, loop, packing, repeats, workers
+from jakiro.training import claims, curves, heads, history, loop, packing, repeats, workers
 from jakiro.training.claims import claim, digest, lies_in
-from jakiro.training.head_recipe import HeadRecipe
-from jakiro.training.heads import train_heads
+from jakiro.training.head_recipe import HeadRecipe, Plan
+from jakiro.training.heads import new_head, train_heads
+from jakiro.training.losses import Losses
 from jakiro.training.sources import Source
 from jakiro.training.target import train
 from jakiro.training.target_recipe import Stage
@@ -76,6 +79,35 @@ def test_what_is_written_in_part_is_not_there(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         loop.save({"a": torch.ones(1)}, tmp_path / "model.pt")
     assert list(tmp_path.iterdir()) == []
+
+
+@contextmanager
+def room(size):
+    """No file may have more bytes: torch and safetensors see what they see on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_said_with_what_could_not_be_written_and_leaves_nothing_half_written(tmp_path):
+    with room(9000), pytest.raises(OSError, match=r"cannot write .*model\.pt \(.*\): make room there, or name another"):
+        loop.save({"a": torch.ones(9000)}, tmp_path / "model.pt")
+    with room(9000), pytest.raises(OSError, match=r"cannot write .*/head \(.*too large.*\): make room there"):
+        save_head(tmp_path / "head", new_head(tiny_model(), Plan("eagle2", SMALL, Losses())))
+    loop.write_rows(tmp_path / "metrics.csv", [{"step": 1, "loss": 2.0}])
+    with room(90_000), pytest.raises(OSError, match="cannot write"):
+        curves.draw(tmp_path)
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["metrics.csv"]
+
+
+def test_curves_are_drawn_though_a_kill_left_half_of_their_script(tmp_path):
+    loop.write_rows(tmp_path / "metrics.csv", [{"step": 1, "loss": 2.0}])
+    (tmp_path / "plotly.min.js").write_text("half")
+    curves.draw(tmp_path)
+    assert (tmp_path / "plotly.min.js").stat().st_size > 10**6
 
 
 def test_a_crash_while_weights_or_the_tokenizer_are_written_is_made_up_for(data, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -114,8 +115,10 @@ def test_a_source_that_holds_nothing_out_does_not_stop_a_trial(tmp_path):
     assert sorted(drawn(tmp_path, sources=(small, CHAT), validation=True)) == sorted(map(text, talks(3, held=True) * 4))
     with pytest.raises(ValueError, match=r"small\.jsonl has no held-out documents .*: leave `trial` out .* more data"):
         drawn(tmp_path, sources=(small, small), validation=True)
-    with pytest.raises(ValueError, match=r"chat\.jsonl has no documents"):
+    with pytest.raises(ValueError, match=r"chat\.jsonl has no documents: give conversations with an answer$"):
         drawn(tmp_path, sources=(small, CHAT))
+    with pytest.raises(ValueError, match=r"small\.jsonl has no documents: check its `only` and `without`"):
+        drawn(tmp_path, sources=(replace(small, only=("nobody",)),))
 
 
 def test_a_plain_text_that_is_the_only_one_is_learned_from(tmp_path):
@@ -169,6 +172,13 @@ def test_a_file_that_is_no_whole_xz_file_is_named(tmp_path, name, content):
     (tmp_path / name).write_bytes(whole[:-20] if content == "cut" else b"{}")
     with pytest.raises(ValueError, match=rf"{name} is not an xz file that is whole .*: fetch it again"):
         read_plain(tmp_path / name) if "plain" in name else list(read_chats(Source(name, 1.0), tmp_path))
+
+
+def test_empty_lines_and_a_mark_at_the_beginning_are_passed_over(tmp_path):
+    """As in a file of questions: editors leave them."""
+    one, other = (json.dumps({"messages": talk}) for talk in talks(2))
+    (tmp_path / "chat.jsonl").write_text(f"{one}\n\n{other}\n \n", encoding="utf-8-sig")
+    assert list(read_chats(CHAT, tmp_path)) == talks(2)
 
 
 def test_a_line_that_is_no_record_and_a_file_that_is_no_text_are_named(tmp_path):

@@ -8,6 +8,8 @@ import pandas as pd
 from plotly.graph_objects import Scatter
 from plotly.subplots import make_subplots
 
+from jakiro.files import refilling
+
 SHOWN = 400  # points of a curve: longer ones are means over as many stretches
 TALL = 260  # pixels of one plot
 
@@ -25,4 +27,5 @@ def draw(folder: Path) -> None:
         for name, table in curves:
             figure.add_trace(Scatter(x=table["step"], y=table[name], name=name), row=row, col=1)
     figure.update_layout(height=TALL * len(plots), showlegend=False, title=folder.name, template="plotly_white")
-    figure.write_html(folder / "curves.html", include_plotlyjs="directory")
+    with refilling(folder, "curves.html") as new:  # plotly keeps a script that is there, whole or not
+        figure.write_html(new / "curves.html", include_plotlyjs="directory")

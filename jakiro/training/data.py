@@ -145,11 +145,13 @@ class Documents:
         file = self.source.file
         if not self.items and self.validation:
             less = "leave `trial` out of the recipe, or give more data"
-            return f"{file} has no held-out documents (one in a hundred is) for {self.source}: {less}"
+            return f"{file} has no held-out documents (one in a hundred is): {less}"
         if not self.items and self.plain:
             return f"{file} has no document of more than 200 characters: give longer ones, or leave the source out"
         if not self.items:
-            return f"{file} has no documents for {self.source}; check `only` and `without` in the recipe"
+            chosen = self.source.only or self.source.without
+            remedy = "check its `only` and `without` in the recipe" if chosen else "give conversations with an answer"
+            return f"{file} has no documents: {remedy}"
         self._shuffle()
         for end in range(len(self.order), 0, -AHEAD):
             self._encode(end)

@@ -21,7 +21,7 @@ SEEDS = 10**12  # that are taken; a million times as many are seeds of torch sti
 def read(path: Path, of: Callable[[dict[str, Any]], T], what: str) -> T:
     """What `of` makes of a JSON file that holds `what`. Raises OSError, or ValueError naming the file and the field."""
     try:
-        made = of(json.loads(path.read_text(encoding="utf-8")))
+        made = of(json.loads(path.read_text(encoding="utf-8-sig")))
         check_types(made)
         return made
     except KeyError as error:

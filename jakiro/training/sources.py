@@ -87,11 +87,11 @@ def read_chats(source: Source, root: Path, validation: bool = False) -> Iterator
     """
     roles: set[str] = set()
     count, unanswered = 0, 0
-    for record in _records(source, root):
+    for number, record in enumerate(_records(source, root), start=1):
         name = str(record.get("source", ""))
         if (source.only and not name.startswith(source.only)) or (source.without and name.startswith(source.without)):
             continue
-        messages = _messages(record, source.file)
+        messages = _messages(record, f"{source.file}, record {number}")
         roles.update(str(message["role"]) for message in messages if isinstance(message["content"], str))
         messages = list(_usable(_first_turns(messages, source.turns), source.longest))
         answered = any(message["role"] == "assistant" and message["content"] for message in messages)
@@ -159,6 +159,8 @@ def _dataset(name: str) -> Iterator[dict]:
 def _lines(path: Path) -> Iterator[dict]:
     with _text(path) as lines:
         for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:
@@ -172,22 +174,22 @@ def _lines(path: Path) -> Iterator[dict]:
 def _text(path: Path) -> Iterator[TextIO]:
     """A text file, compressed where its name ends with .xz. Raises ValueError where it is not what it should be."""
     try:
-        with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as file:
+        with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8-sig") as file:
             yield file
     except (EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
         kind = "an xz file that is whole" if path.suffix == ".xz" else "text in UTF-8"
         raise ValueError(f"{path} is not {kind} ({error}): fetch it again, or name it as what it is") from error
 
 
-def _messages(record: dict, file: str) -> list[dict]:
+def _messages(record: dict, what: str) -> list[dict]:
     if "messages" not in record and "conversations" not in record:
-        raise ValueError(f"{file}: a record has neither messages nor conversations, but {', '.join(record)}")
+        raise ValueError(f"{what}, has neither messages nor conversations, but {', '.join(record) or 'nothing'}")
     try:
         if "messages" in record:
             return [{**one, "role": one["role"], "content": _content(one)} for one in record["messages"]]
         turns = [(one["from"], _whole(one["value"])) for one in record["conversations"]]
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{file}: a message has not what it needs ({error!r}): {str(record)[:200]}") from error
+        raise ValueError(f"{what}: a message has not what it needs ({error!r}): {str(record)[:200]}") from error
     return [{"role": ROLES.get(who, who), "content": text} for who, text in turns]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -18,6 +19,7 @@ import pytest
 import synthetic
 from gradio_client import Client
 from gradio_client.exceptions import AppError
+from starlette.requests import Request
 from tiny import save_heads, tiny_model, tiny_tokenizer
 
 from jakiro import machine
@@ -351,6 +353,16 @@ def test_a_dropped_file_becomes_a_race_or_a_reason(address):
     for text in ("{", run.replace('"columns":{', '"columns":{"\\ud800":[],', 1), run.replace('"seed":0', '"seed":-1')):
         answer = httpx.post(address + "races", content=text.encode(), timeout=60)
         assert answer.status_code == 200 and answer.json()["error"]
+
+
+def test_a_file_that_is_broken_off_on_its_way_is_no_error_of_the_page(target, tmp_path):
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    routes = site.routes(Modules(ASSETS / "viewer"), Library(tmp_path), Models(lambda: target), tmp_path)
+    [opened] = [route.endpoint for route in routes if route.path == "/races"]
+    request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+    assert asyncio.run(opened(request)).status_code == 400
 
 
 def test_a_file_is_read_and_kept_off_the_loop_that_answers_others(address, monkeypatch):

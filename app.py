@@ -7,8 +7,10 @@ import importlib.util
 import logging
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from jakiro.assets import TRACES
@@ -97,12 +99,14 @@ def serve(options: argparse.Namespace) -> None:
     except OSError as error:
         where = f"{options.host or '127.0.0.1'}, port {options.port or '7860 or one of the next'}"
         raise OSError(f"nothing can listen on {where}: in use, or not of this machine; name another") from error
-    models.start()
     print(f"Jakiro Debugger: {demo.local_url}", flush=True)
-    demo.block_thread()
+    models.start()
+    with suppress(KeyboardInterrupt, OSError):  # another one while connections end; a pipe whose reader went first
+        demo.block_thread()
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a container's first process would not end by it
     main()
-    sys.stdout.flush()
     os._exit(0)  # Python would end a thread in the middle of a race inside torch's C++, which aborts the process

@@ -53,6 +53,14 @@ def branched(tmp_path):
     return library.traces(id), library.about(id)
 
 
+@pytest.mark.parametrize("text", ["\r", "\n", "a\rb", ",", '"'])
+def test_a_token_that_would_break_a_line_of_the_table_does_not(text):
+    token = RUN.steps[0].tree.tokens[1]
+    table = exported("nodes.csv", [replace(RUN, pieces=RUN.pieces | {token: text})])
+    rows = list(csv.DictReader(io.StringIO(table, newline="")))
+    assert len(rows) == sum(len(step.tree) for step in RUN.steps) and rows[1]["piece"] == text
+
+
 def test_exports_hold_what_was_recorded():
     assert [from_json(json.dumps(one)) for one in json.loads(exported("traces.json"))] == TRACES
     assert [from_json(line) for line in exported("traces.ndjson").splitlines()] == TRACES

@@ -101,6 +101,16 @@ def test_a_model_of_the_hub_is_fetched_once(tmp_path):
     assert "the network" in again["some/unknown"]
 
 
+@pytest.mark.parametrize("error", [hub.HTTPError("peer closed connection"), json.JSONDecodeError("no JSON", "<", 0)])
+def test_a_transfer_that_breaks_off_and_what_a_proxy_answers_are_said_in_words(error, monkeypatch):
+    def broken(*_, **__):
+        raise error
+
+    monkeypatch.setattr(hub, "snapshot_download", broken)
+    with pytest.raises(FileNotFoundError, match=r"the hub did not give .*\((peer closed|no JSON).*the network"):
+        hub.local("some/safe")
+
+
 @pytest.mark.parametrize("name", ["one", "a/b/c", "../up/there", "/root/x"])
 def test_only_what_looks_like_an_id_is_asked_for(name, monkeypatch):
     monkeypatch.setattr(hub, "snapshot_download", None)

@@ -630,3 +630,21 @@ def test_a_host_that_lends_its_gpu_hands_the_traces_over_as_text(models, tmp_pat
     texts = list(live("live-1", *GOOD.values()))
     assert decorated == ["elsewhere"] and all(text.startswith("{") for text in texts)
     assert [trace.method for trace in shelf.traces("live-1")] == METHODS
+
+
+def test_a_gpu_is_borrowed_when_the_models_are_there_and_for_a_race_that_can_be_run(models, tmp_path):
+    """Its process is a fork: a thread that loads is not in it, and errors come out as the names of their classes."""
+    done = []
+
+    class Ready:
+        get = staticmethod(lambda: done.append("loaded") or models)
+
+    def gpu(function):
+        return lambda *given: done.append("borrowed") or function(*given)
+
+    live = live_races(Ready(), Library(tmp_path), gpu)
+    with pytest.raises(RequestError, match="the prompt is empty"):
+        list(live("live-1", *(GOOD | {"prompt": " "}).values()))
+    assert done == ["loaded"]
+    list(live("live-1", *GOOD.values()))
+    assert done[1:3] == ["loaded", "borrowed"]

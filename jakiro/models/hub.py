@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import snapshot_download
-from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+from huggingface_hub.errors import GatedRepoError, HFValidationError, HTTPError, LocalEntryNotFoundError
 
+# HTTPError is what its client raises of any kind, a transfer broken off among them; no JSON is what a proxy answers
+_NOT_GIVEN = (HTTPError, LocalEntryNotFoundError, HFValidationError, JSONDecodeError)
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 _NEEDED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 _BESIDE = ["config.json", "generation_config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"]
@@ -35,7 +38,7 @@ def local(name: str | Path) -> Path:
         raise FileNotFoundError(
             f"the hub's model {id} is gated: ask for access on its page, then log in with: hf auth login"
         ) from error
-    except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
+    except _NOT_GIVEN as error:
         raise FileNotFoundError(
             f"there is no folder {id}, and the hub did not give a model of that id ({_first_line(error)}): "
             "check the path, the id and the network"

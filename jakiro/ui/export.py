@@ -46,7 +46,8 @@ def nodes_csv(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
     """Every node of every tree of every lane as one row."""
     lanes = zip(keys(traces), traces, strict=True)
     table = pd.concat([nodes_table(one).assign(lane=lane, method=one.method) for lane, one in lanes], ignore_index=True)
-    return table[[*RACE, *(name for name in table if name not in RACE)]].to_csv(index=False)
+    table = table[[*RACE, *(name for name in table if name not in RACE)]]
+    return table.to_csv(index=False, lineterminator="\r\n")  # RFC 4180; a text that is a lone "\r" is quoted by it
 
 
 # name in the address -> (media type, the function of the traces and of what the library says of the race)

@@ -54,6 +54,7 @@ def live_races(models: Models, library: Library, gpu: Decorator | None) -> Calla
         yield traces_json(library.traces(id))
 
     def live(id: str, *arguments: Any) -> Iterator[str]:
+        check(models.get(), *arguments)  # here: another process waits in vain for models, and loses an error's words
         for text in elsewhere(id, *arguments):
             if text.startswith("["):
                 traces = read_traces(text)

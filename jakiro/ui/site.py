@@ -22,7 +22,7 @@ from pathlib import Path
 import plotly
 from plotly.offline import get_plotlyjs
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
@@ -92,6 +92,8 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
                     return JSONResponse({"id": await run_in_threadpool(kept, text)})
         except asyncio.TimeoutError:
             return JSONResponse({"error": f"the file has not arrived within {ARRIVING:.0f} seconds: try again"})
+        except ClientDisconnect:  # a tab that was closed: nobody reads the answer, and nothing is wrong
+            return Response(status_code=400)
         except TraceError as error:
             return JSONResponse({"error": str(error)})  # a status of 400 would be an error of the page in its console
 

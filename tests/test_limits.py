@@ -1,6 +1,7 @@
 """The yardsticks: counts of bytes and passes are exact, seconds only have to be there."""
 
 import math
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -8,8 +9,10 @@ import torch
 from tiny import tiny_model
 
 from jakiro.bench import load_methods
+from jakiro.engine import record
 from jakiro.measuring import limits
 from jakiro.target import Target
+from jakiro.verify import GREEDY
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +48,59 @@ def test_rounds_are_held_against_the_bare_ones_of_their_own_turn():
     runs = [run((6.0, 3), (99.0, 2)), run((12.0, 3), (14.0, 3), (13.0, 3)), run((1.0, 2)), run((60.0, 3))]
     bare = [[(3.0, 2.0)], [(6.0, 4.0), (1.0, 1.0), (9.0, 9.0)], [(0.1, 0.1)], [(20.0, 20.0)]]
     assert limits._over_ideal(runs, bare, nodes=3) == 13.0 / 10.0
+
+
+def steps_of(*rounds):
+    """Rounds of (seconds, nodes, tokens), of which the draft takes 1 s and the overhead 0.5 s."""
+    return [
+        SimpleNamespace(seconds=s, tree=[0] * nodes, emitted=[7] * more, draft_s=1.0, overhead_s=0.5, verify_s=s - 1.5)
+        for s, nodes, more in rounds
+    ]
+
+
+@pytest.mark.parametrize(("rate", "step", "round_"), [(1000.0, 10.7, 11.7), (100.0, 15.0, 16.0)])
+def test_a_floor_is_what_takes_longer_of_reading_and_multiplying(monkeypatch, rate, step, round_):
+    """4 tokens of the prompt and 3 of the first round lie before the middle one of three rounds with a full tree: with
+    1000 bytes of weights 1070 are read at 100 a second. 3 nodes multiply 250 parameters and add, 1500 operations. A
+    pass of the draft reads 50 bytes, and there are two."""
+    monkeypatch.setattr(limits, "_read", lambda target: (1000, 250))
+    target = SimpleNamespace(new_cache=lambda rows: SimpleNamespace(row_bytes=10))
+    run = SimpleNamespace(prompt=[7] * 4, steps=steps_of((5.0, 3, 3), (25.0, 3, 2), (30.0, 3, 4), (99.0, 2, 1)))
+    drafter = SimpleNamespace(pass_bytes=50)
+    found = limits._compare(target, [run], [run], [[(8.0, 2.0), (9.0, 1.0), (7.0, 4.0)]], 2, drafter, 100.0, rate)
+    assert (found["nodes"], found["context"]) == (3, 7)
+    assert found["step_floor_s"] == pytest.approx(step) and found["round_floor_s"] == pytest.approx(round_)
+    assert found["step_over_floor"] == pytest.approx(23.5 / step)
+    assert (found["step_s"], found["round_s"], found["draft_s"]) == (23.5, 25.0, 1.0)
+    assert (found["ideal_round_s"], found["ideal_draft_s"]) == (10.0, 2.0)
+    assert found["round_over_ideal"] == 2.5 and found["overhead_share"] == 0.02
+
+
+def test_recording_is_held_against_the_same_rounds_without():
+    """In the median of two turns rounds take 2 and 4 s without, 3 and 4 with."""
+    plain = [
+        SimpleNamespace(steps=steps_of((1.0, 3, 1), (4.0, 3, 1))),
+        SimpleNamespace(steps=steps_of((3.0, 3, 1), (4.0, 3, 1))),
+    ]
+    traced = [SimpleNamespace(steps=steps_of((3.0, 3, 1), (4.0, 3, 1), (9.0, 3, 1)))] * 2
+    assert limits._traced_over_plain(plain, traced) == 1.25
+
+
+def test_rates_are_those_of_the_best_time(target, monkeypatch):
+    """A product of 64 rows and 64 columns is 64 cubed multiplications and as many additions."""
+    monkeypatch.setattr(limits, "timed", lambda device, work, count: [2.0, 0.5, 4.0])
+    monkeypatch.setattr(limits, "SQUARE_ON_CPU", 64)
+    assert limits.matmul_rate(target) == 2 * 262_144 / 0.5
+    assert limits.read_bandwidth(target, 4000) == 8000
+
+
+def test_the_first_of_the_bare_rounds_does_not_count(target, monkeypatch):
+    clock = count(1)
+    monkeypatch.setattr(limits, "timed", lambda *given, **named: [next(clock)])
+    monkeypatch.setattr(limits, "PASSES", 3)
+    make, settings = load_methods(target, ["vanilla"], {})["vanilla"]
+    run = record(target, make(settings), [1, 2, 3], 4, GREEDY)
+    assert limits._bare_rounds(target, make(settings), run, 3, [-1]) == ([(3, 4), (5, 6)], 0)
 
 
 def test_passes_and_nodes_are_counted(found):

@@ -92,6 +92,8 @@ def test_rates_are_those_of_the_best_time(target, monkeypatch):
     monkeypatch.setattr(limits, "SQUARE_ON_CPU", 64)
     assert limits.matmul_rate(target) == 2 * 262_144 / 0.5
     assert limits.read_bandwidth(target, 4000) == 8000
+    elsewhere = SimpleNamespace(device=torch.device("meta"))  # 50 sums are waited for together
+    assert limits.read_bandwidth(elsewhere, 4000) == 50 * 8000
 
 
 def test_the_first_of_the_bare_rounds_does_not_count(target, monkeypatch):
@@ -125,6 +127,12 @@ def test_a_pass_does_not_read_other_tables_nor_what_pictures_need(target):
         del model.vision, model.model.per_layer
 
 
+def test_what_is_laid_out_in_fewer_bytes_is_read_as_those(target, monkeypatch):
+    size, numbers = limits._read(target)
+    monkeypatch.setattr(limits, "spared_bytes", lambda part: 1000 if part is target.decoder else 100)
+    assert limits._read(target) == (size - 1100, numbers)
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_tied_table_is_read_as_the_output(tokenizer, tied):
     one = Target.wrap(tiny_model(tie_word_embeddings=tied), tokenizer, graphs=False)
@@ -137,7 +145,10 @@ def test_a_tied_table_is_read_as_the_output(tokenizer, tied):
     ("family", "changes"), [("qwen3_moe", {"num_experts": 4}), ("mixtral", {"num_local_experts": 4})]
 )
 def test_a_mixture_of_experts_has_no_floor(tokenizer, monkeypatch, family, changes):
-    """Its tokens choose what a pass reads."""
+    """Its tokens choose what a pass reads, unless there is but one."""
+    one = tiny_model()
+    one.config.num_experts = 1
+    assert limits._read(Target.wrap(one, tokenizer, graphs=False)) is not None
     for name, value in {"TURNS": 1, "PASSES": 2, "NEW_TOKENS": 8, "SQUARE_ON_CPU": 32}.items():
         monkeypatch.setattr(limits, name, value)
     mixture = Target.wrap(tiny_model(family, num_experts_per_tok=2, **changes), tokenizer, graphs=False)

@@ -134,8 +134,9 @@ def test_a_flat_row_keeps_its_nucleus_beside_a_sure_one():
 
 
 def test_half_precision_is_left_before_the_temperature_divides():
-    logits, sampling = torch.linspace(-8, 0, 600).bfloat16().expand(50, -1), Sampling(0.7, seed=4)
-    assert torch.equal(pick(logits, range(50), sampling), pick(logits.float(), range(50), sampling))
+    """Where bfloat16 holds halves alone, 65 / 0.7 and 65.5 / 0.7 would be rounded to 93 and 93.5."""
+    logits, sampling = torch.arange(64, 68, 0.5).bfloat16().expand(200, -1), Sampling(0.7, seed=4)
+    assert torch.equal(pick(logits, range(200), sampling), pick(logits.float(), range(200), sampling))
 
 
 TREE = DraftTree(tokens=[9, 1, 2, 1, 3, 4], parents=[-1, 0, 0, 1, 1, 4], scores=[0.0] * 6)

@@ -9,8 +9,12 @@ import torch
 from tiny import tiny_model
 
 from jakiro.bench import load_methods
+from jakiro.drafter import Context
+from jakiro.drafting.eagle3_head import load_eagle3
+from jakiro.drafting.weights import load_head
 from jakiro.engine import record
 from jakiro.measuring import limits
+from jakiro.methods import METHODS, on_heads
 from jakiro.target import Target
 from jakiro.verify import GREEDY
 
@@ -37,6 +41,21 @@ def test_a_tree_of_its_root_alone_has_no_pass(target):
     for name, (make, settings) in load_methods(target, ["eagle2", "jakiro"], {"total_tokens": "1"}).items():
         features = torch.zeros(3, target.hidden_size)
         assert limits._bare_draft(make(settings), [1, 2, 3, 4], features, 1)() == 0, name
+
+
+def test_bare_passes_leave_no_trace(target):
+    """A draft after them is what it is without."""
+    tokens = [5, 17, 3, 250, 99, 40]
+    features = target.prefill(torch.tensor(tokens[:-1]), target.new_cache(8))[1]
+    for name, (make, settings) in load_methods(target, ["eagle2", "jakiro"], {}).items():
+        found = []
+        for times in (0, 3):
+            drafter = make(settings)
+            drafter.draft(Context(tokens[:-1], features[:-1], room=9))
+            for _ in range(times):
+                drafter.bare(Context(tokens, features[-1:], room=9))
+            found.append(drafter.draft(Context(tokens, features[-1:], room=9)))
+        assert found[0] == found[1], name
 
 
 def test_rounds_are_held_against_the_bare_ones_of_their_own_turn():
@@ -116,6 +135,19 @@ def test_a_pass_reads_all_but_the_input_embedding(target, found):
     size = 4 * (sum(one.numel() for one in model.parameters()) - model.get_input_embeddings().weight.numel())
     assert found["weight_bytes"] == size
     assert found["cache_bytes_per_token"] == 3 * 2 * 2 * 8 * 4  # layers, keys and values, heads, width, bytes
+
+
+@pytest.mark.parametrize("name", on_heads())
+def test_a_pass_of_a_draft_reads_the_head_and_what_reads_it_out(target, monkeypatch, name):
+    """A router's 4 rows are 8 there; EAGLE-3's fc is for the first pass alone, and its output is its own."""
+    monkeypatch.setattr("jakiro.drafting.drafter.spared_bytes", lambda output: 100)  # where it is laid out in less
+    method, own = METHODS[name], name == "eagle3"
+    head = (load_eagle3 if own else load_head)(target.heads[name], target)
+    numbers = {key: one.numel() for key, one in head.named_parameters()}
+    read = sum(count for key, count in numbers.items() if not (own and key.startswith("fc.")))
+    read += {"eagle2": 0, "jakiro": 4 * target.hidden_size, "eagle3": 0}[name]
+    output = 0 if own else 4 * target.model.lm_head.weight.numel() - 100
+    assert method.load(target)(method.defaults(target)).pass_bytes == 4 * read + output
 
 
 def test_a_pass_does_not_read_other_tables_nor_what_pictures_need(target):

@@ -569,6 +569,62 @@ MUTANTS = [
         "and passage.count(begin) >= 1",
         "test_training_leads.py",
     ),
+    Mutant(
+        "a sure row ends the search for the nucleus of all rows",
+        "jakiro/verify.py",
+        "(ordered.double().sum(-1) >= top_p).all()",
+        "(ordered.double().sum(-1) >= top_p).any()",
+        "test_verify.py",
+    ),
+    Mutant(
+        "a node of a file may be its own parent",
+        "jakiro/tree.py",
+        "if not 0 <= parent < node:",
+        "if not 0 <= parent <= node:",
+        "test_trace.py",
+    ),
+    Mutant(
+        "picks beside the text are made with the noise of the position before",
+        "jakiro/compare.py",
+        "[at + 1 + depth for depth in tree.depths()]",
+        "[at + depth for depth in tree.depths()]",
+        "test_compare.py",
+    ),
+    Mutant(
+        "bare passes of a draft make its text longer",
+        "jakiro/drafting/drafter.py",
+        "        self._state.length = length\n",
+        "",
+        "test_limits.py",
+    ),
+    Mutant(
+        "a pass of an EAGLE-3 draft reads fc every time",
+        "jakiro/methods/eagle3.py",
+        "return self.head.nbytes - self.head.fc.nbytes",
+        "return self.head.nbytes",
+        "test_limits.py",
+    ),
+    Mutant(
+        "a round's floor has one pass of its draft",
+        "jakiro/measuring/limits.py",
+        "whole = floor + passes * drafter.pass_bytes / bandwidth",
+        "whole = floor + drafter.pass_bytes / bandwidth",
+        "test_limits.py",
+    ),
+    Mutant(
+        "ratios of an experiment are to its first variant, not to its reference",
+        "jakiro/measuring/bootstrap.py",
+        "float(real[index] / real[base])",
+        "float(real[index] / real[0])",
+        "test_experiment.py",
+    ),
+    Mutant(
+        "short documents go into wider rows that are full already",
+        "jakiro/training/packing.py",
+        "if wider == own else -size",
+        "if wider == own else 0",
+        "test_packing.py",
+    ),
 ]
 
 

@@ -196,6 +196,14 @@ def test_a_task_that_is_called_as_all_tasks_together_are_is_refused(tmp_path):
         read_prompts([path])
 
 
+def test_what_a_peers_first_step_gave_is_not_decoded(target):
+    """Its time is the prefill's: of five tokens three came with it."""
+    found = bench.Generated([1, 2, 3, 4, 5], 3, 0.25, 1.5)
+    ids, counts = bench._Bench(target, {}, 5, {"other": lambda *given: found})._peer("other", [7], GREEDY)
+    assert ids == [1, 2, 3, 4, 5]
+    assert counts == {"tokens": 5, "decoded": 2, "prefill_s": 0.25, "decode_s": 1.5}
+
+
 def test_decoders_take_turns_after_vanilla(target, prompts, monkeypatch):
     """Another is the next on every prompt and repeat; samples keep their order."""
     order = []

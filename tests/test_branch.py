@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from jakiro.branch import MOST_ROUNDS, Change, branch, told
+from jakiro.branch import MOST_ROUNDS, Change, _drafted, branch, told
 from jakiro.drafter import Context, Drafter
 from jakiro.engine import record
 from jakiro.methods import METHODS
@@ -70,6 +71,12 @@ def test_another_tree_gives_the_same_text_and_is_named(loaded):
     text = told(as_was, would, 3, "Jakiro")
     assert "top_k 2 instead of 4, depth 2 instead of 3, contrastive off instead of on" in text
     assert "Jakiro from round 4 on" in text and "the same text for" in text
+
+
+def test_what_is_drafted_is_told_without_the_root():
+    """Two tokens in a chain of 3 nodes and none in a root alone: one a round."""
+    trees = [DraftTree([5, 6, 7], [-1, 0, 1], [0.0, -1.0, -2.0]), DraftTree([5], [-1], [0.0])]
+    assert _drafted(SimpleNamespace(steps=[SimpleNamespace(tree=tree) for tree in trees])) == "1.0"
 
 
 def test_a_setting_that_is_newer_than_the_trace_has_its_default(loaded):

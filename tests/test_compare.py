@@ -47,7 +47,7 @@ def test_at_the_roots_of_a_run_the_drafts_are_the_runs_own(target, name, tempera
         assert (here.tree.tokens, here.tree.parents) == (own.tree.tokens, own.tree.parents)
         assert here.accepted == own.accepted and here.bonus == own.bonus
         assert here.target_logprobs == pytest.approx(own.target_logprobs, abs=1e-3)
-        assert here.tree.columns["pick"][0] == own.tree.columns["pick"][0]
+        assert here.tree.columns["pick"] == own.tree.columns["pick"]
 
 
 @pytest.mark.parametrize("most", [20, 60])

@@ -111,6 +111,7 @@ def test_cut_nodes_are_written_and_read(target):
     ("change", "message"),
     [
         ({"parents": [9, 0]}, r"cut.parents\[0\] is 9"),
+        ({"parents": [6, 0]}, r"cut.parents\[0\] is 6"),
         ({"parents": [-1, 0]}, r"cut.parents\[0\] is -1"),
         ({"parents": [0]}, "list of 2 numbers"),
         ({"scores": [0.0]}, "list of 2 numbers"),

@@ -62,6 +62,9 @@ def test_tau_is_the_mean_of_the_tasks_and_ratios_are_paired():
     assert half["over_reference"] == pytest.approx(0.5)
     assert half["over_reference_interval"] == pytest.approx([0.5, 0.5])
     assert one["over_reference_interval"] == [1.0, 1.0]
+    twice, itself = intervals(samples, ["one", "half"], "half")  # the reference need not come first
+    assert [twice["over_reference"], *twice["over_reference_interval"]] == pytest.approx([2.0, 2.0, 2.0])
+    assert [itself["over_reference"], *itself["over_reference_interval"]] == [1.0, 1.0, 1.0]
     [share] = differences(samples, [Part("doubling", "one", "half")])
     assert (share["what"], share["variant"], share["against"], share["temperature"]) == ("doubling", "one", "half", 0)
     assert [share["over_reference"], *share["over_reference_interval"]] == pytest.approx([2.0, 2.0, 2.0])

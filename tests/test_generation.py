@@ -29,15 +29,14 @@ def test_greedy_answers_are_those_of_the_model_alone(family, attention):
 def test_answers_that_have_ended_leave_the_batch_and_the_others_stay_as_they_are():
     model, prompts = tiny_model(), [[5, 9, 7], [8, 6, 4], [1, 2, 2], [11, 30, 9], [250, 7, 7]]
     [first], _ = generate(model, prompts[:1], 40, ends=[])
-    early = first[5].item()  # what the first says third
-    rows = []
+    ends, rows = [0, first[5].item()], []  # what the first says third, and what it does not say before that
     hook = model.register_forward_pre_hook(lambda _, __, given: rows.append(len(given["input_ids"])), with_kwargs=True)
-    written, real = generate(model, prompts, 40, ends=[early])
+    written, real = generate(model, prompts, 40, ends=ends)
     hook.remove()
     assert rows[0] == 5 and 2 <= min(rows) < 5
     assert written[0][real[0]].tolist() == first[:6].tolist()
     for prompt, row, mask in zip(prompts, written, real, strict=True):
-        [alone], _ = generate(model, [prompt], 40, ends=[early])
+        [alone], _ = generate(model, [prompt], 40, ends=ends)
         assert row[mask].tolist() == alone.tolist()
 
 

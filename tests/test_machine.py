@@ -58,6 +58,14 @@ def test_code_that_decides_speed_is_told_from_other_code(tmp_path, monkeypatch):
         assert (found[-1] != found[-2]) == counts
 
 
+def test_the_peak_is_told_in_bytes(tmp_path, monkeypatch):
+    """Linux counts it in kibibytes."""
+    for name in ("_PEAK", "_STATUS"):
+        monkeypatch.setattr(machines, name, tmp_path / name)
+        (tmp_path / name).write_text("VmPeak:\t    9000 kB\nVmHWM:\t    2048 kB\nVmRSS:\t    1000 kB\n")
+    assert peak_bytes(CPU) == 2 * 2**20
+
+
 @pytest.mark.skipif(peak_bytes(CPU) is None, reason="this system does not tell")
 def test_the_peak_is_that_since_the_reset():
     reset_peak(CPU)

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 from jakiro.training import loop
 from jakiro.training.data import encoded, take, templated
-from jakiro.training.packing import distinct_tokens, fill, load_rows, pack, save_rows
+from jakiro.training.packing import Rows, batches, by_width, distinct_tokens, fill, load_rows, pack, save_rows
 from jakiro.training.sentences import shorten
 from jakiro.training.sources import Source, only_source, read_chats
 
@@ -53,6 +53,26 @@ def test_ids_of_a_large_vocabulary_are_kept_whole():
     rows, said, texts = fill([([70_000, 5], [False, True]), ([3], [True])], 3, seed=0)
     assert rows.dtype == np.uint32 and sorted(rows[rows > 0].tolist()) == [3, 5, 70_000]
     assert said.sum() == 2 and sorted(texts[rows > 0].tolist()) == [0, 0, 1]
+    for most, kind in ((65_535, np.uint16), (65_536, np.uint32)):
+        rows, *_ = fill([([most], [True])], 3, seed=0)
+        assert rows.dtype == kind and rows.max() == most
+
+
+def test_short_documents_fill_what_long_ones_leave_of_their_rows():
+    """Of a row of 9 tokens 6 are taken: another 2 fit, and 2 more do not."""
+    six, two, other = (([5] * size, [True] * size) for size in (6, 2, 2))
+    assert by_width([six, two, other], [4, 8]) == [[other], [six, two]]
+    assert by_width([two, six, other], [4, 8]) == [[two], [six, other]]
+
+
+def test_batches_of_each_width_are_spread_over_all():
+    """Four batches of rows of 4, and in their middle one of rows of 8; a row that fills no batch is left out."""
+    narrow, wide = (
+        Rows(np.full((count, size + 1), size), np.ones((count, size + 1))) for count, size in ((9, 4), (1, 8))
+    )
+    assert [(one.ids.shape, one.ids[0, 0]) for one in batches([narrow, wide], 8)] == [
+        *[((2, 5), 4)] * 2, ((1, 9), 8), *[((2, 5), 4)] * 2
+    ]  # fmt: skip
 
 
 def test_rows_tell_their_texts_apart_and_how_many_tokens_are_different(tmp_path):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from tiny import tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jakiro.training import repeats
@@ -19,6 +20,22 @@ def test_unlikelihood_counts_recent_tokens_but_the_next_one_once_each():
     five, seven = -math.log(1 - 0.3), -math.log(1 - 0.2)
     # after 5 comes 7: 5 is recent · after 7 comes 5: 7 is · after 5 comes 5: 7 is · after 5 comes 9: both are
     torch.testing.assert_close(loss, torch.tensor([[five, seven, seven, five + seven]]))
+
+
+def test_unlikelihood_looks_as_far_back_as_it_says(monkeypatch):
+    """After one token, two, three and four that all differ, the last three are recent."""
+    monkeypatch.setattr(repeats, "RECENT", 3)
+    loss = repeats.token_level(torch.full((1, 4, 10), 0.04).log(), torch.zeros(1, 4), torch.tensor([[5, 6, 7, 8, 9]]))
+    torch.testing.assert_close(loss / -math.log(1 - 0.04), torch.tensor([[1.0, 2.0, 3.0, 3.0]]))
+
+
+def test_what_fills_up_an_answer_that_has_ended_is_not_repeated(monkeypatch):
+    """Of 10 tokens 4 are said again, of 2 none, whatever number of zeros follows them."""
+    answers = [[11, 12, 13, 14, 11, 12, 13, 14, 15, 16], [17, 18, *[0] * 8]]
+    written = torch.tensor([[5, 9, 7, *answer] for answer in answers])
+    monkeypatch.setattr(repeats, "generate", lambda *given: (written, written != 0))
+    _, again, tokens = repeats.sequence_level(tiny_model(), [[5, 9, 7]] * 2, 10).tolist()
+    assert (again, tokens) == (4, 12)
 
 
 def test_tokens_of_a_gram_that_came_before_are_repeated():

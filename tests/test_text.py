@@ -13,8 +13,10 @@ from jakiro.text import as_turn, continued, decode, encode, form_of, pieces, wit
 @pytest.fixture(scope="module")
 def sentencepiece():
     """A vocabulary in SentencePiece's manner: spaces as ▁, bytes as <0xHH>."""
-    words = ["<unk>", "</s>", "▁the", "▁a", "a", "man", "n", "▁", *(f"<0x{byte:02X}>" for byte in range(256))]
-    core = Tokenizer(models.BPE({word: at for at, word in enumerate(words)}, [], unk_token="<unk>", byte_fallback=True))
+    words = ["<unk>", "</s>", "▁the", "▁a", "a", "man", "n", "▁", ".", ".."]
+    words += [f"<0x{byte:02X}>" for byte in range(256)]
+    vocab, merges = {word: at for at, word in enumerate(words)}, [(".", ".")]
+    core = Tokenizer(models.BPE(vocab, merges, unk_token="<unk>", byte_fallback=True))
     core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
     core.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="first")])
     return PreTrainedTokenizerFast(tokenizer_object=core, unk_token="<unk>", eos_token="</s>")
@@ -130,7 +132,7 @@ def test_no_bos_where_there_is_none(sentencepiece):
 
 def test_a_text_that_goes_on_where_another_ended_gets_no_space_before_it(sentencepiece, tokenizer):
     """And its own is not lost."""
-    for text, wanted in (("an", ["a", "n"]), (" an", ["▁", "a", "n"]), ("\n", ["<0x0A>"])):
+    for text, wanted in (("an", ["a", "n"]), (" an", ["▁", "a", "n"]), ("\n", ["<0x0A>"]), ("..", [".."])):
         assert sentencepiece.convert_ids_to_tokens(continued(sentencepiece, text)) == wanted
     for text in ("the", " the", "\n\n", ".. a", "a", "...\n"):
         assert decode(tokenizer, continued(tokenizer, text)) == text
@@ -141,12 +143,12 @@ def test_lone_surrogates_do_not_crash(tokenizer):
 
 
 def test_pieces_of_byte_level_tokens(tokenizer):
-    ids = tokenizer("the the\n\té€", add_special_tokens=False).input_ids
+    ids = tokenizer("the the\n\té€í", add_special_tokens=False).input_ids
     shown = pieces(tokenizer, [*ids, tokenizer.eos_token_id])
     texts = [shown[id] for id in ids]
-    assert texts == ["the", " the", "\n", "\t", "⟨C3⟩", "⟨A9⟩", "⟨E2⟩", "⟨82⟩", "⟨AC⟩"]
+    assert texts == ["the", " the", "\n", "\t", "⟨C3⟩", "⟨A9⟩", "⟨E2⟩", "⟨82⟩", "⟨AC⟩", "⟨C3⟩", "⟨AD⟩"]
     assert shown[tokenizer.eos_token_id] == "</s>"
-    assert decode(tokenizer, [*ids, tokenizer.eos_token_id]) == "the the\n\té€"
+    assert decode(tokenizer, [*ids, tokenizer.eos_token_id]) == "the the\n\té€í"
 
 
 def test_pieces_of_sentencepiece_tokens(sentencepiece):

@@ -129,6 +129,7 @@ def test_not_a_number_is_not_written(run):
         (["pieces", "1"], 5, r"pieces\[1\]"),
         (["prompt"], [1.5], "prompt"),
         (["steps", 0, "tree", "parents"], [-1, 0, 0, 4, 3], r"steps\[0\].tree.parents\[3\]"),
+        (["steps", 0, "tree", "parents"], [-1, 0, 0, 3, 3], r"steps\[0\].tree.parents\[3\] is 3"),
         (["steps", 0, "tree", "parents"], [0, 0, 0, 1, 3], "the first parent being -1"),
         (["steps", 0, "tree", "tokens"], [], "as many parents as tokens"),
         (["steps", 0, "tree", "scores"], [0.0], "list of 5 numbers"),

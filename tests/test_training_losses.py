@@ -103,6 +103,8 @@ def test_a_targets_loss_is_the_cross_entropy_of_the_next_token():
     each = F.cross_entropy(logits.flatten(0, 1), batch.ids[:, 1:].flatten(), reduction="none").view(2, 32)
     said, asked = torch.from_numpy(said[:, 1:]), torch.from_numpy(~said & (ids > 0))[:, 1:]
     torch.testing.assert_close(found, torch.stack([each[said].sum() + 0.3 * each[asked].sum(), each[said].sum()]))
+    row = job.step(0)  # tells of the mean over the 5 and 9 tokens that are said, and of all 28 of either row
+    assert row["loss"] == pytest.approx(each[said].mean().item()) and row["tokens"] == 2 * 28
 
 
 @pytest.fixture

@@ -7,12 +7,13 @@ import pytest
 import torch
 from recipes import CHAT, MIX, SHAPE, growing, losses, recipe
 from safetensors.torch import load_file, save_file
+from tiny import tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jakiro.training import history, loop, optim, repeats, workers
 from jakiro.training.data import take
 from jakiro.training.growth import grow
-from jakiro.training.optim import Muon, factor, orthogonal
+from jakiro.training.optim import Muon, Optimizer, factor, inner_matrices, orthogonal
 from jakiro.training.packing import batches, by_width, load_rows, row_widths
 from jakiro.training.precision import ATTENTION, in_bfloat16, quicken
 from jakiro.training.target import _stages_of, train
@@ -231,6 +232,15 @@ def test_a_later_stage_without_texts_is_said_before_the_first_is_trained(data, t
     with pytest.raises(ValueError, match="has no documents"):
         train(workers.start(), how, data, tmp_path / "run", tmp_path / "out", compiled=False)
     assert not (tmp_path / "run" / "stage0" / "metrics.csv").exists()
+
+
+def test_muon_is_for_the_matrices_inside_the_layers():
+    """Four of attention and three of the feed-forward part in each of three layers; AdamW has the rest."""
+    model = tiny_model(tie_word_embeddings=False)
+    assert len(inner_matrices(model)) == 3 * 7
+    outer = {id(one) for group in Optimizer(model).parts[1].param_groups for one in group["params"]}
+    assert {id(model.lm_head.weight), id(model.get_input_embeddings().weight)} < outer
+    assert len(outer) == 2 + 3 * 2 + 1  # with the norms
 
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has one from 2.9 on")

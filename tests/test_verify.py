@@ -126,6 +126,19 @@ def test_nucleus_is_the_smallest_set_with_the_mass():
     assert nucleus(logits, 1e-12).sum(-1).tolist() == [1, 1]
 
 
+def test_a_flat_row_keeps_its_nucleus_beside_a_sure_one():
+    """A sure row is done with the few tokens that are sorted first; one whose 1024 tokens are alike takes half."""
+    logits = torch.zeros(2, 1024)
+    logits[0, 7] = 99.0
+    assert nucleus(logits, 0.5).sum(-1).tolist() == [1, 512]
+
+
+def test_half_precision_is_left_before_the_temperature_divides():
+    """Where bfloat16 holds halves alone, 65 / 0.7 and 65.5 / 0.7 would be rounded to 93 and 93.5."""
+    logits, sampling = torch.arange(64, 68, 0.5).bfloat16().expand(200, -1), Sampling(0.7, seed=4)
+    assert torch.equal(pick(logits, range(200), sampling), pick(logits.float(), range(200), sampling))
+
+
 TREE = DraftTree(tokens=[9, 1, 2, 1, 3, 4], parents=[-1, 0, 0, 1, 1, 4], scores=[0.0] * 6)
 
 

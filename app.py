@@ -97,7 +97,9 @@ def serve(options: argparse.Namespace) -> None:
     try:
         demo.launch(**launched, prevent_thread_lock=True)
     except OSError as error:
-        where = f"{options.host or '127.0.0.1'}, port {options.port or '7860 or one of the next'}"
+        host = options.host or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
+        port = options.port or os.environ.get("GRADIO_SERVER_PORT", "7860 or one of the next")
+        where = f"{host}, port {port}"
         raise OSError(f"nothing can listen on {where}: in use, or not of this machine; name another") from error
     print(f"Jakiro Debugger: {demo.local_url}", flush=True)
     models.start()

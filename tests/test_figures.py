@@ -22,7 +22,7 @@ from jakiro.trace import StepTrace
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.acceptance import acceptance_figure
 from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
-from jakiro.ui.figures.labels import label, quote, visible
+from jakiro.ui.figures.labels import label, percent, quote, visible
 from jakiro.ui.figures.layout import by_level, up_and_down
 from jakiro.ui.figures.looks import AGAIN, LOOKS, OTHERS, lane_looks
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
@@ -309,6 +309,10 @@ def test_token_text_is_never_markup(piece):
             for tag in ("<b>", "</b>", "<br>", "<extra></extra>"):
                 plain = plain.replace(tag, "")
             assert "<" not in plain
+
+
+def test_a_small_share_is_not_shown_as_none():
+    assert [percent(share) for share in (1, 0.006, 0.005, 1e-9)] == ["100%", "1%", "&lt;1%", "&lt;1%"]
 
 
 def test_white_space_is_visible_and_long_text_is_cut():

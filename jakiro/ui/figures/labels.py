@@ -37,6 +37,11 @@ def quote(piece: str, limit: int = 24) -> str:
     return f"“{shorten(visible(piece), limit)}”"
 
 
+def percent(share: float) -> str:
+    """A share on a figure. What would be rounded to nothing is not nothing."""
+    return f"{100 * share:.0f}%" if share > 0.005 else escape("<1%")
+
+
 def counted(number: int, noun: str) -> str:
     """1 round, 2 rounds."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

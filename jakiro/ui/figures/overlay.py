@@ -8,7 +8,7 @@ import networkx as nx
 
 from jakiro.graph import children_in_draft_order, copied, draft_logprobs, positions, probability
 from jakiro.trace import StepTrace, Trace
-from jakiro.ui.figures.labels import label
+from jakiro.ui.figures.labels import label, percent
 from jakiro.ui.figures.layout import layout
 from jakiro.ui.figures.looks import Look
 from jakiro.ui.figures.places import curved, placed, points, row_count
@@ -127,7 +127,7 @@ def _patch(graph: nx.DiGraph, height: int) -> dict:
     lines = [edges(lambda node, own=owner: facts[node]["owner"] == own and not facts[node]["on"]) for owner in OWNERS]
     on = [node for node in graph if facts[node]["on"] and node != "next"]
     data = [*lines, edges(lambda node: node in on), edges(lambda node: node == "next")]
-    bold = [f"<b>{label(facts[node]['piece'], 9)} {100 * facts[node]['p']:.0f}%</b>" for node in on]
+    bold = [f"<b>{label(facts[node]['piece'], 9)} {percent(facts[node]['p'])}</b>" for node in on]
     data.append(_still(points(on, places)) | {"text": bold, "marker.size": 16, "textfont.size": font + 1})
     for owner in OWNERS:
         mine = [node for node in graph if facts[node]["owner"] == owner]

@@ -14,7 +14,7 @@ import networkx as nx
 
 from jakiro.graph import ACCEPTED, BONUS, CUT, REJECTED, ROOT, UNREACHED, round_graph
 from jakiro.trace import Trace
-from jakiro.ui.figures.labels import label
+from jakiro.ui.figures.labels import label, percent
 from jakiro.ui.figures.places import STEP, curved, placed, points, row_count
 from jakiro.ui.figures.theme import CONTRASTIVE, SOURCES
 from jakiro.ui.figures.tree_template import EDGE_WIDTHS, MARGIN, SPAN, template
@@ -165,7 +165,7 @@ def _ends(graph: nx.DiGraph, places: dict, font: float, more: int) -> list[dict]
 
 def _bold(piece: str, p: float | None, more: int) -> str:
     """A label of the path with the target's probability."""
-    return f"<b>{label(piece, PATH_LABEL + more)}{'' if p is None else f' {100 * p:.0f}%'}</b>"
+    return f"<b>{label(piece, PATH_LABEL + more)}{'' if p is None else f' {percent(p)}'}</b>"
 
 
 def _size(q: float, largest: float) -> float:

@@ -22,6 +22,7 @@ import {below, rival, transportView} from './transport.js';
 const NARROW = 1100; // px below which the header takes several lines, as beside the open settings
 const MOVES = ['race', 'method', 'round', 'node', 'place']; // what ends a replay when it changes
 const TIMELINE = 560; // px, the least width of the timeline in a talk
+const TIGHT = 300; // px of the timeline below which its legend would take a second line, over the bars
 const PATIENCE = 700; // ms after which the page says that it waits for a race
 
 /** Start the viewer in Gradio's element. `send(name, data)` reaches Python, `watch` tells of new lines of a running race. */
@@ -243,6 +244,7 @@ export function mount({element: root, props, watch, send}) {
     transport.lane(race, lane, against);
     const other = race.lanes.find((one) => one.method === against) ?? lane;
     const box = part('bars'), figure = large(box, whole(lane.figures.timeline[race.lanes.indexOf(other)], theme(), race.themes), TIMELINE);
+    if (box.clientWidth < TIGHT) figure.layout.legend2.indentation = -12; // between names, not beside the colours
     timeline.show(lane, figure);
     if (Plotly) draw(Plotly, box, figure, race.config);
   }

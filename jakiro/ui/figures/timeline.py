@@ -47,8 +47,7 @@ def timeline_figure(traces: list[Trace], above: int, below: int | None, titles: 
     margin = {"l": 50, "r": 8, "t": 32, "b": 4}  # the legend has room above the playhead
     look = layout(180 if routing else 136, axes, margin=margin, barmode="relative", bargap=0, annotations=captions)
     legend = {"orientation": "h", "x": 1, "xanchor": "right", "y": (bottom + strip[1]) / 2, "yanchor": "middle"}
-    legend |= {"indentation": -12, "font": SMALL}  # beside their colours: so all three fit beside each other at 320 px
-    look["legend2"] = legend | {"bgcolor": CLEAR, "itemsizing": "constant", "traceorder": "normal"}
+    look["legend2"] = legend | {"bgcolor": CLEAR, "itemsizing": "constant", "traceorder": "normal", "font": SMALL}
     return {"data": data, "layout": look}
 
 

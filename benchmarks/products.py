@@ -24,6 +24,8 @@ from torch.nn import functional as F
 from benchmarks import common
 from jakiro.assets import TARGET
 from jakiro.commands.arguments import positive
+from jakiro.drafting.eagle3_head import Eagle3Head
+from jakiro.drafting.head import Head
 from jakiro.engine import record
 from jakiro.measuring.limits import timed
 from jakiro.measuring.prompts import examples
@@ -139,7 +141,7 @@ def _weights_of_heads(target: Target) -> list[torch.Tensor]:
 
 
 def _heads(target: Target) -> list[str]:
-    return [name for name in on_heads() if name in target.heads]
+    return [name for name in on_heads((Head, Eagle3Head)) if name in target.heads]
 
 
 def _product(row: dict[str, Any]) -> dict[str, str]:

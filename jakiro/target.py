@@ -155,38 +155,36 @@ class Target:
         cache.keep(0, range(len(ids)))
         return logits[-1], features
 
-    def score(self, tokens: Sequence[int], parents: Sequence[int], cache: KVCache) -> tuple[Tensor, Tensor]:
+    def score(
+        self, tokens: Sequence[int], parents: Sequence[int], cache: KVCache, known: int = 0
+    ) -> tuple[Tensor, Tensor]:
         """One pass over a tree whose node 0 follows the committed text: logits [n, vocab], features [n, hidden].
 
         The tree's rows are left in the cache after the committed ones, for `cache.keep`. Where passes are recorded the
-        tensors are valid until the next pass of the same cache.
+        tensors are valid until the next pass of the same cache. A tree may grow pass by pass: of its m parents the
+        first `known` are nodes whose rows are the last that were committed, and n = m - known, as there are tokens.
         """
-        logits, features = self.bare(tokens, parents, cache)()
-        return logits[: len(parents)], features[: len(parents)]
+        logits, features = self.bare(tokens, parents, cache, known)()
+        return logits[: len(tokens)], features[: len(tokens)]
 
-    def bare(self, tokens: Sequence[int], parents: Sequence[int], cache: KVCache) -> Pass:
+    def bare(self, tokens: Sequence[int], parents: Sequence[int], cache: KVCache, known: int = 0) -> Pass:
         """`score`'s pass with its inputs made, to be called as often as one likes; padding may follow the nodes."""
+        length, (levels, seen) = cache.length - known, seen_of(parents)
         if self.graphs:
-            cache.reserve(padded(len(parents)))
-            program = fixed_pass(cache, padded(len(parents)), self._fixed)
-            program.load(list(tokens), *seen_of(parents), cache.length)
+            cache.reserve(padded(len(tokens)))
+            program = fixed_pass(cache, padded(len(tokens)), known, self._fixed)
+            program.load(list(tokens), levels, seen[known:], length)
             return program
-        cache.reserve(len(parents))
-        ids = torch.tensor(tokens, device=self.device)
-        positions, mask = self._placed(parents, cache.length)
+        cache.reserve(len(tokens))
+        ids, depths = (torch.tensor(part, device=self.device) for part in (tokens, levels))
+        places = torch.cat([torch.arange(length, device=self.device), depths + length])
+        positions, mask = places[length + known :], None
+        if len(parents) > 1 or self.tapes:  # without one on a tape, models make their own, of a size that is a number
+            seen = torch.nn.functional.pad(seen[known:].to(self.device), (length, 0), value=True)
+            mask = self.masks(seen, positions, places)
         if self.tapes:
             return taped_pass(self.tapes, ids, positions, mask, cache, self._pass)
         return lambda: self._pass(ids, positions, mask, cache)
-
-    def _placed(self, parents: Sequence[int], length: int) -> tuple[Tensor, Mask | None]:
-        """Positions [n] and mask of a tree after `length` tokens. A single node needs none, but a tape has one: without
-        it models make their own, of a size that is a number."""
-        if len(parents) == 1 and not self.tapes:
-            return torch.tensor([length], device=self.device), None
-        levels, ancestors = seen_of(parents)
-        positions = torch.tensor(levels, device=self.device) + length
-        seen = torch.nn.functional.pad(ancestors.to(self.device), (length, 0), value=True)
-        return positions, self.masks(seen, positions, torch.cat([torch.arange(length, device=self.device), positions]))
 
     def _fixed(
         self, tokens: Tensor, positions: Tensor, seen: Tensor, places: Tensor, rows: Cache

@@ -82,8 +82,8 @@ MUTANTS = [
     Mutant(
         "positions of tree nodes count nodes instead of levels",
         "jakiro/target.py",
-        "positions = torch.tensor(levels, device=self.device) + length",
-        "positions = torch.arange(len(levels), device=self.device) + length",
+        "places = torch.cat([torch.arange(length, device=self.device), depths + length])",
+        "places = torch.arange(length + len(levels), device=self.device)",
         "test_target.py",
     ),
     Mutant(
@@ -131,8 +131,8 @@ MUTANTS = [
     Mutant(
         "a tape of a draft serves every temperature",
         "jakiro/drafting/drafter.py",
-        "self._state.run(self._grow, _fresh(context), context.features, *noise, kind=heat)",
-        "self._state.run(self._grow, _fresh(context), context.features, *noise, kind=bool(heat))",
+        "self.run(self._grow, context, *noise, kind=heat)",
+        "self.run(self._grow, context, *noise, kind=bool(heat))",
         "test_tape.py",
     ),
     Mutant(
@@ -180,8 +180,8 @@ MUTANTS = [
     Mutant(
         "features are paired with their own token instead of the next",
         "jakiro/drafting/drafter.py",
-        "return context.tokens[-len(context.features) :]",
-        "return context.tokens[-len(context.features) - 1 : -1]",
+        "fresh = context.tokens[-len(context.features) :]",
+        "fresh = context.tokens[-len(context.features) - 1 : -1]",
         "test_drafting.py test_head.py",
     ),
     Mutant(
@@ -215,8 +215,8 @@ MUTANTS = [
     Mutant(
         "a sliding window counts rows of the cache instead of positions",
         "jakiro/target.py",
-        "torch.cat([torch.arange(length, device=self.device), positions])",
-        "torch.arange(length + len(parents), device=self.device)",
+        "mask = self.masks(seen, positions, places)",
+        "mask = self.masks(seen, positions, torch.arange(len(places), device=self.device))",
         "test_target.py",
     ),
     Mutant(
@@ -229,9 +229,37 @@ MUTANTS = [
     Mutant(
         "a recorded pass keeps the text's length of its recording",
         "jakiro/models/fixed.py",
-        "own = torch.arange(nodes, device=tokens.device) + length",
-        "own = torch.arange(nodes, device=tokens.device) + cache.length",
+        "own = torch.arange(known, nodes, device=tokens.device) + length",
+        "own = torch.arange(known, nodes, device=tokens.device) + cache.length",
         "test_programs.py",
+    ),
+    Mutant(
+        "a recorded pass over a level sees what the first nodes of its tree do",
+        "jakiro/target.py",
+        "program.load(list(tokens), levels, seen[known:], length)",
+        "program.load(list(tokens), levels, seen[: len(tokens)], length)",
+        "test_draft_model.py",
+    ),
+    Mutant(
+        "a draft model keeps the row after that of an accepted node",
+        "jakiro/methods/draft_model.py",
+        "kept.append(node - 1)",
+        "kept.append(node)",
+        "test_draft_model.py",
+    ),
+    Mutant(
+        "a draft model hangs each level under the first one",
+        "jakiro/methods/draft_model.py",
+        "above = max(0, known - self.width)",
+        "above = min(1, known - 1)",
+        "test_draft_model.py",
+    ),
+    Mutant(
+        "a draft model forgets what it drafted",
+        "jakiro/methods/draft_model.py",
+        "cache.keep(self._length, kept)",
+        "cache.keep(self._length, [])",
+        "test_draft_model.py",
     ),
     Mutant(
         "a recorded draft sees a row that is not of the text",

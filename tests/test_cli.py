@@ -133,16 +133,12 @@ def test_no_token_is_none_to_decode(command, tmp_path, capsys):
     assert "argument --max-new-tokens: '0' is not a whole number of at least 1" in capsys.readouterr().err
 
 
-def test_an_assistant_is_loaded_once_for_all_temperatures_and_for_peers_alone(folder, tmp_path, capsys, monkeypatch):
-    tiny_model(num_hidden_layers=1, seed=3).save_pretrained(tmp_path / "assistant")
+def test_an_assistant_is_loaded_once_for_all_temperatures(folder, tmp_path, monkeypatch):
+    tiny_model(num_hidden_layers=1, seed=3).save_pretrained(tmp_path / "draft_model")
     loads, real = [], peers._assistant
     monkeypatch.setattr(peers, "_assistant", lambda target: loads.append(target) or real(target))
-    line = ["--head", f"assistant={tmp_path / 'assistant'}", "--methods", "vanilla", "--limit", 1]
+    line = ["--head", f"draft_model={tmp_path / 'draft_model'}", "--methods", "vanilla", "--limit", 1]
     line += ["--max-new-tokens", 4, "--temperature", 0, 1, "--out", tmp_path / "bench.json"]
-    assert (
-        run("bench", folder, *line) == 2
-        and "for bench --peers alone: leave it out elsewhere" in capsys.readouterr().err
-    )
     assert run("bench", folder, *line, "--peers") == 0 and len(loads) == 1
     rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
     assert [row["temperature"] for row in rows if row["method"] == "hf_assisted"] == [0, 1]
@@ -198,7 +194,6 @@ BAD = {
     "top_p": (["--top-p", "1.5"], "top_p"),
     "head of no method": (["--head", "jakrio=heads/jakiro"], f"is called 'jakrio'; known: {', '.join(on_heads())}"),
     "head of a method without": (["--head", "vanilla=heads/jakiro"], "no method with a head is called 'vanilla'"),
-    "assistant without peers": (["--head", "assistant=heads/jakiro"], "for bench --peers alone: leave it out"),
     "seed": (["--seed", str(2**53 + 1)], "use a whole number from 0 to 9007199254740992"),
     "dtype": (["--dtype", "int8"], "use one of float32"),
     "device": (["--device", "cuda"], "no CUDA device"),

@@ -262,7 +262,7 @@ def test_programs_that_see_too_few_rows_are_freed(recorded, monkeypatch):
     monkeypatch.setattr(recorded, "new_cache", lambda *how: made.append(new_cache(*how)) or made[-1])
     record(recorded, drafter_for(recorded, "mixture")[1], PROMPT, 60, GREEDY)
     [cache] = made
-    assert cache.length >= 60 and min(rows for _, rows in cache.programs) >= 64
+    assert cache.length >= 60 and min(rows for _, _, rows in cache.programs) >= 64
 
 
 def test_a_benchmark_says_what_recording_took(recorded, monkeypatch):

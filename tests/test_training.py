@@ -232,7 +232,7 @@ def test_the_commands_for_a_gpu_make_the_models_and_measure_them(trained, data, 
 
 def test_every_recipe_that_ships_can_be_read():
     runs = {"heads-cpu-further": 1, "heads-cpu-wider": 2}  # a later run draws other rows
-    kinds = {"heads": HeadRecipe, "target": Recipe, "assistant": Recipe, "texts": TextsRecipe}
+    kinds = {"heads": HeadRecipe, "target": Recipe, "draft-model": Recipe, "texts": TextsRecipe}
     for kind, recipe in kinds.items():
         for file in RECIPES.glob(f"{kind}-*.json"):
             assert recipe.read(file).seed == runs.get(file.stem, 0)

@@ -48,7 +48,7 @@ def test_a_rank_at_the_edge_of_top_k_decides_between_cut_and_not_proposed():
 def test_what_a_head_cannot_draft_has_no_rank():
     columns = {"pick_rank": column(45_000), "pick_draft_logprob": column(-1e4)}
     assert sentence(columns) == (
-        "The target chose “␣six”, which the draft head's vocabulary lacks; the draft preferred “⏎” (q 0.61, p 0.25)."
+        "The target chose “␣six”, which the draft's vocabulary lacks; the draft preferred “⏎” (q 0.61, p 0.25)."
     )
     unlikely = {**columns, "pick_draft_logprob": column(-1.5e4)}  # to a draft that shares noise of a low temperature
     assert "was not proposed after “␣two”: ranked 45001st by the draft with q 0.00" in sentence(unlikely)

@@ -82,7 +82,8 @@ def path_tokens(tree: DraftTree, node: int) -> list[int]:
 
 
 def save_heads(folder: Path, seed: int = 0) -> dict[str, Path]:
-    """Random heads in the published layout that fit `tiny_model`, with weights large enough for varied trees."""
+    """Random heads in the published layout that fit `tiny_model`, with weights large enough for varied trees, and a
+    draft model."""
     import naive_eagle3
 
     from jakiro.drafting.config import HeadConfig
@@ -99,4 +100,6 @@ def save_heads(folder: Path, seed: int = 0) -> dict[str, Path]:
                     weight.normal_(std=1.5 * weight.shape[-1] ** -0.5)
         save_head(folder / name, head)
     naive_eagle3.save(folder / "eagle3", naive_eagle3.config(), seed)
-    return {name: folder / name for name in (*heads, "eagle3")}
+    tiny_model(num_hidden_layers=1, seed=seed + 1).save_pretrained(folder / "draft_model")
+    tiny_tokenizer().save_pretrained(folder / "draft_model")
+    return {name: folder / name for name in ("draft_model", *heads, "eagle3")}

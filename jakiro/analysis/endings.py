@@ -77,7 +77,7 @@ def rejected(step: StepTrace) -> list[int]:
 
 
 def lacked(step: StepTrace) -> bool:
-    """Whether the draft head's vocabulary has not the target's choice where the walk stopped."""
+    """Whether the draft's vocabulary has not the target's choice where the walk stopped."""
     return at_stop(step, "pick_draft_logprob") == LOWEST
 
 

@@ -165,7 +165,7 @@ def _target(options: argparse.Namespace):
     logging.disable_progress_bar()
     use_threads()
     heads = pairs(options.head, "--head")
-    check_names(heads, getattr(options, "peers", False))
+    check_names(heads)
     target = Target.load(options.target, heads=heads, **how_to_load(options))
     settle()
     return target

@@ -21,19 +21,17 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch import nn
 from tqdm import tqdm
 
 from jakiro.drafter import Context, Drafter
 from jakiro.engine import as_trace, decode, stopwatch
-from jakiro.models.products import spared_bytes
+from jakiro.models.products import read_by_pass
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
 from jakiro.tree import MAX_LEVELS
 from jakiro.verify import GREEDY
 
-EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")  # what configs call their number
 TURNS = 12  # runs of each method, each followed by bare passes
 PASSES = 20  # bare rounds in a turn, the first of which does not count
 NEW_TOKENS = 96  # of a run
@@ -46,7 +44,7 @@ SQUARE, SQUARE_ON_CPU = 8192, 1536  # rows of the matrices whose product is time
 def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) -> dict[str, Any]:
     """The device's rates, and for each method (name -> (make, settings)) its pass and round against both yardsticks."""
     prompt = encode(target.tokenizer, text)
-    read = _read(target)
+    read = read_by_pass(target)
     weights = None if read is None else read[0]
     bandwidth = None if weights is None else read_bandwidth(target, weights)
     rate = matmul_rate(target)
@@ -113,7 +111,7 @@ def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> di
     _, length = _typical(runs[0])
     step_s, round_s = median(step.verify_s for step in full), median(step.seconds for step in full)
     floor = whole = None
-    if (read := _read(target)) is not None:
+    if (read := read_by_pass(target)) is not None:
         weights, parameters = read
         flops = 2 * nodes * parameters
         floor = max((weights + length * target.new_cache(1).row_bytes) / bandwidth, flops / rate)
@@ -201,19 +199,3 @@ def timed(device: torch.device, work: Callable[[], Any], count: int, warm_up: in
         work()
         found.append(clock() - start)
     return found[warm_up:]
-
-
-def _read(target: Target) -> tuple[int, int] | None:
-    """Bytes and number of the parameters that every pass reads: the decoder's and the output embedding's.
-
-    Of other embeddings it takes a few rows, and parts for pictures or sound it leaves alone. None for a mixture of
-    experts, whose tokens choose what is read.
-    """
-    config = target.model.config.get_text_config(decoder=True)
-    if any(getattr(config, name, None) not in (None, 0, 1) for name in EXPERTS):
-        return None
-    tables = {one.weight for one in target.decoder.modules() if isinstance(one, nn.Embedding)}
-    output = target.model.get_output_embeddings()
-    found = ({*target.decoder.parameters()} - tables) | {*output.parameters()}
-    spared = spared_bytes(target.decoder) + spared_bytes(output)
-    return sum(one.nbytes for one in found) - spared, sum(one.numel() for one in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from transformers import (
 
 from jakiro.bench import Generated, Peers
 from jakiro.engine import stopwatch
-from jakiro.methods import ASSISTANT
+from jakiro.methods import DRAFT_MODEL
 from jakiro.models import hub
 from jakiro.models.generation import plain
 from jakiro.models.loading import load_model
@@ -23,6 +24,7 @@ from jakiro.models.products import lay_out
 from jakiro.target import Target
 from jakiro.verify import Sampling
 
+LOG = logging.getLogger(__name__)
 LOOKUP = 10  # tokens that transformers' prompt lookup copies: its own default
 COMPILED = ("cuda", "xpu")  # types of device on which `generate` compiles the steps of a static cache
 
@@ -44,17 +46,17 @@ class _Stopwatch(StoppingCriteria):
 def generate_peers(target: Target) -> Peers:
     """`model.generate` with its default dynamic cache, its static cache, its prompt lookup, and assisted.
 
-    The last one only where the target has an ASSISTANT. Raises ValueError where that has another vocabulary, and
-    FileNotFoundError where it is no model. On the devices in COMPILED the static cache's steps are compiled, and none
-    of the times includes that (`_static`).
+    The last one only where the target has a draft model of as many ids, as transformers needs it. Raises ValueError or
+    FileNotFoundError where that cannot be read. On the devices in COMPILED the static cache's steps are compiled, and
+    none of the times includes that (`_static`).
     """
     found = {
         "hf_generate_dynamic": _generator(target, {"cache_implementation": "dynamic"}),
         "hf_generate_static": _static(target, {}),
         "hf_prompt_lookup": _generator(target, {"prompt_lookup_num_tokens": LOOKUP}),
     }
-    if ASSISTANT in target.heads:
-        found["hf_assisted"] = _generator(target, {"assistant_model": _assistant(target)})
+    if assistant := _assistant(target):
+        found["hf_assisted"] = _generator(target, {"assistant_model": assistant})
     return found
 
 
@@ -65,14 +67,16 @@ def _law(sampling: Sampling) -> dict[str, Any]:
     return {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
 
 
-def _assistant(target: Target) -> PreTrainedModel:
-    folder = target.heads[ASSISTANT]
+def _assistant(target: Target) -> PreTrainedModel | None:
+    if DRAFT_MODEL not in target.heads:
+        return None
+    folder = target.heads[DRAFT_MODEL]
     hub.check_weights(folder)
     model = load_model(folder, dtype=target.dtype).to(target.device).eval()
-    if model.config.vocab_size != target.vocab_size:
-        raise ValueError(
-            f"{folder} has {model.config.vocab_size} tokens, the target {target.vocab_size}: it cannot assist"
-        )
+    ids = model.config.get_text_config(decoder=True).vocab_size
+    if ids != target.vocab_size:
+        LOG.warning("without hf_assisted: %s has %d ids, the target %d", folder, ids, target.vocab_size)
+        return None
     lay_out(model)
     return model
 

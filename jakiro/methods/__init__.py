@@ -9,6 +9,7 @@ from jakiro.drafter import Drafter
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.target import Target
 
+from .draft_model import DraftModel
 from .eagle2 import Eagle2
 from .eagle3 import Eagle3
 from .jakiro import Jakiro
@@ -23,7 +24,7 @@ class Method(Protocol):
     title: str  # what people call it
     summary: str  # one sentence
     settings: type  # a frozen dataclass; each field becomes one control
-    head: type | None  # of the trained head that it needs, which `--head name=DIR` gives; None without one
+    head: type | None  # of the trained head or the model that it needs, which `--head name=DIR` gives; or None
 
     def defaults(self, target: Target) -> Any:
         """Settings that suit the target, its device and the method's head, for a target that is not `unavailable`."""
@@ -36,13 +37,13 @@ class Method(Protocol):
 
 
 METHODS: dict[str, Method] = {
-    method.name: method for method in (Vanilla(), PromptLookup(), Eagle2(), Eagle3(), Jakiro())
+    method.name: method for method in (Vanilla(), PromptLookup(), DraftModel(), Eagle2(), Eagle3(), Jakiro())
 }
-ASSISTANT = "assistant"  # named as a head is: a small model that `bench --peers` assists the target with
+DRAFT_MODEL = DraftModel.name  # whose model `bench --peers` assists the target with, too
 
 
 def on_heads(kind: type | tuple[type, ...] = object) -> list[str]:
-    """Names of the methods on a trained head, or on one of that kind or of one of those."""
+    """Names of the methods on a trained head or model, or on one of that kind or of one of those."""
     return [name for name, method in METHODS.items() if method.head is not None and issubclass(method.head, kind)]
 
 
@@ -51,14 +52,12 @@ def with_trees() -> list[str]:
     return [name for name, method in METHODS.items() if issubclass(method.settings, TreeSettings)]
 
 
-def check_names(names: Iterable[str], peers: bool = False) -> None:
-    """Raise ValueError for a head of no method, or of peers where there are none: it would be left aside silently."""
-    known = (*on_heads(), ASSISTANT)
+def check_names(names: Iterable[str]) -> None:
+    """Raise ValueError for a head of no method: it would be left aside silently."""
     for name in names:
-        if name == ASSISTANT and not peers:
-            raise ValueError(f"--head {ASSISTANT} is for bench --peers alone: leave it out elsewhere")
-        if name not in known:
-            raise ValueError(f"--head {name}: no method with a head is called {name!r}; known: {', '.join(known)}")
+        if name not in on_heads():
+            known = ", ".join(on_heads())
+            raise ValueError(f"--head {name}: no method with a head is called {name!r}; known: {known}")
 
 
 def check_tree(name: str) -> None:

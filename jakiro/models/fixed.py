@@ -26,36 +26,41 @@ def padded(nodes: int) -> int:
     return nodes if nodes == 1 else -(-nodes // NODES) * NODES
 
 
-def fixed_pass(cache: KVCache, nodes: int, forward: Pass) -> FixedPass:
-    """The pass for that many padded nodes after the committed text, recorded at its first run.
+def fixed_pass(cache: KVCache, nodes: int, known: int, forward: Pass) -> FixedPass:
+    """The pass for that many padded nodes after the committed rows, recorded at its first run.
 
-    Those that see fewer rows than there are by now will not be asked for again, and hold memory: they go.
+    The last `known` of those rows are of the same tree. Programs that see fewer rows than there are by now will not be
+    asked for again, and hold memory: they go.
     """
     rows = min(-(-(cache.length + nodes) // ROWS) * ROWS, cache.capacity)
-    if (nodes, rows) not in cache.programs:
-        for passed in [key for key in cache.programs if key[1] <= cache.length]:
+    key = nodes, known, rows
+    if key not in cache.programs:
+        for passed in [one for one in cache.programs if one[-1] <= cache.length - known]:
             del cache.programs[passed]
-        cache.programs[nodes, rows] = FixedPass(cache, nodes, rows, forward)
-    return cache.programs[nodes, rows]
+        cache.programs[key] = FixedPass(cache, *key, forward)
+    return cache.programs[key]
 
 
 class FixedPass:
     """One program: `load` a tree, then call it."""
 
-    def __init__(self, cache: KVCache, nodes: int, rows: int, forward: Pass) -> None:
-        """For trees of `nodes` padded nodes that see `rows` cache rows, their own among them."""
-        self._nodes, self._device = nodes, cache.device
-        self._numbers = 8 * (2 * nodes + 1)  # bytes of token ids, positions and the committed length as int64
-        self._inputs = torch.zeros(self._numbers + nodes * nodes, dtype=torch.uint8, device=cache.device)
+    def __init__(self, cache: KVCache, nodes: int, known: int, rows: int, forward: Pass) -> None:
+        """For `nodes` padded nodes of trees of which `known` are in the cache; they see `rows` rows, their own too."""
+        self._nodes, self._known, self._device = nodes, known, cache.device
+        self._sizes = [nodes, known + nodes, 1]  # token ids, the tree's positions and the length of the text before it
+        self._numbers = 8 * sum(self._sizes)  # bytes of these as int64
+        self._inputs = torch.zeros(self._numbers + nodes * self._sizes[1], dtype=torch.uint8, device=cache.device)
         self._work: Callable | None = lambda: _forward(*self._unpack(), cache, rows, forward)
         self._program: Callable[[], tuple[Tensor, Tensor]] | None = None
 
     def load(self, tokens: list[int], levels: list[int], seen: Tensor, length: int) -> None:
-        """The next tree: ids and depths of its m nodes, which nodes see which [m, m]; and the committed length."""
+        """The next nodes: ids of m; depths of all nodes of their tree, `known + m`; which of these the m see, [m, known
+        + m]; and the length of the text before the tree."""
         pad = self._nodes - len(tokens)
         numbers = [*tokens, *[0] * pad, *(length + level for level in levels), *[length] * pad, length]
-        every = torch.eye(self._nodes, dtype=torch.bool)  # a padding node sees the text and itself
-        every[: len(tokens), : len(tokens)] = seen
+        own = torch.eye(self._nodes, dtype=torch.bool)  # a padding node sees the text and itself
+        every = torch.nn.functional.pad(own, (self._known, 0))
+        every[: len(tokens), : len(levels)] = seen
         host = torch.cat([torch.tensor(numbers).view(torch.uint8), every.flatten().view(torch.uint8)])
         if self._device.type == "cuda":
             host = host.pin_memory()
@@ -69,19 +74,18 @@ class FixedPass:
         return self._program()
 
     def _unpack(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        n = self._nodes
-        tokens, positions, length = self._inputs[: self._numbers].view(torch.int64).split([n, n, 1])
-        return tokens, positions, length, self._inputs[self._numbers :].view(torch.bool).view(n, n)
+        tokens, positions, length = self._inputs[: self._numbers].view(torch.int64).split(self._sizes)
+        return tokens, positions, length, self._inputs[self._numbers :].view(torch.bool).view(self._sizes[:2])
 
 
 def _forward(
     tokens: Tensor, positions: Tensor, length: Tensor, seen: Tensor, cache: KVCache, rows: int, forward: Pass
 ) -> tuple[Tensor, Tensor]:
-    nodes = len(tokens)
-    own = torch.arange(nodes, device=tokens.device) + length  # the tree's rows
+    nodes, known = len(positions), len(positions) - len(tokens)
+    own = torch.arange(known, nodes, device=tokens.device) + length  # the rows of these tokens
     into = torch.arange(rows, device=tokens.device) - length  # of each row: which node is it?
     inside = (into >= 0) & (into < nodes)
     node = into.clamp(0, nodes - 1)
     visible = (into < 0) | (inside & seen.index_select(1, node))
     places = torch.where(into < 0, into + length, positions.index_select(0, node))  # each row's position
-    return forward(tokens, positions, visible, places, cache.fixed(rows, own))
+    return forward(tokens, positions[known:], visible, places, cache.fixed(rows, own))

@@ -17,7 +17,7 @@ import platform
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ from jakiro.machine import device_name
 SMALLEST = 4096  # parameters of a weight that is laid out: smaller ones never get there
 MOST = 4 << 30  # bytes of a model's weights that are kept a second time; larger models keep none
 TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # layers of one module that read the same tensor
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")  # what configs call their number
 FBGEMM = ("x86", "fbgemm")  # torch's engines that have it
 
 
@@ -176,6 +177,22 @@ def spared_bytes(model: nn.Module) -> int:
     """Bytes of a model's weights that a pass of few rows need not read, since they are laid out in fewer."""
     laid_out = [(module.weight, vars(module).get("forward")) for module in model.modules() if type(module) is nn.Linear]
     return sum(weight.nbytes - product.nbytes for weight, product in laid_out if isinstance(product, (Product, Part)))
+
+
+def read_by_pass(target: Any) -> tuple[int, int] | None:
+    """Bytes and number of the parameters that every pass reads: the decoder's and the output embedding's.
+
+    `target` is a `jakiro.target.Target`. Of other embeddings it takes a few rows, and parts for pictures or sound it
+    leaves alone. None for a mixture of experts, whose tokens choose what is read.
+    """
+    config = target.model.config.get_text_config(decoder=True)
+    if any(getattr(config, name, None) not in (None, 0, 1) for name in EXPERTS):
+        return None
+    tables = {one.weight for one in target.decoder.modules() if isinstance(one, nn.Embedding)}
+    output = target.model.get_output_embeddings()
+    found = ({*target.decoder.parameters()} - tables) | {*output.parameters()}
+    spared = spared_bytes(target.decoder) + spared_bytes(output)
+    return sum(one.nbytes for one in found) - spared, sum(one.numel() for one in found)
 
 
 def _layout(weight: Tensor, plan: Plan | None) -> Layout | None:

@@ -15,7 +15,7 @@ from jakiro.drafting.weights import load_head
 from jakiro.engine import record
 from jakiro.measuring.prompts import Prompt, read_prompts
 from jakiro.measuring.report import as_markdown, prompts_a_task
-from jakiro.methods import ASSISTANT, METHODS
+from jakiro.methods import DRAFT_MODEL, METHODS
 from jakiro.models.loading import load_model
 from jakiro.target import Target
 from jakiro.text import decode, encode
@@ -56,7 +56,7 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
         longest=max(entry["stage"]["row"] for entry in stages),
         eagle=_head_size(target, "eagle2"),
         jakiro=_head_size(target, "jakiro"),
-        assisted=_assisted(target),
+        assisted=_draft_model(target),
         licences=LICENCES,
         target_recipe=made.name,
         begun=BEGUN.format(parent=recipe.parent, units=config.intermediate_size) if recipe.parent else "",
@@ -195,18 +195,18 @@ def _quote(text: str, mark: str = "> ") -> str:
     return "\n".join(mark + line for line in text.strip().splitlines())
 
 
-def _assisted(target: Target) -> str:
-    """What there is to say of the small model that transformers' assisted generation takes."""
-    if ASSISTANT not in target.heads:
+def _draft_model(target: Target) -> str:
+    """What there is to say of the small language model beside it."""
+    if DRAFT_MODEL not in target.heads:
         return ""
-    model = load_model(target.heads[ASSISTANT])
+    model = load_model(target.heads[DRAFT_MODEL])
     size = f"{model.num_parameters() / 1e6:.1f} M parameters, {model.config.num_hidden_layers} layers"
     folder = f"assets/models/{target.name}"
     return (
-        f"`{ASSISTANT}/` ({size}, the same tokenizer) is what transformers' assisted generation drafts with where the\n"
-        "benchmark compares with it; it was made by\n"
-        "`python -m jakiro train target --recipe jakiro/training/recipes/assistant-cpu.json "
-        f"--like {folder} --data DIR --run-folder runs/{ASSISTANT} --out {folder}/{ASSISTANT}`.\n"
+        f"`{DRAFT_MODEL}/` ({size}, the same tokenizer) is a language model of its own, to draft with as speculative\n"
+        "decoding first did, and for transformers' assisted generation in the benchmark; it was made by\n"
+        "`python -m jakiro train target --recipe jakiro/training/recipes/draft-model-cpu.json "
+        f"--like {folder} --data DIR --run-folder runs/{DRAFT_MODEL} --out {folder}/{DRAFT_MODEL}`.\n"
     )
 
 

@@ -89,7 +89,7 @@ def _not_proposed(trace: Trace, step: StepTrace) -> str:
     best = f"; the draft preferred {_favourite(trace, step, children)}" if children else ""
     chose = f"The target chose {_bonus(trace, step)}, which"
     if lacked(step):
-        return f"{chose} the draft head's vocabulary lacks{best}."
+        return f"{chose} the draft's vocabulary lacks{best}."
     width = trace.number("top_k")
     limit = "" if width is None else f", top_k is {width}"
     union = trace.settings.get("candidates") == "decoupled"  # what an expert proposes may not be among them

@@ -9,6 +9,7 @@ Look = tuple[str, str]  # colour role, plotly symbol
 LOOKS: dict[str, Look] = {
     "vanilla": ("@other", "line-ns-open"),
     "prompt_lookup": ("@lookup", "triangle-left"),
+    "draft_model": ("@model", "star-triangle-up"),
     "eagle2": ("@eagle2", "hexagon"),
     "eagle3": ("@eagle3", "hexagon2"),
     "jakiro": ("@jakiro", "triangle-right"),

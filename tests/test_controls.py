@@ -9,7 +9,7 @@ import pytest
 
 from jakiro.methods import METHODS
 from jakiro.settings import AUTO, build, setting
-from jakiro.ui.controls import Controls, control
+from jakiro.ui.controls import Controls, control, racers
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,13 @@ class Sample:
     share: float = setting(0.5, "help of share", 0.0, 1.0)
     free: int = setting(4, "help of free", low=1)
     name: str = setting("x", "help of name")
+
+
+def test_there_is_a_race_to_begin_with():
+    """Without EAGLE-2's and Jakiro's heads what is there is ticked: a draft model that was given, say."""
+    assert racers(METHODS) == racers(["vanilla", "prompt_lookup", "eagle2", "jakiro"]) == ["vanilla", "eagle2", "jakiro"]
+    assert racers(["vanilla", "draft_model", "jakiro"]) == ["vanilla", "jakiro"]
+    assert racers(["vanilla", "prompt_lookup", "draft_model"]) == ["vanilla", "prompt_lookup", "draft_model"]
 
 
 def test_each_kind_of_field_gets_its_control():

@@ -61,7 +61,7 @@ def test_a_pass_sees_whole_blocks_of_rows_to_the_end_of_its_cache(recorded):
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("method", ["vanilla", "prompt_lookup", "eagle2", "jakiro"])
+@pytest.mark.parametrize("method", ["vanilla", "prompt_lookup", "draft_model", "eagle2", "jakiro"])
 def test_traces_are_those_without_programs(target, recorded, method, sampling):
     """To the last token of the context, columns included; drafts and passes are called for by replay alone."""
     traces = []

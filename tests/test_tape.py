@@ -153,7 +153,7 @@ def test_the_clock_stands_still_while_one_is_written(monkeypatch):
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("method", ["vanilla", "prompt_lookup", "eagle2", "jakiro"])
+@pytest.mark.parametrize("method", ["vanilla", "prompt_lookup", "draft_model", "eagle2", "jakiro"])
 def test_traces_are_those_without(target, plain, method, sampling):
     """To the last token of the context, columns included."""
     traces = []

@@ -51,9 +51,8 @@ def model_options() -> argparse.ArgumentParser:
     model = argparse.ArgumentParser(add_help=False)
     causal = "folder or hub id of a Hugging Face causal LM (default: the embedded model)"
     model.add_argument("--target", type=Path, default=TARGET, help=causal)
-    model.add_argument(
-        "--head", action="append", default=[], metavar="METHOD=DIR", help="a trained head: folder or hub id; repeatable"
-    )
+    heads = "a trained head, or draft_model=DIR a small model of the same tokenizer: folder or hub id; repeatable"
+    model.add_argument("--head", action="append", default=[], metavar="METHOD=DIR", help=heads)
     model.add_argument("--device", default="cpu", help=DEVICE)
     dtypes = "float32, bfloat16, float16 or float64 (default: %(default)s)"
     model.add_argument("--dtype", default="float32", help=dtypes)
@@ -100,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
     asking.add_argument("--limit", type=positive, help="prompts of each file (default: all)")
 
     one = commands.add_parser("trace", parents=[decoding], help="decode one prompt and write its trace")
-    one.add_argument("--method", required=True, help="vanilla, prompt_lookup, eagle2, eagle3 or jakiro")
+    one.add_argument("--method", required=True, help="vanilla, prompt_lookup, draft_model, eagle2, eagle3, jakiro")
     one.add_argument("--prompt", required=True)
     one.add_argument("--temperature", **heat)
 
@@ -125,7 +124,7 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument("--limits", action="store_true", help="measure what the device and the bare networks allow")
 
     fit = commands.add_parser("tune", parents=[model, chosen, asking], help="measure which draft tree pays here")
-    fit.add_argument("--method", required=True, help="eagle2, eagle3 or jakiro")
+    fit.add_argument("--method", required=True, help="draft_model, eagle2, eagle3 or jakiro")
     fit.add_argument("--temperature", **heat)
     fit.add_argument("--top-p", **mass)
     fit.add_argument("--out", type=Path, help="file to write; without it the result is only printed")

@@ -5,7 +5,7 @@ A number that may be auto has a box beside its control; ticked, it counts instea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, fields
 from typing import Any
 
@@ -13,6 +13,14 @@ import gradio as gr
 
 from jakiro.methods import METHODS
 from jakiro.settings import AUTO
+
+RACERS = ("vanilla", "eagle2", "jakiro")
+
+
+def racers(able: Iterable[str]) -> list[str]:
+    """Which of the methods are ticked at first; all of them where these leave but one, which is no race."""
+    found = [name for name in able if name in RACERS]
+    return found if len(found) > 1 else [*able]
 
 
 class Controls:

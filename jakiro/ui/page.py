@@ -21,7 +21,7 @@ from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.methods import METHODS
 from jakiro.traces import traces_json
 from jakiro.ui import questions, site
-from jakiro.ui.controls import Controls
+from jakiro.ui.controls import Controls, racers
 from jakiro.ui.early import THERE, Early
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import SUMMARIES, Library
@@ -32,7 +32,6 @@ from jakiro.ui.questions import line, refused, tell_run, when_over
 from jakiro.ui.whatif import descriptions
 
 LOG = logging.getLogger(__name__)
-RACERS = ("vanilla", "eagle2", "jakiro")  # ticked at first
 NEW_TOKENS = 96  # of a race, at first
 WAITING = 16  # runs that may wait in the queue
 SILENT = {"visible": False, "print_exception": False}  # the page says itself what is the matter
@@ -125,7 +124,7 @@ def _layout(library: Library, examples: list[dict[str, str]]) -> tuple[gr.HTML, 
         gr.Markdown("### Settings of the next live race")
         methods = gr.CheckboxGroup(
             choices=[(method.title, name) for name, method in METHODS.items()],
-            value=[name for name in METHODS if name in RACERS],
+            value=racers(METHODS),
             label="Methods",
             info="One lane each.",
             interactive=False,  # until it is known what the loaded target can run
@@ -188,8 +187,7 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
             return [gr.skip()] * len(shown)
         able = [(METHODS[name].title, name) for name in loaded.makers]
         why = " ".join(f"{METHODS[name].title} cannot run: {loaded.missing[name]}." for name in loaded.wanted())
-        racers = [name for _, name in able if name in RACERS]
-        methods = gr.update(choices=able, value=racers, info=f"One lane each. {why}", interactive=True)
+        methods = gr.update(choices=able, value=racers(loaded.makers), info=f"One lane each. {why}", interactive=True)
         return [methods, *inputs.controls.show(loaded.defaults)]
 
     running = viewer.run(
@@ -224,7 +222,7 @@ def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:
 
         Args:
             prompt: the user's turn; the target's chat template is applied.
-            methods: which methods, each once: vanilla, prompt_lookup, eagle2, eagle3, jakiro.
+            methods: which methods, each once: vanilla, prompt_lookup, draft_model, eagle2, eagle3, jakiro.
             max_new_tokens: length cap of the answer.
             temperature: 0 for greedy, else 0.001 to 100.
             top_p: above 0 and up to 1, where 1 keeps every token.

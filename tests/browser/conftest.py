@@ -12,6 +12,7 @@ from playwright.sync_api import sync_playwright
 from served import CHROMIUM, FLAGS, HOSTILE, SCREENS, SHELL, WIDE, launched, visit, wait_for_tree
 
 from jakiro.ui import page, recorded
+from jakiro.ui.controls import RACERS
 from jakiro.ui.library import Library
 from jakiro.ui.live import live_races
 from jakiro.ui.models import Models
@@ -86,7 +87,7 @@ def decoded(page_of, new_tokens):
     """The traces of a live race."""
     _, models, library = page_of(new_tokens)
     id = Library.new_id()
-    for _ in live_races(models, library, None)(id, PROMPT, page.RACERS, new_tokens, 0, 1, 0):
+    for _ in live_races(models, library, None)(id, PROMPT, RACERS, new_tokens, 0, 1, 0):
         pass
     return library.traces(id)
 

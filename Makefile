@@ -15,11 +15,12 @@ check:
 test:
 	$(PYTHON) -m pytest -n logical
 
-bench:  ## the six evaluation sets: the device's default tree, 60 nodes, Jakiro with a pass for each level, sampled
+bench:  ## the six evaluation sets: the device's default tree, 60 nodes, Jakiro with a pass for each level, sampled, a draft model
 	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --limits --prompts $(EVAL) --limit 10 --repeats 3 --out benchmarks/cpu.json
 	$(PYTHON) -m jakiro bench --prompts $(EVAL) --limit 10 --set top_k=10 --set depth=6 --set total_tokens=60 --out benchmarks/cpu-60.json
 	$(PYTHON) -m jakiro bench --prompts $(EVAL) --limit 10 --repeats 3 --set contrastive=off --out benchmarks/cpu-passes.json
 	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --temperature 1 --prompts $(EVAL) --limit 10 --repeats 3 --out benchmarks/cpu-t1.json
+	$(PYTHON) -m jakiro bench --methods vanilla,draft_model,eagle2,jakiro --limits --prompts $(EVAL) --limit 10 --repeats 3 --out benchmarks/cpu-draft-model.json
 
 auto:  ## which tree pays on this machine, and whether it is as quick as the best of a grid
 	$(PYTHON) -m jakiro tune --method eagle2 --prompts $(EVAL) --limit 2 --out benchmarks/tuning-eagle2-cpu.json

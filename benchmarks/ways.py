@@ -21,9 +21,9 @@ from benchmarks.browsing import Browser, open_page, wait_for_tree
 from jakiro.engine import record
 from jakiro.machine import use_threads
 from jakiro.trace import Trace
+from jakiro.ui.controls import RACERS
 from jakiro.ui.library import LIVE, Library
 from jakiro.ui.models import Loaded
-from jakiro.ui.page import RACERS
 from jakiro.ui.race import Race, Request, check
 
 GREEDY = {"temperature": 0.0, "top_p": 1.0, "seed": 0}  # what the page has at first

@@ -24,7 +24,9 @@ class Sample:
 
 def test_there_is_a_race_to_begin_with():
     """Without EAGLE-2's and Jakiro's heads what is there is ticked: a draft model that was given, say."""
-    assert racers(METHODS) == racers(["vanilla", "prompt_lookup", "eagle2", "jakiro"]) == ["vanilla", "eagle2", "jakiro"]
+    assert (
+        racers(METHODS) == racers(["vanilla", "prompt_lookup", "eagle2", "jakiro"]) == ["vanilla", "eagle2", "jakiro"]
+    )
     assert racers(["vanilla", "draft_model", "jakiro"]) == ["vanilla", "jakiro"]
     assert racers(["vanilla", "prompt_lookup", "draft_model"]) == ["vanilla", "prompt_lookup", "draft_model"]
 

@@ -48,8 +48,8 @@ from jakiro.measuring.prompts import examples
 from jakiro.target import Target
 from jakiro.trace import Trace
 from jakiro.traces import MAX_NODES
+from jakiro.ui.controls import RACERS
 from jakiro.ui.models import Models
-from jakiro.ui.page import RACERS
 
 SCHEMA = "jakiro-load/1"
 NODES = 60  # of a large tree

@@ -177,11 +177,11 @@ class Target:
             return program
         cache.reserve(len(tokens))
         ids, depths = (torch.tensor(part, device=self.device) for part in (tokens, levels))
-        places = torch.cat([torch.arange(length, device=self.device), depths + length])
-        positions, mask = places[length + known :], None
+        places = depths + length
+        positions, mask = places[known:], None
         if len(parents) > 1 or self.tapes:  # without one on a tape, models make their own, of a size that is a number
             seen = torch.nn.functional.pad(seen[known:].to(self.device), (length, 0), value=True)
-            mask = self.masks(seen, positions, places)
+            mask = self.masks(seen, positions, torch.cat([torch.arange(length, device=self.device), places]))
         if self.tapes:
             return taped_pass(self.tapes, ids, positions, mask, cache, self._pass)
         return lambda: self._pass(ids, positions, mask, cache)

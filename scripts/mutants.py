@@ -82,8 +82,8 @@ MUTANTS = [
     Mutant(
         "positions of tree nodes count nodes instead of levels",
         "jakiro/target.py",
-        "places = torch.cat([torch.arange(length, device=self.device), depths + length])",
-        "places = torch.arange(length + len(levels), device=self.device)",
+        "places = depths + length",
+        "places = torch.arange(len(levels), device=self.device) + length",
         "test_target.py",
     ),
     Mutant(
@@ -215,8 +215,8 @@ MUTANTS = [
     Mutant(
         "a sliding window counts rows of the cache instead of positions",
         "jakiro/target.py",
-        "mask = self.masks(seen, positions, places)",
-        "mask = self.masks(seen, positions, torch.arange(len(places), device=self.device))",
+        "torch.cat([torch.arange(length, device=self.device), places])",
+        "torch.arange(length + len(parents), device=self.device)",
         "test_target.py",
     ),
     Mutant(

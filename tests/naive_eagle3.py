@@ -58,13 +58,28 @@ def tensors(config: dict, seed: int = 1) -> dict[str, Tensor]:
         found[f"{name}.weight"] = torch.randn(shape, generator=generator) * shape[1] ** -0.5
     for name in biased:
         found[f"{name}.bias"] = torch.randn(matrices[name][0], generator=generator)
-    for name in norms:
-        found[f"{name}.weight"] = 1 + 0.3 * torch.randn(hidden, generator=generator)
+    widths = dict.fromkeys(norms, hidden)
+    if config.get("norm_before_fc"):
+        widths["input_norm"] = 3 * read
+    if config.get("fc_norm"):
+        widths |= {f"fc_norm.{layer}": read for layer in range(3)}
+    if config.get("qk_norm"):
+        widths |= {f"midlayer.self_attn.{name}_norm": dim for name in "qk"}
+    for name, width in widths.items():
+        found[f"{name}.weight"] = 1 + 0.3 * torch.randn(width, generator=generator)
     if drafted < vocab:
         known = sorted(torch.randperm(vocab, generator=generator)[:drafted].tolist())
         found["d2t"] = torch.tensor([token - row for row, token in enumerate(known)])
         found["t2d"] = torch.tensor([token in known for token in range(vocab)])
     return found
+
+
+def by_speculators(config: dict) -> dict:
+    """The same config.json as vLLM's speculators writes it: the layer's part by itself."""
+    own = ("draft_vocab_size", "norm_before_fc", "fc_norm", "norm_before_residual", "norm_output")
+    layer = {"model_type": "llama"} | {name: value for name, value in config.items() if name not in own}
+    said = {name: config[name] for name in own if name in config}
+    return {"speculators_model_type": "eagle3", "target_hidden_size": None, "transformer_layer_config": layer, **said}
 
 
 def save(folder: Path, config: dict, seed: int = 1, **changes: Tensor | None) -> dict[str, Tensor]:
@@ -107,7 +122,7 @@ class Oracle:
         if path not in self._seen:
             fed = [self(path[:end]).features[None] for end in range(len(path))]  # its own outputs, without fc
             output = self._layer(torch.cat([self.hidden, *fed]), self._embed(self.tokens + list(path)))
-            self._seen[path] = Answer(output[-1], self._log(output[-1], 1 + len(self.tokens) + len(path)))
+            self._seen[path] = Answer(self._fed(output[-1]), self._log(output[-1], 1 + len(self.tokens) + len(path)))
         return self._seen[path]
 
     @torch.no_grad()
@@ -115,19 +130,27 @@ class Oracle:
         """What the layer is fed with at the text's positions [n, hidden]: fc of three of the target's states."""
         states = self.target.model(torch.tensor([tokens]), output_hidden_states=True).hidden_states
         layers = len(states) - 1  # the first are the embeddings
-        low, middle, high = states[2][0], states[layers // 2][0], states[layers - 3][0]
-        return self._linear("fc", torch.cat([low, middle, high], dim=-1).float())
+        read = [states[layer][0].float() for layer in (2, layers // 2, layers - 3)]
+        if self.config.get("fc_norm"):
+            read = [self._norm(f"fc_norm.{at}", one) for at, one in enumerate(read)]
+        fused = torch.cat(read, dim=-1)
+        return self._linear("fc", self._norm("input_norm", fused) if self.config.get("norm_before_fc") else fused)
 
     def _embed(self, tokens: list[int]) -> Tensor:
         if "embed_tokens.weight" in self.weights:
             return self.weights["embed_tokens.weight"][tokens]
         return self.target.embed(torch.tensor(tokens)).float()
 
+    def _fed(self, output: Tensor) -> Tensor:
+        """What the next level is fed with."""
+        return self._norm("norm", output) if self.config.get("norm_output") else output
+
     def _layer(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
         """The layer's output [n, hidden] before the last norm."""
         embedded = self._norm("midlayer.input_layernorm", embeddings)
         normed = self._norm("midlayer.hidden_norm", hidden)
-        hidden = hidden + self._attend(torch.cat([embedded, normed], dim=-1))
+        first = normed if self.config.get("norm_before_residual") else hidden
+        hidden = first + self._attend(torch.cat([embedded, normed], dim=-1))
         return hidden + self._mlp(self._norm("midlayer.post_attention_layernorm", hidden))
 
     def _attend(self, pairs: Tensor) -> Tensor:
@@ -137,6 +160,9 @@ class Oracle:
         queries = self._linear("midlayer.self_attn.q_proj", pairs).split(dim, dim=-1)
         keys = self._linear("midlayer.self_attn.k_proj", pairs).split(dim, dim=-1)
         values = self._linear("midlayer.self_attn.v_proj", pairs).split(dim, dim=-1)
+        if self.config.get("qk_norm"):
+            queries = [self._norm("midlayer.self_attn.q_norm", one) for one in queries]
+            keys = [self._norm("midlayer.self_attn.k_norm", one) for one in keys]
         later = torch.ones(len(pairs), len(pairs), dtype=torch.bool).triu(1)
         mixed = []
         for head in range(heads):

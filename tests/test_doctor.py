@@ -204,8 +204,8 @@ def test_a_head_is_not_held_against_the_commonest_token_of_one_loop(target, text
 def test_a_wiring_that_gives_no_number_is_left_out(target, texts, sound, monkeypatch):
     plain = checks.say
 
-    def broken(target, head, texts, wiring):
-        found = plain(target, head, texts, wiring)
+    def broken(target, head, texts, wiring, levels):
+        found = plain(target, head, texts, wiring, levels)
         if wiring.shift == -1:
             found = [replace(found[0], logprobs=found[0].logprobs * torch.nan)]
         return found

@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from jakiro.__main__ import main
 from jakiro.doctor.checks import entered, examine
 from jakiro.doctor.evidence import say, write
-from jakiro.drafting.eagle3_head import Eagle3Config, Eagle3Head, layers
+from jakiro.drafting.eagle3_config import Eagle3Config
+from jakiro.drafting.eagle3_head import Eagle3Head, layers
 from jakiro.drafting.weights import save_head
 from jakiro.target import Target
 from jakiro.text import encode
@@ -63,7 +64,7 @@ def taught(target, texts, reads=(2, 4, 6), shift=0, shape=SHAPE, steps=80):
     place[head.tokens] = torch.arange(shape.draft_vocab_size)
     optimizer = torch.optim.AdamW(head.parameters(), lr=8e-3)
     for _ in range(steps):
-        fused = head.fc(inner[:, :count])
+        fused = head.read(inner[:, :count])
         passes, read, loss = [], fused, 0.0
         for _ in range(2):
             out = head(embeddings, read, passes)
@@ -125,6 +126,19 @@ def test_another_rotary_base_is_found(target, texts):
     assert verdicts(target, head, texts)["rotary base"] == "wrong"
 
 
+@pytest.mark.parametrize("normed", [True, False])
+@pytest.mark.parametrize(
+    ("name", "check"), [("norm_before_residual", "residual"), ("norm_output", "answers that it reads")]
+)
+def test_a_head_that_is_normed_otherwise_than_it_says_is_found(target, texts, name, check, normed):
+    """No tensor tells: a config.json that was written anew may lack the field."""
+    head = taught(target, texts[True], shape=replace(SHAPE, **{name: normed}))
+    assert verdicts(target, head, texts)[check] == "good"
+    head.midlayer.config = head.config = replace(head.config, **{name: not normed})
+    found = {one.check: one for one in examine(target, head, texts[True], texts[False])}[check]
+    assert found.verdict == "wrong" and ("not normed" in found.text) != normed
+
+
 def test_a_vocabulary_that_lacks_what_the_target_says_is_found(target, texts, sound):
     head = copy.deepcopy(sound)
     said = torch.tensor([token for text in texts[True] for token in text.ids[text.start :]])
@@ -167,6 +181,6 @@ def test_the_command_examines_it(target, sound, tmp_path, capsys):
     asked = ["doctor", "--target", folder, "--method", "eagle3", "--prompts", prompts, "--out", tmp_path / "d.json"]
     assert main([str(one) for one in asked]) == 0
     found = json.loads((tmp_path / "d.json").read_text())["findings"]
-    assert [one["check"] for one in found][:3] == ["keys and shapes", "agreement", "vocabulary"] and len(found) == 10
+    assert [one["check"] for one in found][:3] == ["keys and shapes", "agreement", "vocabulary"] and len(found) == 12
     assert "all 15 tensors fit" in capsys.readouterr().out
     assert load_file(folder / "eagle3/model.safetensors").keys() == sound.state_dict().keys()

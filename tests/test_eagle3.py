@@ -13,7 +13,8 @@ from tiny import tiny_model
 
 from jakiro.drafter import Context
 from jakiro.drafting.eagle3 import FusedEagle3
-from jakiro.drafting.eagle3_head import Eagle3Config, layers, load_eagle3
+from jakiro.drafting.eagle3_config import Eagle3Config
+from jakiro.drafting.eagle3_head import layers, load_eagle3
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.engine import LOWEST, record
 from jakiro.methods import METHODS
@@ -30,6 +31,10 @@ SHAPES = {
     "narrower than the target": {"hidden_size": 24, "target_hidden_size": 32},
     "biases": {"attention_bias": True},
     "one shared key": {"num_attention_heads": 8, "num_key_value_heads": 1},
+    "EAGLE-3.1": {"fc_norm": True, "norm_output": True},
+    "vLLM's speculators": {"norm_before_fc": True, "norm_before_residual": True, "norm_output": True},
+    "norms of a narrower one": {"fc_norm": True, "norm_output": True, "hidden_size": 24, "target_hidden_size": 32},
+    "queries and keys normed": {"qk_norm": True},
 }
 
 
@@ -127,6 +132,55 @@ def test_a_layer_of_either_name_and_copies_are_read(deep, tmp_path):
     assert not hasattr(again, "embed_tokens"), "as wide as the target: its embedding is the target's"
 
 
+def test_a_head_by_speculators_is_the_same_head(deep, tmp_path):
+    """Its config.json has the layer by itself, and says what is normed."""
+    plain = naive_eagle3.config(**SHAPES["vLLM's speculators"], sliding_window=512)
+    tensors = naive_eagle3.save(tmp_path / "plain", plain)
+    renamed = {name.replace("midlayer.", "layers.0."): one for name, one in tensors.items()}
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text(json.dumps(naive_eagle3.by_speculators(plain)))
+    save_file(renamed, tmp_path / "other" / "model.safetensors")
+    one, other = (load_eagle3(tmp_path / name, deep) for name in ("plain", "other"))
+    assert one.config == other.config and other.config.norm_output and other.config.norm_before_residual
+    one, other = one.state_dict(), other.state_dict()
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("names", [("norm_output", "norm_before_fc"), ("return_hidden_post_norm", "norm_before_fc")])
+def test_norms_may_be_said_among_what_is_eagles(deep, tmp_path, names):
+    tensors = naive_eagle3.save(tmp_path, naive_eagle3.config(norm_before_fc=True))
+    said = naive_eagle3.config(norm_output=False, eagle_config=dict.fromkeys(names, True))
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    config = load_eagle3(tmp_path, deep).config
+    assert config.norm_output and config.norm_before_fc and not config.norm_before_residual
+    assert "input_norm.weight" in tensors
+
+
+def test_a_shorter_sight_is_told(deep, tmp_path, caplog):
+    """Its attention was trained on the newest tokens alone."""
+    naive_eagle3.save(tmp_path, naive_eagle3.config())
+    sliding = {"layer_types": ["sliding_attention"], "sliding_window": 512}
+    for more, told in (
+        (sliding, True),
+        (sliding | {"use_sliding_window": False}, False),
+        ({"sliding_window": 9}, False),
+    ):
+        caplog.clear()
+        (tmp_path / "config.json").write_text(json.dumps(naive_eagle3.config(**more)))
+        load_eagle3(tmp_path, deep)
+        assert ("was made to see 512 tokens" in caplog.text) == told
+
+
+def test_a_head_without_an_output_has_the_targets(deep, tmp_path):
+    config = naive_eagle3.config(draft_vocab_size=300)
+    naive_eagle3.save(tmp_path, config, **{"lm_head.weight": None})
+    output = deep.model.get_output_embeddings().weight
+    assert load_eagle3(tmp_path, deep).lm_head.weight.data_ptr() == output.data_ptr(), "it is not copied"
+    naive_eagle3.save(tmp_path, naive_eagle3.config(), **{"lm_head.weight": None})
+    with pytest.raises(ValueError, match=r"lm_head.weight has shape \[300, 32\], expected \[90, 32\]"):
+        load_eagle3(tmp_path, deep)
+
+
 D2T = torch.zeros(90, dtype=torch.long)
 
 
@@ -149,12 +203,23 @@ D2T = torch.zeros(90, dtype=torch.long)
         ({"head_dim": 7}, {}, "heads of even width"),
         ({"num_attention_heads": 6}, {}, "hidden_size 32 is not 6 heads of even width"),
         ({"num_hidden_layers": 2}, {}, "num_hidden_layers is 2"),
-        ({"norm_before_residual": True}, {}, "norm_before_residual is True"),
-        ({"norm_output": True}, {}, "norm_output is True"),
-        ({"eagle_config": {"norm_before_residual": True}}, {}, "norm_before_residual is True"),
-        ({"eagle_config": {"return_hidden_post_norm": True}}, {}, "return_hidden_post_norm is True"),
-        ({"norm_before_fc": True}, {}, "norm_before_fc is True"),
-        ({"transformer_layer_config": {}, "norm_before_residual": True}, {}, "in the format of speculators"),
+        ({"norm_before_fc": True}, {}, "input_norm.weight is missing"),
+        ({"eagle_config": {"norm_before_fc": True}}, {}, "input_norm.weight is missing"),
+        ({}, {"input_norm.weight": torch.ones(96)}, "input_norm.weight is not expected"),
+        (
+            {"fc_norm": True},
+            {"fc_norm.0.weight": torch.ones(32)},
+            r"fc_norm.1.weight is missing; fc_norm.2.weight",
+        ),
+        ({"fc_norm": True, "norm_before_fc": True}, {}, "norm_before_fc and fc_norm are both true"),
+        ({"norm_output": "yes"}, {}, "norm_output must be true or false, not 'yes'"),
+        (
+            {"transformer_layer_config": {}, "speculators_model_type": "dflash"},
+            {},
+            "speculators_model_type is 'dflash'",
+        ),
+        ({"transformer_layer_config": 1}, {}, "in the format of speculators"),
+        ({}, {"midlayer.self_attn.q_norm.weight": torch.ones(8)}, "k_norm.weight is missing"),
         ({"eagle_config": [1]}, {}, r"eagle_config is \[1\]"),
         ({"eagle_aux_hidden_state_layer_ids": [2, 2, 3]}, {}, r"what enters three of the 9 layers .* \[2, 2, 3\]"),
         ({"eagle_aux_hidden_state_layer_ids": [3, 2, 4]}, {}, r"names \[3, 2, 4\]"),

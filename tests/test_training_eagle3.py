@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from recipes import given, losses
 from tiny import tiny_model
 from transformers import AutoTokenizer
 
-from jakiro.drafting.eagle3_head import Eagle3Config, Eagle3Head
+from jakiro.drafting.eagle3_config import Eagle3Config
+from jakiro.drafting.eagle3_head import Eagle3Head
 from jakiro.drafting.weights import read_tensors
 from jakiro.engine import record
 from jakiro.methods import METHODS
@@ -103,15 +105,16 @@ def test_a_head_goes_on_with_the_words_it_has(deep, data, tmp_path):
     torch.testing.assert_close(one["lm_head.weight"], two["lm_head.weight"])
 
 
+@pytest.mark.parametrize("norms", [{}, {"fc_norm": True, "norm_output": True, "norm_before_residual": True}])
 @pytest.mark.parametrize("at", [5, 9])
-def test_a_pass_answers_what_a_draft_of_that_depth_would(at):
+def test_a_pass_answers_what_a_draft_of_that_depth_would(at, norms):
     """The third pass over a text against plain calls over the text's beginning, with the head's own answers last."""
     torch.manual_seed(1)
-    head = Eagle3Head(Eagle3Config(16, 24, 2, 30, draft_vocab_size=20)).eval()
+    head = Eagle3Head(Eagle3Config(16, 24, 2, 30, draft_vocab_size=20, **norms)).eval()
     embeddings, inner = torch.randn(2, 12, 16), torch.randn(2, 12, 48)
     rows = torch.arange(22)  # all of both texts but their last ones
     found = UnrolledEagle3(head, how())(embeddings, inner, rows)
-    read = head.fc(inner)[:, : at + 1].clone()
+    read = head.read(inner)[:, : at + 1].clone()
     for level in range(3):
         end = at - 1 + level
         answers = head(embeddings[:, :end], read[:, :end])
@@ -153,6 +156,7 @@ def test_a_head_is_as_wide_as_its_target(deep):
 
 def test_its_config_is_read_as_it_is_written(tmp_path):
     config = Eagle3Config(32, 48, 4, 300, num_key_value_heads=2, head_dim=16, draft_vocab_size=90)
+    config = replace(config, fc_norm=True, norm_output=True, qk_norm=True)
     (tmp_path / "config.json").write_text(config.to_json())
     assert Eagle3Config.from_json(tmp_path / "config.json") == config
     assert json.loads(config.to_json())["architectures"] == ["LlamaForCausalLMEagle3"]

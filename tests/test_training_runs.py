@@ -20,7 +20,8 @@ from safetensors.torch import load_file
 from tiny import tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-from jakiro.drafting.eagle3_head import Eagle3Config, Eagle3Head
+from jakiro.drafting.eagle3_config import Eagle3Config
+from jakiro.drafting.eagle3_head import Eagle3Head
 from jakiro.drafting.weights import save_head
 from jakiro.target import Target
 from jakiro.training import claims, curves, heads, history, loop, packing, repeats, workers

@@ -73,6 +73,10 @@ def examine(target: Target, head: Head | Eagle3Head, texts: list[Text], plain: l
         _wiring(target, head, texts, said, "layers that it reads", {
             name: Wiring(layers=some) for name, some in _other_layers(target, head).items()})
         if own else _norm(target, head, texts, said),
+        *([_wiring(target, head, texts, said, "residual", {
+            _turned(head.config.norm_before_residual): Wiring(residual=True)}),
+           _wiring(target, head, texts, levels[1], "answers that it reads", {
+            _turned(head.config.norm_output): Wiring(output=True)}, level=1)] if own else []),
         _wiring(target, head, texts, said, "token beside the feature", {
             "the token of the feature itself": Wiring(shift=-1), "the token after next": Wiring(shift=1)}),
         _wiring(target, head, texts, said, "rotary base", {
@@ -126,11 +130,21 @@ def _vocabulary(head: Eagle3Head, texts: list[Text]) -> Finding:
     return _suspected("vocabulary", text, {"share": share}, share < MOST, advice)
 
 
+def _turned(normed: bool) -> str:
+    return "what is not normed" if normed else "what is normed"
+
+
 def _wiring(
-    target: Target, head: Head | Eagle3Head, texts: list[Text], said: Said, check: str, others: dict[str, Wiring]
+    target: Target,
+    head: Head | Eagle3Head,
+    texts: list[Text],
+    said: Said,
+    check: str,
+    others: dict[str, Wiring],
+    level: int = 0,
 ) -> Finding:
-    """Whether the head does better when it is fed otherwise, and knows the texts then."""
-    answers = {name: say(target, head, texts, wiring)[0] for name, wiring in others.items()}
+    """Whether the head does better on a level when it is fed otherwise, and knows the texts then."""
+    answers = {name: say(target, head, texts, wiring, level + 1)[level] for name, wiring in others.items()}
     answers = {name: answer for name, answer in answers.items() if answer.logprobs.isfinite().all()}
     if not answers:
         return Finding(check, UNKNOWN, f"fed in other ways it answers with what is no number in {target.dtype}")

@@ -45,6 +45,8 @@ class Wiring:
     inner: bool = False  # features before the target's final norm, and its norm after the head
     shift: int = 0  # the token beside h_t is x_{t + 1 + shift}
     theta: float | None = None  # base of the rotary embedding; None: the head's own
+    residual: bool = False  # EAGLE-3's begins its residual with what the others do: normed or not
+    output: bool = False  # EAGLE-3's is fed with what the others are on further levels: normed or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,12 @@ def say(
 
 def _wired(head: Head | Eagle3Head, wiring: Wiring) -> Head | Eagle3Head:
     head = copy.deepcopy(head)
-    attention = (head.midlayer if isinstance(head, Eagle3Head) else head.layers[0]).self_attn
+    layer = head.midlayer if isinstance(head, Eagle3Head) else head.layers[0]
+    attention = layer.self_attn
+    if wiring.residual:
+        layer.config = replace(layer.config, norm_before_residual=not layer.config.norm_before_residual)
+    if wiring.output:
+        head.config = replace(head.config, norm_output=not head.config.norm_output)
     if wiring.theta is not None:
         attention.config = replace(attention.config, rope_theta=wiring.theta)
     if wiring.swapped:
@@ -131,7 +138,7 @@ def _answers(target: Target, head: Head | Eagle3Head, text: Text, wiring: Wiring
     embeddings = getattr(head, "embed_tokens", target.embed)(tokens)
     if isinstance(head, Eagle3Head):
         entering = [text.entering[layer][:count] for layer in wiring.layers or layers(target, head.config.reads)]
-        read = head.fc(torch.cat(entering, dim=-1))[None]
+        read = head.read(torch.cat(entering, dim=-1))[None]
     else:
         read = (text.inner if wiring.inner else text.features)[None, :count]
     found: list[Tensor] = []

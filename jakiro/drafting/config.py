@@ -19,6 +19,7 @@ _BY_TRANSFORMERS = ("llama3", "yarn")  # rope types whose frequencies transforme
 _ROPE_TYPES = ("default", "linear", "dynamic", *_BY_TRANSFORMERS)
 _COUNTS = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size")
 _COUNTS += ("max_position_embeddings", "expert_intermediate_size")
+_CHOICES = ("bias", "qkv_bias", "qk_norm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,9 @@ class HeadConfig:
     rope_type: str = "default"  # default, linear, dynamic, llama3 or yarn
     rope_factor: float = 1.0  # of linear and dynamic
     max_position_embeddings: int = 2048  # where dynamic rope scaling sets in
-    bias: bool = True  # of fc; where a head is read, this and the next are what its file has
+    bias: bool = True  # of fc; where a head is read, this and the next two are what its file has
     qkv_bias: bool = False
+    qk_norm: bool = False  # queries and keys are normed, head by head, as Qwen3's are
     num_local_experts: int = 0  # 0: one dense MLP (EAGLE), 2: Jakiro as published
     expert_intermediate_size: int = 0  # inner width of an expert; 0: hidden_size, as published
     draft_temperature: float = 1.0  # default of the setting: what measured best with this head; 1: as published
@@ -55,7 +57,7 @@ class HeadConfig:
         for name in ("rms_norm_eps", "rope_theta", "rope_factor"):
             if type(value := getattr(self, name)) not in (int, float) or not 0 < value < 1e15:
                 raise ValueError(f"{name} must be a number above 0, not {value!r}")
-        for name in ("bias", "qkv_bias"):
+        for name in _CHOICES:
             if type(value := getattr(self, name)) is not bool:
                 raise ValueError(f"{name} must be true or false, not {value!r}")
         if not self.head_dim or self.head_dim % 2:
@@ -85,8 +87,6 @@ class HeadConfig:
         """Read config.json. Raises FileNotFoundError or ValueError, naming the file and the field."""
         try:
             raw = json.loads(Path(path).read_text(encoding="utf-8"))
-            if isinstance(raw, dict) and "transformer_layer_config" in raw:
-                raise ValueError("it is in the format of speculators: use a head in the layout of EAGLE or Jakiro")
             return cls._from_dict(raw)
         except KeyError as error:
             raise ValueError(f"{path} has no {error}: this is not the config.json of a draft head") from error
@@ -97,6 +97,8 @@ class HeadConfig:
     def _from_dict(cls, raw: dict[str, Any], **more: Any) -> HeadConfig:
         if not isinstance(raw, dict):
             raise ValueError("it holds no object: this is not the config.json of a draft head")
+        if "transformer_layer_config" in raw:
+            raise ValueError("it is in the format of speculators: use a head in the layout of EAGLE or Jakiro")
         rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
         if not isinstance(rope, dict):
             raise ValueError(f"rope scaling is {rope!r}; heads have null, or an object with type and factor")
@@ -109,7 +111,7 @@ class HeadConfig:
         type_ = rope.get("rope_type") or rope.get("type") or "default"
         type_ = "default" if type_ == "mrope" else type_  # one position thrice, where there is no picture
         named = rope.items() if type_ in _BY_TRANSFORMERS else ()
-        more |= {name: raw[name] for name in ("bias", "qkv_bias") if raw.get(name) is not None}
+        more |= {name: raw[name] for name in _CHOICES if raw.get(name) is not None}
         config = cls(
             hidden_size=raw["hidden_size"],
             intermediate_size=raw["intermediate_size"],
@@ -163,6 +165,8 @@ class HeadConfig:
                 "num_experts_per_tok": self.num_local_experts,
                 "expert_intermediate_size": self.expert_intermediate_size,
             }
+        if self.qk_norm:
+            raw["qk_norm"] = True
         if self.draft_temperature != 1:
             raw["draft_temperature"] = self.draft_temperature
         return raw

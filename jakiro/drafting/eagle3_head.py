@@ -7,12 +7,18 @@
 
 So an answer stands for no hidden state of the target, and the target's output embedding does not read it. Decoding uses
 `eagle3.py` on the same parameters.
+
+Later heads norm more, as their config.json says: what fc reads, at once (`norm_before_fc`) or each layer by itself
+(`fc_norm`); what the residual begins with, u = norm(g) + Attn(...) (`norm_before_residual`); what the next level is fed
+with, norm(x) (`norm_output`). EAGLE-3.1 (arXiv 2605.09992) is `fc_norm` and `norm_output`; heads by vLLM's speculators
+have all but `fc_norm` (vllm-project/speculators, pull request 610).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,67 +27,12 @@ from torch import Tensor, nn
 
 from jakiro.target import Target
 
-from .config import HeadConfig, width_of
+from .eagle3_config import Eagle3Config
 from .head import Attention, RMSNorm, SwiGLU
-from .weights import biases, check_keys, drop_copy, head_tensors
+from .weights import check_keys, drop_copy, extras, head_tensors
 
+LOG = logging.getLogger(__name__)
 LAYERS = 3  # that a target has at least
-
-
-@dataclass(frozen=True, slots=True)
-class Eagle3Config(HeadConfig):
-    """Shape of an EAGLE-3 head; names are those of config.json."""
-
-    bias: bool = False
-    head_dim: int = 0  # 0: hidden_size / num_attention_heads
-    draft_vocab_size: int = 0  # tokens that can be drafted; 0: all of vocab_size
-    target_hidden_size: int = 0  # width of the target; 0: hidden_size
-    reads: tuple[int, ...] = ()  # layers of the target as config.json names them, if it does: see `layers`
-
-    def __post_init__(self) -> None:
-        usual = {"draft_vocab_size": self.vocab_size, "target_hidden_size": self.hidden_size}
-        if type(self.num_attention_heads) is int and self.num_attention_heads > 0:  # else refused below
-            usual["head_dim"] = width_of(self.hidden_size, self.num_attention_heads)
-        for name, value in usual.items():
-            if type(given := getattr(self, name)) is not int or given < 0:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {given!r}")
-            object.__setattr__(self, name, given or value)
-        HeadConfig.__post_init__(self)
-        object.__setattr__(self, "reads", tuple(self.reads))
-        if any(type(layer) is not int for layer in self.reads):
-            raise ValueError(f"{LAYER_IDS} must be whole numbers, not {list(self.reads)}")
-        if self.draft_vocab_size > self.vocab_size:
-            raise ValueError(f"draft_vocab_size is {self.draft_vocab_size}, and vocab_size {self.vocab_size}")
-        if self.hidden_size == 3 * self.target_hidden_size:
-            raise ValueError(
-                f"hidden_size is {self.hidden_size}, three times target_hidden_size: the head's own answers cannot be "
-                "told from the target's features, so give it another width"
-            )
-
-    @classmethod
-    def _from_dict(cls, raw: dict[str, Any], **more: Any) -> Eagle3Config:
-        if not isinstance(raw, dict):
-            return super(Eagle3Config, cls)._from_dict(raw)
-        said = raw.get("eagle_config") or {}  # some heads have these there
-        if not isinstance(said, dict):
-            raise ValueError(f"eagle_config is {said!r}; heads have null, or an object")
-        for name in OTHERS:
-            if found := raw.get(name) or said.get(name):
-                raise ValueError(f"{name} is {found!r}, which this layout does not compute: use a head without it")
-        more = {name: raw[name] or 0 for name in OWN if name in raw}
-        named = raw.get(LAYER_IDS) or said.get(LAYER_IDS) or ()
-        return super(Eagle3Config, cls)._from_dict(raw, reads=tuple(named), **more)
-
-    def _as_dict(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in OWN}
-        if self.reads:
-            own[LAYER_IDS] = self.reads
-        return super(Eagle3Config, self)._as_dict() | own | {"architectures": ["LlamaForCausalLMEagle3"]}
-
-
-OWN = ("head_dim", "draft_vocab_size", "target_hidden_size")  # what other heads' config.json has not
-LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
-OTHERS = ("norm_before_residual", "norm_output", "return_hidden_post_norm", "norm_before_fc")  # other computations
 
 
 class Eagle3Layer(nn.Module):
@@ -89,7 +40,7 @@ class Eagle3Layer(nn.Module):
 
     def __init__(self, config: Eagle3Config) -> None:
         super().__init__()
-        hidden, eps = config.hidden_size, config.rms_norm_eps
+        self.config, hidden, eps = config, config.hidden_size, config.rms_norm_eps
         self.self_attn = Attention(config, entry=2)
         self.mlp = SwiGLU(hidden, config.intermediate_size)
         self.hidden_norm = RMSNorm(hidden, eps=eps)
@@ -97,8 +48,9 @@ class Eagle3Layer(nn.Module):
         self.post_attention_layernorm = RMSNorm(hidden, eps=eps)
 
     def forward(self, embeddings: Tensor, features: Tensor, *seen: Any) -> Tensor:
-        pairs = torch.cat([self.input_layernorm(embeddings), self.hidden_norm(features)], dim=-1)
-        residual = features + self.self_attn(pairs, *seen)
+        normed = self.hidden_norm(features)
+        attended = self.self_attn(torch.cat([self.input_layernorm(embeddings), normed], dim=-1), *seen)
+        residual = (normed if self.config.norm_before_residual else features) + attended
         return residual + self.mlp(self.post_attention_layernorm(residual))
 
 
@@ -110,24 +62,43 @@ class Eagle3Head(nn.Module):
     def __init__(self, config: Eagle3Config) -> None:
         super().__init__()
         self.config, hidden = config, config.hidden_size
-        self.fc = nn.Linear(3 * config.target_hidden_size, hidden, bias=config.bias)
+        width, eps = config.target_hidden_size, config.rms_norm_eps
+        if config.norm_before_fc:
+            self.input_norm = RMSNorm(LAYERS * width, eps=eps)
+        if config.fc_norm:
+            self.fc_norm = nn.ModuleList([RMSNorm(width, eps=eps) for _ in range(LAYERS)])
+        self.fc = nn.Linear(LAYERS * width, hidden, bias=config.bias)
         self.midlayer = Eagle3Layer(config)
-        self.norm = RMSNorm(hidden, eps=config.rms_norm_eps)
+        self.norm = RMSNorm(hidden, eps=eps)
         self.lm_head = nn.Linear(hidden, config.draft_vocab_size, bias=False)
         if config.draft_vocab_size < config.vocab_size:
             self.register_buffer("d2t", torch.zeros(config.draft_vocab_size, dtype=torch.long))
             self.register_buffer("t2d", torch.zeros(config.vocab_size, dtype=torch.bool))
-        if hidden != config.target_hidden_size:
+        if hidden != width:
             self.embed_tokens = nn.Embedding(config.vocab_size, hidden)
 
+    def read(self, entering: Tensor) -> Tensor:
+        """g [..., h] from what enters three of the target's layers, [..., 3 target h]."""
+        return self.fc(self.normed(entering))
+
+    def normed(self, entering: Tensor) -> Tensor:
+        """What fc reads of it, of the same shape."""
+        if self.config.norm_before_fc:
+            return self.input_norm(entering)
+        if self.config.fc_norm:
+            parts = entering.chunk(LAYERS, dim=-1)
+            return torch.cat([norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)], dim=-1)
+        return entering
+
     def forward(self, embeddings: Tensor, features: Tensor, *seen: Any) -> Tensor:
-        """x [b, s, h] from embeddings of x_{t+1} and fused features g_t, or own answers in their place, [b, s, h], and
-        what `Attention` takes besides."""
-        return self.midlayer(embeddings, features, *seen)
+        """What the next level is fed with, [b, s, h], from embeddings of x_{t+1} and fused features g_t, or own answers
+        in their place, [b, s, h], and what `Attention` takes besides."""
+        answers = self.midlayer(embeddings, features, *seen)
+        return self.norm(answers) if self.config.norm_output else answers
 
     def logits(self, answers: Tensor) -> Tensor:
-        """Of the own tokens, [..., draft_vocab_size], from x [..., h]."""
-        return self.lm_head(self.norm(answers))
+        """Of the own tokens, [..., draft_vocab_size], from what `forward` gives, [..., h]."""
+        return self.lm_head(answers if self.config.norm_output else self.norm(answers))
 
     @property
     def tokens(self) -> Tensor:
@@ -170,8 +141,8 @@ def layers(target: Target, named: Sequence[int] = ()) -> tuple[int, ...]:
 def load_eagle3(folder: str | Path, target: Target) -> Eagle3Head:
     """The head in `folder`, in the target's dtype and on its device, ready to decode.
 
-    Its layer may be called `midlayer` or `layers.0`. Raises FileNotFoundError or ValueError, naming the file, key or
-    shape that does not fit.
+    Its layer may be called `midlayer` or `layers.0`; one without an output has the target's. Raises FileNotFoundError
+    or ValueError, naming the file, key or shape that does not fit.
     """
     folder = Path(folder)
     if not (folder / "config.json").is_file():
@@ -191,7 +162,11 @@ def load_eagle3(folder: str | Path, target: Target) -> Eagle3Head:
     found = {key.replace("layers.0.", "midlayer.", 1): tensor for key, tensor in head_tensors(folder).items()}
     if not any(key.startswith("midlayer.hidden_norm") for key in found):
         raise ValueError(f"{folder} holds no EAGLE-3 head (midlayer.hidden_norm.weight is missing): give one")
-    config = replace(config, **biases(found))
+    if config.window:
+        LOG.warning("%s was made to see %d tokens, and here sees all: it drafts worse beyond", folder, config.window)
+    if "lm_head.weight" not in found and config.hidden_size == config.target_hidden_size:
+        found["lm_head.weight"] = target.model.get_output_embeddings().weight  # as such heads are meant
+    config = replace(config, **extras(found))
     with torch.device("meta"):
         head = Eagle3Head(config)
     if config.hidden_size == config.target_hidden_size:

@@ -34,6 +34,7 @@ class FusedHead:
         self.fc = Product(head.fc.weight, head.fc.bias)
         self.qkv = Product(torch.cat([one.weight for one in projections]), bias)
         self.out = Product(own.o_proj.weight)
+        self.query_norm, self.key_norm = getattr(own, "q_norm", None), getattr(own, "k_norm", None)
         self.norm = layer.post_attention_layernorm
         self.tapes = Tapes(DRAFTS)  # of drafts with it
 
@@ -53,7 +54,10 @@ class FusedHead:
         """Rotated queries [n, heads, d], rotated keys and values [n, key heads, d]; cos and sin are [n or 1, 1, d]."""
         heads, shared = self.config.num_attention_heads, self.config.num_key_value_heads
         fused = self.qkv(entry).view(len(entry), heads + 2 * shared, self.config.head_dim)
-        turned = rotate(fused[:, : heads + shared], cos, sin)
+        turning = fused[:, : heads + shared]
+        if self.config.qk_norm:
+            turning = torch.cat([self.query_norm(turning[:, :heads]), self.key_norm(turning[:, heads:])], dim=1)
+        turned = rotate(turning, cos, sin)
         return turned[:, :heads], turned[:, heads:], fused[:, heads + shared :]
 
     def attend(self, entry: Tensor, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:

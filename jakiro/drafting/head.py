@@ -83,6 +83,8 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(entry * config.hidden_size, narrow, bias=config.qkv_bias)
         self.v_proj = nn.Linear(entry * config.hidden_size, narrow, bias=config.qkv_bias)
         self.o_proj = nn.Linear(wide, config.hidden_size, bias=False)
+        if config.qk_norm:
+            self.q_norm, self.k_norm = (RMSNorm(config.head_dim, eps=config.rms_norm_eps) for _ in range(2))
 
     def forward(self, x: Tensor, passes: Passes | None = None, texts: Tensor | None = None) -> Tensor:
         """[b, s, entry * h] -> [b, s, h]. `passes` holds those before, over the same rows, and gets this one
@@ -92,6 +94,8 @@ class Attention(nn.Module):
             projection(x).view(batch, length, -1, self.config.head_dim).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
+        if self.config.qk_norm:
+            query, key = self.q_norm(query), self.k_norm(key)
         cos, sin = rope_tables(self.config, torch.arange(length, device=x.device))
         query, key = (rotate(one, cos.to(one.dtype), sin.to(one.dtype)) for one in (query, key))
         mask, count = None, 1

@@ -59,7 +59,7 @@ def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
         config = replace(config, num_local_experts=len(tensors[_ROUTER]) // 2)
     if cls is JakiroHead and f"{_EXPERT}.gate_proj.weight" in tensors:
         config = replace(config, expert_intermediate_size=len(tensors[f"{_EXPERT}.gate_proj.weight"]))
-    config = replace(config, **biases(tensors))
+    config = replace(config, **extras(tensors))
     with torch.device("meta"):
         head = cls(config)
     check_keys(head.state_dict(), tensors, config, folder)
@@ -185,11 +185,12 @@ def _class_of(tensors: dict[str, Tensor], folder: Path) -> type[Head]:
     return JakiroHead
 
 
-def biases(tensors: dict[str, Tensor]) -> dict[str, bool]:
-    """Which biases a head has, as its config would say it: that of a published one does not always. Attention has all
-    three or none."""
-    projections = tuple(f"self_attn.{name}_proj.bias" for name in "qkv")
-    return {"bias": "fc.bias" in tensors, "qkv_bias": any(key.endswith(projections) for key in tensors)}
+def extras(tensors: dict[str, Tensor]) -> dict[str, bool]:
+    """Which biases a head has, and whether queries and keys are normed, as its config would say it: that of a published
+    one does not always. Attention has all three biases or none."""
+    ends = {"qkv_bias": tuple(f"self_attn.{name}_proj.bias" for name in "qkv"), "qk_norm": "self_attn.q_norm.weight"}
+    own = {name: any(key.endswith(end) for key in tensors) for name, end in ends.items()}
+    return {"bias": "fc.bias" in tensors, **own}
 
 
 def check_keys(expected: dict[str, Tensor], found: dict[str, Tensor], config: HeadConfig, folder: Path) -> None:

@@ -36,7 +36,7 @@ from jakiro.training.trial import Trials, held_out_prompts, ways
 
 FREE = ("note", "trial", "remember", "dtype")  # fields of a recipe on which neither rows nor a run's weights depend
 UNSEEN = ("num_attention_heads", "num_key_value_heads", "rms_norm_eps", "rope_theta", "rope_type", "rope_factor")
-UNSEEN += ("rope_numbers", "reads")
+UNSEEN += ("rope_numbers", "reads", "norm_before_residual", "norm_output")
 
 
 def train_heads(

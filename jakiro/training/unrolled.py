@@ -56,7 +56,7 @@ class UnrolledEagle3(nn.Module):
     def forward(self, embeddings: Tensor, inner: Tensor, at: Tensor, texts: Tensor | None = None) -> list[Tensor]:
         """Logits [k, own tokens] of each pass, from embeddings of x_{t+1} [b, s, h] and inputs of three of the target's
         layers [b, s, 3 h], at k flat indices into [b, s - 1], and the texts of rows as `Attention` takes them."""
-        fused = read = self.head.fc(inner)
+        fused = read = self.head.read(inner)
         passes: Passes | None = [] if self.recipe.passes > 1 else None
         found = []
         for _ in range(self.recipe.passes):

@@ -1,0 +1,80 @@
+"""What the config.json of an EAGLE-3 head says, in the published layout or in that of vLLM's speculators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .config import HeadConfig, width_of
+
+OWN = ("head_dim", "draft_vocab_size", "target_hidden_size")  # what other heads' config.json has not
+NORMS = (("norm_before_fc",), ("fc_norm",), ("norm_before_residual",), ("norm_output", "return_hidden_post_norm"))
+LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
+LAYER = "transformer_layer_config"
+
+
+@dataclass(frozen=True, slots=True)
+class Eagle3Config(HeadConfig):
+    """Shape of an EAGLE-3 head; names are those of config.json."""
+
+    bias: bool = False
+    head_dim: int = 0  # 0: hidden_size / num_attention_heads
+    draft_vocab_size: int = 0  # tokens that can be drafted; 0: all of vocab_size
+    target_hidden_size: int = 0  # width of the target; 0: hidden_size
+    reads: tuple[int, ...] = ()  # layers of the target as config.json names them, if it does: see `layers`
+    norm_before_fc: bool = False
+    fc_norm: bool = False
+    norm_before_residual: bool = False
+    norm_output: bool = False
+    window: int = 0  # tokens that its attention was made to see; 0: all. Here it sees all
+
+    def __post_init__(self) -> None:
+        usual = {"draft_vocab_size": self.vocab_size, "target_hidden_size": self.hidden_size}
+        if type(self.num_attention_heads) is int and self.num_attention_heads > 0:  # else refused below
+            usual["head_dim"] = width_of(self.hidden_size, self.num_attention_heads)
+        for name, value in usual.items():
+            if type(given := getattr(self, name)) is not int or given < 0:
+                raise ValueError(f"{name} must be a whole number of at least 1, not {given!r}")
+            object.__setattr__(self, name, given or value)
+        HeadConfig.__post_init__(self)
+        object.__setattr__(self, "reads", tuple(self.reads))
+        if any(type(layer) is not int for layer in self.reads):
+            raise ValueError(f"{LAYER_IDS} must be whole numbers, not {list(self.reads)}")
+        for name, *_ in NORMS:
+            if type(value := getattr(self, name)) is not bool:
+                raise ValueError(f"{name} must be true or false, not {value!r}")
+        if self.norm_before_fc and self.fc_norm:
+            raise ValueError("norm_before_fc and fc_norm are both true: a head norms what fc reads in one way")
+        if self.draft_vocab_size > self.vocab_size:
+            raise ValueError(f"draft_vocab_size is {self.draft_vocab_size}, and vocab_size {self.vocab_size}")
+        if self.hidden_size == 3 * self.target_hidden_size:
+            raise ValueError(
+                f"hidden_size is {self.hidden_size}, three times target_hidden_size: the head's own answers cannot be "
+                "told from the target's features, so give it another width"
+            )
+
+    @classmethod
+    def _from_dict(cls, raw: dict[str, Any], **more: Any) -> Eagle3Config:
+        if not isinstance(raw, dict):
+            return super(Eagle3Config, cls)._from_dict(raw)
+        if isinstance(layer := raw.get(LAYER), dict):
+            if (kind := raw.get("speculators_model_type")) != "eagle3":
+                raise ValueError(f"speculators_model_type is {kind!r}: use a head of type 'eagle3'")
+            raw = layer | {name: value for name, value in raw.items() if name != LAYER and value is not None}
+        said = raw.get("eagle_config") or {}  # some heads have these there
+        if not isinstance(said, dict):
+            raise ValueError(f"eagle_config is {said!r}; heads have null, or an object")
+        more = {name: raw[name] or 0 for name in OWN if name in raw}
+        for name, *others in NORMS:
+            given = [part[one] for part in (raw, said) for one in (name, *others) if part.get(one) is not None]
+            more[name] = next((one for one in given if type(one) is not bool), any(given))
+        if raw.get("layer_types") == ["sliding_attention"] and raw.get("use_sliding_window", True):
+            more["window"] = raw.get("sliding_window") or 0
+        named = raw.get(LAYER_IDS) or said.get(LAYER_IDS) or ()
+        return super(Eagle3Config, cls)._from_dict(raw, reads=tuple(named), **more)
+
+    def _as_dict(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in OWN} | {name: True for name, *_ in NORMS if getattr(self, name)}
+        if self.reads:
+            own[LAYER_IDS] = self.reads
+        return super(Eagle3Config, self)._as_dict() | own | {"architectures": ["LlamaForCausalLMEagle3"]}

@@ -444,6 +444,27 @@ MUTANTS = [
         "test_eagle3.py",
     ),
     Mutant(
+        "the level below reads what EAGLE-3.1 has not normed yet",
+        "jakiro/drafting/eagle3.py",
+        "return self.last_norm(answers) if self.config.norm_output else answers",
+        "return answers",
+        "test_eagle3.py",
+    ),
+    Mutant(
+        "the residual begins with what is not normed",
+        "jakiro/drafting/eagle3.py",
+        "torch.cat(parts if self.config.norm_before_residual else [*parts, hidden], dim=-1)",
+        "torch.cat([*parts, hidden], dim=-1)",
+        "test_eagle3.py",
+    ),
+    Mutant(
+        "queries are not normed",
+        "jakiro/drafting/fused.py",
+        "torch.cat([self.query_norm(turning[:, :heads]), self.key_norm(turning[:, heads:])], dim=1)",
+        "torch.cat([turning[:, :heads], self.key_norm(turning[:, heads:])], dim=1)",
+        "test_eagle3.py",
+    ),
+    Mutant(
         "a head's texts see one another where they share a row in training",
         "jakiro/drafting/head.py",
         "            mask = (mask & (texts[:, :, None] == texts[:, None]).repeat(1, 1, count))[:, None]",

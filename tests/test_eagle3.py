@@ -7,10 +7,12 @@ import json
 import naive
 import naive_eagle3
 import pytest
+import tape
 import torch
 from safetensors.torch import load_file, save_file
 from tiny import tiny_model
 
+from jakiro import programs
 from jakiro.drafter import Context
 from jakiro.drafting.eagle3 import FusedEagle3
 from jakiro.drafting.eagle3_config import Eagle3Config
@@ -66,6 +68,24 @@ def test_trees_are_those_of_plain_causal_runs(deep, tmp_path, shape, temperature
         assert step.tree.scores == pytest.approx(expected.scores[:count], abs=1e-4)
         text += step.emitted
     assert len(text) > at + 4
+
+
+@pytest.mark.parametrize("shape", ["plain", "norms of a narrower one", "vLLM's speculators", "queries and keys normed"])
+def test_recorded_drafts_are_the_same(deep, tmp_path, monkeypatch, shape):
+    naive_eagle3.save(tmp_path, naive_eagle3.config(**SHAPES[shape]))
+    monkeypatch.setitem(programs._RECORDERS, "cpu", tape.record)
+    recorded = Target.wrap(tiny_model(num_hidden_layers=9), name="deep")
+    recorded.ends = frozenset()
+    assert recorded.graphs and not recorded.no_graphs
+    found = []
+    for target in (deep, recorded):
+        drafter = Eagle3Drafter(FusedEagle3(load_eagle3(tmp_path, target)), target, TreeSettings(4, 4, 30))
+        found.append(record(target, drafter, PROMPT, 40, Sampling(0.7, seed=1)))
+    one, other = found
+    assert len(one.steps) > 5 and len(one.steps) == len(other.steps)
+    for step, same in zip(one.steps, other.steps, strict=True):
+        assert step.tree.tokens == same.tree.tokens and step.tree.parents == same.tree.parents
+        assert step.tree.scores == pytest.approx(same.tree.scores, abs=1e-4) and step.emitted == same.emitted
 
 
 def test_columns_are_over_the_targets_vocabulary(deep, tmp_path):

@@ -26,6 +26,7 @@ from jakiro.ui.figures.labels import label, percent, quote, visible
 from jakiro.ui.figures.layout import by_level, up_and_down
 from jakiro.ui.figures.looks import AGAIN, LOOKS, OTHERS, lane_looks
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
+from jakiro.ui.figures.stops import stops_figure
 from jakiro.ui.figures.theme import PHASES, SOURCES, THEMES
 from jakiro.ui.figures.timeline import timeline_figure
 from jakiro.ui.figures.tree import tree_figure
@@ -382,6 +383,16 @@ def test_a_round_without_a_draft_says_so_where_its_bars_would_be():
         captions = [one["text"] for one in drawn(figure(HAND), HAND, 2)["layout"]["annotations"]]
         assert captions[0] == told
         assert told not in str(drawn(figure(HAND), HAND, 0)["layout"]["annotations"])
+
+
+def test_no_round_is_between_two():
+    """Axes of rounds and tokens of the shortest runs have ticks at whole numbers alone."""
+    for rounds, step in ((1, 1), (2, 1), (12, None)):
+        run = tree_trace(rounds, nodes=8)
+        accepted, routed = acceptance_figure(run)["layout"], run_routing_figure(run)["layout"]
+        axes = [accepted["yaxis"], routed["xaxis"], routed["xaxis3"], stops_figure(run)["layout"]["xaxis"]]
+        assert [one.get("dtick") for one in axes[1:3]] == [step, step]
+        assert all(one.get("dtick") == 1 and one["tick0"] == 0 for one in axes) or rounds == 12
 
 
 def test_views_without_their_columns_are_absent():

@@ -22,6 +22,7 @@ from pathlib import Path
 import plotly
 from plotly.offline import get_plotlyjs
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -39,6 +40,15 @@ PLOTLY = f"plotly/{plotly.__version__}"
 BODIES = 4  # files of traces that are held at once: each may have MAX_BYTES, and as text take four times that
 ARRIVING = 120.0  # seconds in which a file must have arrived: until then it keeps another from being read
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}  # the version is in the address
+
+
+class Lane(IntegerConvertor):
+    """Of so few digits that Python reads it."""
+
+    regex = "[0-9]{1,9}"
+
+
+register_url_convertor("lane", Lane())
 
 
 def routes(modules: Modules, library: Library, models: Models, benchmarks: Path) -> list[BaseRoute]:
@@ -65,7 +75,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     def cut(request: Request) -> Response:
         traces, lane = library.traces(request.path_params["id"]), request.path_params["lane"]
         if lane >= len(traces):
-            raise RequestError(f"there is no lane {lane + 1!s:.40}: this race has {len(traces)}")
+            raise RequestError(f"there is no lane {lane + 1}: this race has {len(traces)}")
         return Response(cut_figure(traces[lane]), media_type="application/json", headers={"Cache-Control": "no-cache"})
 
     def compared(request: Request) -> Response:
@@ -109,8 +119,8 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         Route(f"/{modules.path}/{{name}}", module),
         Route(f"/{PLOTLY}", plotly_js),
         Route("/races/{id}.json", _worded(race)),
-        Route("/races/{id}/cut/{lane:int}.json", _worded(cut)),
-        Route("/races/{id}/compare/{lane:int}/{other:int}.json", compared),
+        Route("/races/{id}/cut/{lane:lane}.json", _worded(cut)),
+        Route("/races/{id}/compare/{lane:lane}/{other:lane}.json", compared),
         Route("/races/{id}/{name}", _worded(export)),
         Route("/races", opened, methods=["POST"]),
         Route("/models.json", status),

@@ -13,7 +13,7 @@ from jakiro.metrics import (
 )
 from jakiro.trace import Trace, walk_positions
 from jakiro.ui.figures.bars import bars, curve, on
-from jakiro.ui.figures.layout import axis, by_level, caption, layout
+from jakiro.ui.figures.layout import axis, by_level, caption, layout, whole
 from jakiro.ui.figures.patch import rounded, rounded_list
 from jakiro.ui.figures.theme import PHASES
 
@@ -25,10 +25,10 @@ def acceptance_figure(trace: Trace) -> dict:
     accepted, depths = list(range(len(histogram))), list(range(1, len(rates) + 1))
     axes = {
         "xaxis": axis((0, 0.19), "y", "accepted in a round", **by_level(len(histogram) - 1, 0)),
-        "yaxis": axis((0, 0.9), "x", "rounds", nticks=4),
+        "yaxis": axis((0, 0.9), "x", "rounds", **whole(max(histogram), 4)),
         "xaxis2": axis((0.25, 0.56), "y2", "depth", **by_level(len(rates))),
         "yaxis2": axis((0, 0.9), "x2", range=[0, 1.05], tickformat=".0%", nticks=4),
-        "xaxis3": axis((0.62, 0.84), "y3", "tokens so far", showgrid=False, nticks=6),
+        "xaxis3": axis((0.62, 0.84), "y3", "tokens so far", showgrid=False, **whole(len(trace.tokens))),
         "yaxis3": axis((0, 0.9), "x3", rangemode="tozero", nticks=4),
         "xaxis4": axis((0.89, 1), "y4", showgrid=False, showticklabels=False),
         "yaxis4": axis((0, 0.9), "x4", range=[0, 1], showticklabels=False, showgrid=False),

@@ -54,6 +54,11 @@ def by_level(levels: int, first: int = 1) -> dict:
     return {"range": [first - 0.6, max(levels, 1) + 0.6], "dtick": max(1, -(-levels // 10)), "showgrid": False}
 
 
+def whole(most: float, ticks: int = 6) -> dict:
+    """About so many ticks of an axis of whole numbers up to `most`: none between them."""
+    return {"dtick": 1, "tick0": 0} if most < ticks else {"nticks": ticks}
+
+
 def up_and_down(top: int, low: int, intervals: int = 6) -> dict:
     """Ticks of an axis of counts, `top` upwards and `low` downwards, that many intervals at most."""
     step = 2 ** max(0, math.ceil(math.log2(max(top + low, 1) / intervals)))

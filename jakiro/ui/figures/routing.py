@@ -9,7 +9,7 @@ from jakiro.metrics import max_depth
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.bars import bars, curve, on, outlined
 from jakiro.ui.figures.labels import label
-from jakiro.ui.figures.layout import axis, by_level, caption, layout
+from jakiro.ui.figures.layout import axis, by_level, caption, layout, whole
 from jakiro.ui.figures.patch import rounded, rounded_list
 
 ROUND_HEIGHT, RUN_HEIGHT = 340, 460
@@ -87,11 +87,11 @@ def run_routing_figure(trace: Trace) -> dict | None:
     left, right, top, low = (0, 0.46), (0.57, 1), (0.62, 1), (0.04, 0.42)
     middles = [middle for middle, _, _ in run.acceptance]
     axes = {
-        "xaxis": axis(left, "y", showgrid=False),
+        "xaxis": axis(left, "y", showgrid=False, **whole(len(run.root))),
         "yaxis": axis(top, "x", **SHARES),
         "xaxis2": axis(right, "y2", "depth", **by_level(max_depth(trace))),
         "yaxis2": axis(top, "x2", **SHARES),
-        "xaxis3": axis(left, "y3", "round", showgrid=False, matches="x"),
+        "xaxis3": axis(left, "y3", "round", showgrid=False, matches="x", **whole(len(run.root))),
         "yaxis3": axis(low, "x3", "nats", range=[0, 1.05 * math.log(2)], nticks=4),
         "xaxis4": axis(right, "y4", "weight of expert 0 where the walk stood", range=[0, 1], tickvals=middles,
                        ticktext=[f"{middle:.1f}" for middle in middles], showgrid=False),

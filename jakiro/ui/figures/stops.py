@@ -5,7 +5,7 @@ from __future__ import annotations
 from jakiro.analysis.stops import FAR, FULL, LOW, NEAR, STOPS, Stopped, stops
 from jakiro.trace import Trace
 from jakiro.ui.figures.bars import bars
-from jakiro.ui.figures.layout import axis, caption, layout
+from jakiro.ui.figures.layout import axis, caption, layout, whole
 
 ROW = 26  # px a bar
 PARTED = (NEAR, LOW, FAR)  # in which an expert alone may have had the target's choice
@@ -32,7 +32,7 @@ def stops_figure(trace: Trace) -> dict | None:
     above = 18 if len(data) > 1 else 0  # px of the legend
     data.append({"type": "scatter", "x": ends, "y": names, "text": counts, "textfont": {"color": "@text"}} | numbers)
     axes = {
-        "xaxis": axis((0, 1), "y", "rounds", range=[0, 1.08 * max(ends)], nticks=6),
+        "xaxis": axis((0, 1), "y", "rounds", range=[0, 1.08 * max(ends)], **whole(max(ends))),
         "yaxis": axis((0, 1), "x", autorange="reversed", showgrid=False, ticklabelstandoff=6),
     }
     title = caption(0, 1, "where rounds stopped; a bar says what would have brought a token more", yshift=4 + above)

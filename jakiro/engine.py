@@ -16,6 +16,7 @@ from torch import Tensor
 
 from jakiro.drafter import Context, Drafter, within
 from jakiro.machine import device_name, versions
+from jakiro.models import hub
 from jakiro.programs import now, upload
 from jakiro.target import Target
 from jakiro.text import pieces
@@ -153,6 +154,7 @@ def as_trace(
         steps=list(steps),
         stop=stop_reason(target, prompt, tokens, max_new_tokens),
         recorded=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        drafter=hub.place(target.heads[method]) if method in target.heads else "",
         max_new_tokens=max_new_tokens,
     )
 

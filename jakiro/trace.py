@@ -20,6 +20,7 @@ from jakiro.tree import DraftTree, read_tree
 SCHEMA = "jakiro-trace/1"
 STOPS = ("eos", "length", "context", "stopped")
 BRANCHES = ("", "as it was", "what if")
+OPTIONAL = {"stop": "length", "recorded": "", "branch": "", "drafter": "", "max_new_tokens": 0}  # fields of a run
 SHORTEST, LONGEST = 1e-12, 1e9  # seconds: what takes any time takes that; rates of others could be infinite
 
 
@@ -72,6 +73,7 @@ class Trace:
     stop: str = "length"  # why the text ended, one of STOPS; "stopped" by whoever ran it, before its end
     recorded: str = ""  # ISO date of the recording
     branch: str = ""  # one of BRANCHES: what rounds are that were decoded again from the middle of a run
+    drafter: str = ""  # where the head or the model came from that drafted: a hub id, or the end of its path
     max_new_tokens: int = 0  # how many the run might have, the first one included; 0: not known
     schema: str = SCHEMA
 
@@ -177,10 +179,7 @@ def from_dict(data: Any) -> Trace:
         pieces=texts(get("pieces", dict), "trace.pieces"),
         prefill_s=_seconds(get, "prefill_s"),
         steps=steps,
-        stop=typed(data.get("stop", "length"), str, "trace.stop"),
-        recorded=typed(data.get("recorded", ""), str, "trace.recorded"),
-        branch=typed(data.get("branch", ""), str, "trace.branch"),
-        max_new_tokens=typed(data.get("max_new_tokens", 0), int, "trace.max_new_tokens"),
+        **{name: typed(data.get(name, one), type(one), f"trace.{name}") for name, one in OPTIONAL.items()},
     )
     if trace.stop not in STOPS:
         raise TraceError(f"stop is {trace.stop[:40]!r}, expected one of {', '.join(STOPS)}")

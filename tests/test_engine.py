@@ -13,6 +13,7 @@ from jakiro import engine
 from jakiro import trace as traces
 from jakiro.drafter import Context, Drafter
 from jakiro.engine import Prefill, decode, record, stop_reason, stopwatch
+from jakiro.methods import METHODS
 from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.target import Target
 from jakiro.traces import read_traces, traces_json
@@ -333,6 +334,16 @@ def test_stop_reason(target):
     assert stop_reason(ended, [1], [7, 3], 2) == "length"
     assert stop_reason(ended, [1] * (ended.context - 2), [7, 3], 3) == "context"
     assert stop_reason(ended, [1], [7, 3], 3) == "stopped"
+
+
+@pytest.mark.parametrize("method", ["vanilla", "prompt_lookup", "draft_model", "eagle2"])
+def test_a_record_says_what_drafted(target, method):
+    """Not in full: a path may say more of a machine than its owner wants to share."""
+    drafter = METHODS[method].load(target)(METHODS[method].defaults(target))
+    trace = record(target, drafter, [5, 6, 7], 4, GREEDY, method)
+    end = "/".join(target.heads[method].parts[-2:]) if method in target.heads else ""
+    assert traces.from_json(traces.to_json(trace)).drafter == trace.drafter == end
+    assert trace.drafter.endswith(method) == (method in target.heads)
 
 
 def test_a_record_is_a_whole_trace(target):

@@ -34,6 +34,7 @@ found = {}
 for name in sys.argv[1:]:
     try:
         folder = hub.local(name)
+        assert hub.place(folder) == name
         found[name] = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     except FileNotFoundError as error:
         found[name] = str(error)
@@ -115,6 +116,12 @@ def test_a_transfer_that_breaks_off_and_what_a_proxy_answers_are_said_in_words(e
 def test_only_what_looks_like_an_id_is_asked_for(name, monkeypatch):
     monkeypatch.setattr(hub, "snapshot_download", None)
     assert hub.local(name) == Path(name)
+
+
+def test_a_folder_is_told_by_the_end_of_its_path(tmp_path, monkeypatch):
+    (tmp_path / "chat" / "eagle2").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "chat")
+    assert hub.place(tmp_path / "chat" / "eagle2") == hub.place(Path("eagle2")) == "chat/eagle2"
 
 
 def test_a_folder_comes_before_an_id(tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "models": {"cache", "machine", "programs", "tape", "text"},
     "target": {"cache", "models", "programs", "tape"},
     "drafter": {"noise"},
-    "engine": {"drafter", "trace", "verify", "target", "text", "machine", "programs"},
+    "engine": {"drafter", "trace", "verify", "target", "text", "machine", "models", "programs"},
     "drafting": {"drafter", "target", "settings", "programs", "noise", "tape", "models"},
     "methods": LOOP | {"drafting"},
     "branch": LOOP | {"metrics"},

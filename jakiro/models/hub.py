@@ -51,6 +51,14 @@ def title(name: str | Path) -> str:
     return path.resolve().name if path.exists() else path.name
 
 
+def place(folder: Path) -> str:
+    """Where a head or a model in a folder came from, in short: its id on the hub, or the last two parts of its path."""
+    folder = folder.resolve()
+    if folder.parent.name == "snapshots":  # of the hub's cache
+        return folder.parent.parent.name.removeprefix("models--").replace("--", "/", 1)
+    return "/".join(folder.parts[-2:])
+
+
 def check(folder: Path) -> None:
     """Raise FileNotFoundError or ValueError with the remedy if a target cannot be read from the folder."""
     check_weights(folder)

@@ -50,6 +50,7 @@ def header(trace: Trace) -> list[list[str]]:
     sampling = "greedy" if greedy else f"temperature {trace.temperature:g}, top_p {trace.top_p:g}, seed {trace.seed}"
     rows = [
         ("Target", trace.target),
+        ("Drafter", trace.drafter),
         ("Device", f"{trace.device}, {trace.dtype}"),
         ("Sampling", sampling),
         ("Settings", " · ".join(f"{name} {written(value)}" for name, value in trace.settings.items())),

@@ -39,6 +39,14 @@ COUNT_COPIES = """{
 }"""
 
 
+WATCH_THE_LANES = """() => {
+  window.tops = new Set();
+  const lanes = document.querySelector('#viewer [data-part=lanes]');
+  const look = () => { tops.add(lanes.getBoundingClientRect().top + scrollY); requestAnimationFrame(look); };
+  look();
+}"""
+
+
 def slowly(race):
     """A race's rounds, so that there is time to do something while it runs."""
     for event in ROUNDS(race):
@@ -80,6 +88,21 @@ def test_a_live_race_streams_and_can_be_opened(show):
     tab.reload()  # the address alone brings it back
     tab.wait_for_selector("[data-ready=yes]")
     expect(part(tab, "prompt")).to_have_text("the an the")
+
+
+@WIDE_AND_NARROW
+def test_a_race_that_begins_and_ends_moves_no_lane(show, monkeypatch):
+    """What is not there while it runs leaves its place."""
+    monkeypatch.setattr(Race, "rounds", slowly)
+    tab = show("?motion=0")
+    race_live(tab, "the an the")
+    tab.evaluate(WATCH_THE_LANES)
+    tab.locator("[data-do=run]").click()
+    expect(part(tab, "kind")).to_have_text("running")
+    expect(part(tab, "export")).to_be_hidden()
+    expect(part(tab, "kind")).to_have_text("live")
+    tab.wait_for_timeout(300)
+    assert tab.evaluate("Math.max(...tops) - Math.min(...tops)") < 1
 
 
 def test_the_races_of_a_visit_are_in_the_list_when_the_page_is_loaded_again(show):

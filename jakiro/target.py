@@ -25,7 +25,7 @@ from jakiro.models.checks import check_trees, measure, record_if_possible
 from jakiro.models.compiled import compile_layers
 from jakiro.models.fixed import ROWS, fixed_pass, padded
 from jakiro.models.generation import end_ids
-from jakiro.models.loading import DTYPES, check_request, choose_kernels, decoder_of, load_model, load_tokenizer
+from jakiro.models.loading import DTYPES, check_request, choose_kernels, decoder_of, entered, load_model, load_tokenizer
 from jakiro.models.products import lay_out
 from jakiro.models.taped import taped_pass
 from jakiro.models.trees import seen_of
@@ -136,12 +136,14 @@ class Target:
     def new_cache(self, capacity: int, reads: Sequence[int] = ()) -> KVCache:
         """An empty cache with room for `capacity` rows; where passes are recorded, for a multiple of what one sees.
 
-        With `reads`, features of its passes are the inputs of these layers side by side, [n, len(reads) * hidden].
+        With `reads`, features of its passes are the inputs of these layers side by side, [n, len(reads) * hidden]; the
+        one after the last is the final norm.
         """
         if self.graphs:
             capacity = -(-capacity // ROWS) * ROWS
         for layer in {*reads} - self._hooked:
-            self.decoder.layers[layer].register_forward_pre_hook(partial(self._see_input, layer), with_kwargs=True)
+            read = entered(self.decoder, layer)
+            read.register_forward_pre_hook(partial(self._see_input, layer), with_kwargs=True)
             self._hooked.add(layer)
         return KVCache(self._shapes, capacity, self.dtype, self.device, reads)
 

@@ -36,9 +36,10 @@ def tensors(config: dict, seed: int = 1) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     hidden, inner, dim = config["hidden_size"], config["intermediate_size"], _head_dim(config)
     read = config.get("target_hidden_size", hidden)
+    count = len(config.get("eagle_aux_hidden_state_layer_ids", range(3)))
     vocab, drafted = config["vocab_size"], config["draft_vocab_size"]
     matrices = {
-        "fc": (hidden, 3 * read),
+        "fc": (hidden, count * read),
         "midlayer.self_attn.q_proj": (config["num_attention_heads"] * dim, 2 * hidden),
         "midlayer.self_attn.k_proj": (config["num_key_value_heads"] * dim, 2 * hidden),
         "midlayer.self_attn.v_proj": (config["num_key_value_heads"] * dim, 2 * hidden),
@@ -48,7 +49,7 @@ def tensors(config: dict, seed: int = 1) -> dict[str, Tensor]:
         "midlayer.mlp.down_proj": (hidden, inner),
         "lm_head": (drafted, hidden),
     }
-    if read != hidden:
+    if read != hidden or config.get("embed_requires_grad"):
         matrices["embed_tokens"] = (vocab, hidden)
     biased = ["fc", *(f"midlayer.self_attn.{name}_proj" for name in "qkv")] if config.get("attention_bias") else []
     norms = ("midlayer.hidden_norm", "midlayer.input_layernorm", "midlayer.post_attention_layernorm", "norm")
@@ -60,9 +61,9 @@ def tensors(config: dict, seed: int = 1) -> dict[str, Tensor]:
         found[f"{name}.bias"] = torch.randn(matrices[name][0], generator=generator)
     widths = dict.fromkeys(norms, hidden)
     if config.get("norm_before_fc"):
-        widths["input_norm"] = 3 * read
+        widths["input_norm"] = count * read
     if config.get("fc_norm"):
-        widths |= {f"fc_norm.{layer}": read for layer in range(3)}
+        widths |= {f"fc_norm.{layer}": read for layer in range(count)}
     if config.get("qk_norm"):
         widths |= {f"midlayer.self_attn.{name}_norm": dim for name in "qk"}
     for name, width in widths.items():
@@ -76,7 +77,14 @@ def tensors(config: dict, seed: int = 1) -> dict[str, Tensor]:
 
 def by_speculators(config: dict) -> dict:
     """The same config.json as vLLM's speculators writes it: the layer's part by itself."""
-    own = ("draft_vocab_size", "norm_before_fc", "fc_norm", "norm_before_residual", "norm_output")
+    own = (
+        "draft_vocab_size",
+        "norm_before_fc",
+        "fc_norm",
+        "norm_before_residual",
+        "norm_output",
+        "eagle_aux_hidden_state_layer_ids",
+    )
     layer = {"model_type": "llama"} | {name: value for name, value in config.items() if name not in own}
     said = {name: config[name] for name in own if name in config}
     return {"speculators_model_type": "eagle3", "target_hidden_size": None, "transformer_layer_config": layer, **said}
@@ -128,9 +136,13 @@ class Oracle:
     @torch.no_grad()
     def _fuse(self, tokens: list[int]) -> Tensor:
         """What the layer is fed with at the text's positions [n, hidden]: fc of three of the target's states."""
+        last = []
+        hook = self.target.decoder.norm.register_forward_pre_hook(lambda _, inputs: last.append(inputs[0]))
         states = self.target.model(torch.tensor([tokens]), output_hidden_states=True).hidden_states
+        hook.remove()
         layers = len(states) - 1  # the first are the embeddings
-        read = [states[layer][0].float() for layer in (2, layers // 2, layers - 3)]
+        named = self.config.get("eagle_aux_hidden_state_layer_ids") or (2, layers // 2, layers - 3)
+        read = [(last if layer == layers else states[layer])[0].reshape(len(tokens), -1).float() for layer in named]
         if self.config.get("fc_norm"):
             read = [self._norm(f"fc_norm.{at}", one) for at, one in enumerate(read)]
         fused = torch.cat(read, dim=-1)

@@ -16,11 +16,12 @@ from torch.nn import functional as F
 from jakiro.__main__ import main
 from jakiro.doctor import checks
 from jakiro.doctor.checks import examine
-from jakiro.doctor.evidence import Said, Wiring, last_norm, say, write
+from jakiro.doctor.evidence import Said, Wiring, say, write
 from jakiro.doctor.visit import visit
 from jakiro.drafting.config import HeadConfig
 from jakiro.drafting.head import EagleHead, JakiroHead
 from jakiro.drafting.weights import save_head
+from jakiro.models.loading import last_norm
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.ui.live import examinations
@@ -61,7 +62,7 @@ def taught(target, texts, kind=EagleHead, shape=SHAPE, inner=False, shift=0, fea
     for _ in range(steps):
         out = head(embeddings, read[:, :count])
         out = out if kind is EagleHead else out.mixed
-        features = last_norm(target)(out) if inner else out
+        features = last_norm(target.decoder)(out) if inner else out
         logits = F.linear(features, target.model.get_output_embeddings().weight.clone())
         loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 2:].flatten())
         loss = loss + feature * F.smooth_l1_loss(features, wanted)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
+from dataclasses import replace
 
 import naive
 import naive_eagle3
@@ -37,6 +40,14 @@ SHAPES = {
     "vLLM's speculators": {"norm_before_fc": True, "norm_before_residual": True, "norm_output": True},
     "norms of a narrower one": {"fc_norm": True, "norm_output": True, "hidden_size": 24, "target_hidden_size": 32},
     "queries and keys normed": {"qk_norm": True},
+    "four layers, the last one's output": {"eagle_aux_hidden_state_layer_ids": [2, 4, 6, 9], "fc_norm": True},
+    "one layer": {
+        "eagle_aux_hidden_state_layer_ids": [5],
+        "norm_before_fc": True,
+        "hidden_size": 24,
+        "target_hidden_size": 32,
+    },
+    "an embedding of its own": {"embed_requires_grad": True},
 }
 
 
@@ -56,7 +67,7 @@ def test_trees_are_those_of_plain_causal_runs(deep, tmp_path, shape, temperature
     tensors = naive_eagle3.save(tmp_path, config)
     settings = TreeSettings(4, 4, 30, draft_temperature=temperature, coupled=coupled)
     drafter = Eagle3Drafter(FusedEagle3(load_eagle3(tmp_path, deep)), deep, settings)
-    assert drafter.reads == (2, 4, 6)
+    assert drafter.reads == tuple(config.get("eagle_aux_hidden_state_layer_ids", (2, 4, 6)))
     sampling = Sampling(0.9, seed=2)
     run = record(deep, drafter, PROMPT, 12, sampling)
     asked = temperature, sampling if coupled else GREEDY
@@ -70,7 +81,10 @@ def test_trees_are_those_of_plain_causal_runs(deep, tmp_path, shape, temperature
     assert len(text) > at + 4
 
 
-@pytest.mark.parametrize("shape", ["plain", "norms of a narrower one", "vLLM's speculators", "queries and keys normed"])
+RECORDED = ("plain", "norms of a narrower one", "vLLM's speculators", "queries and keys normed")
+
+
+@pytest.mark.parametrize("shape", [*RECORDED, "four layers, the last one's output"])
 def test_recorded_drafts_are_the_same(deep, tmp_path, monkeypatch, shape):
     naive_eagle3.save(tmp_path, naive_eagle3.config(**SHAPES[shape]))
     monkeypatch.setitem(programs._RECORDERS, "cpu", tape.record)
@@ -161,7 +175,7 @@ def test_a_head_by_speculators_is_the_same_head(deep, tmp_path):
     (tmp_path / "other" / "config.json").write_text(json.dumps(naive_eagle3.by_speculators(plain)))
     save_file(renamed, tmp_path / "other" / "model.safetensors")
     one, other = (load_eagle3(tmp_path / name, deep) for name in ("plain", "other"))
-    assert one.config == other.config and other.config.norm_output and other.config.norm_before_residual
+    assert replace(one.config, by_inputs=True) == other.config and other.config.norm_output
     one, other = one.state_dict(), other.state_dict()
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
@@ -197,8 +211,32 @@ def test_a_head_without_an_output_has_the_targets(deep, tmp_path):
     output = deep.model.get_output_embeddings().weight
     assert load_eagle3(tmp_path, deep).lm_head.weight.data_ptr() == output.data_ptr(), "it is not copied"
     naive_eagle3.save(tmp_path, naive_eagle3.config(), **{"lm_head.weight": None})
-    with pytest.raises(ValueError, match=r"lm_head.weight has shape \[300, 32\], expected \[90, 32\]"):
+    with pytest.raises(ValueError, match=r"lm_head\.weight is missing"):
         load_eagle3(tmp_path, deep)
+
+
+def test_nothing_is_kept_twice(deep, tmp_path):
+    """What is decoded with holds its own products, and no head beside them."""
+    naive_eagle3.save(tmp_path, naive_eagle3.config(**SHAPES["EAGLE-3.1"]))
+    head = load_eagle3(tmp_path, deep)
+    kept, gone = FusedEagle3(head), weakref.ref(head.midlayer.self_attn.q_proj.weight)
+    del head
+    gc.collect()
+    assert gone() is None and kept.nbytes
+
+
+def test_what_speculators_leaves_out_is_what_vllm_takes_it_for(deep, tmp_path):
+    """Layers are counted by their inputs, and the residual begins with what is normed."""
+    plain = naive_eagle3.config(norm_before_residual=True, eagle_aux_hidden_state_layer_ids=[1, 4, 8])
+    naive_eagle3.save(tmp_path, plain)
+    assert layers(deep, load_eagle3(tmp_path, deep).config) == (2, 5, 9)
+    other = naive_eagle3.by_speculators(plain)
+    del other["norm_before_residual"]
+    (tmp_path / "config.json").write_text(json.dumps(other))
+    config = load_eagle3(tmp_path, deep).config
+    assert layers(deep, config) == (1, 4, 8) and config.norm_before_residual
+    (tmp_path / "config.json").write_text(config.to_json())
+    assert Eagle3Config.from_json(tmp_path / "config.json") == config
 
 
 D2T = torch.zeros(90, dtype=torch.long)
@@ -217,7 +255,7 @@ D2T = torch.zeros(90, dtype=torch.long)
         ({}, {"midlayer.hidden_norm.weight": None}, "holds no EAGLE-3 head"),
         ({"vocab_size": 301}, {}, "made for a target of vocab_size 301; deep has 300"),
         ({"target_hidden_size": 40}, {}, "made for a target of hidden_size 40; deep has 32"),
-        ({"hidden_size": 96, "target_hidden_size": 32}, {}, "hidden_size is 96, three times target_hidden_size"),
+        ({"hidden_size": 96, "target_hidden_size": 32}, {}, "hidden_size is 96, 3 times target_hidden_size"),
         ({"draft_vocab_size": 400}, {}, "draft_vocab_size is 400, and vocab_size 300"),
         ({"draft_vocab_size": "90"}, {}, "draft_vocab_size must be a whole number"),
         ({"head_dim": 7}, {}, "heads of even width"),
@@ -241,12 +279,20 @@ D2T = torch.zeros(90, dtype=torch.long)
         ({"transformer_layer_config": 1}, {}, "in the format of speculators"),
         ({}, {"midlayer.self_attn.q_norm.weight": torch.ones(8)}, "k_norm.weight is missing"),
         ({"eagle_config": [1]}, {}, r"eagle_config is \[1\]"),
-        ({"eagle_aux_hidden_state_layer_ids": [2, 2, 3]}, {}, r"what enters three of the 9 layers .* \[2, 2, 3\]"),
+        (
+            {"eagle_aux_hidden_state_layer_ids": [2, 2, 3]},
+            {},
+            r"layers of deep, which has 9, .* \[2, 2, 3\]",
+        ),
         ({"eagle_aux_hidden_state_layer_ids": [3, 2, 4]}, {}, r"names \[3, 2, 4\]"),
-        ({"eagle_aux_hidden_state_layer_ids": [2, 4, 9]}, {}, r"names \[2, 4, 9\]"),
-        ({"eagle_aux_hidden_state_layer_ids": [1, 4, 8]}, {}, r"names \[1, 4, 8\]"),
+        ({"eagle_aux_hidden_state_layer_ids": [2, 4, 10]}, {}, r"names \[2, 4, 10\]"),
+        ({"eagle_aux_hidden_state_layer_ids": [1, 4, 9]}, {}, r"names \[1, 4, 9\]"),
         ({"eagle_aux_hidden_state_layer_ids": [-1, 4, 8]}, {}, r"names \[-1, 4, 8\]"),
-        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1]}}, {}, r"names \[1\]"),
+        (
+            {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1]}},
+            {},
+            "hidden_size is 32, 1 times target",
+        ),
         ({"eagle_aux_hidden_state_layer_ids": [1, 2.0, 3]}, {}, "must be whole numbers"),
     ],
 )
@@ -273,7 +319,7 @@ def test_layers_that_are_named_are_read(deep, tmp_path, named, reads):
     naive_eagle3.save(tmp_path, config)
     head = load_eagle3(tmp_path, deep)
     drafter = Eagle3Drafter(FusedEagle3(head), deep, TreeSettings(4, 3, 20))
-    assert layers(deep, head.config.reads) == drafter.reads == reads
+    assert layers(deep, head.config) == drafter.reads == reads
     (tmp_path / "config.json").write_text(head.config.to_json())
     assert load_eagle3(tmp_path, deep).config == head.config
     run = record(deep, drafter, PROMPT, 3, Sampling())
@@ -286,7 +332,8 @@ def test_layers_that_are_named_are_read(deep, tmp_path, named, reads):
 
 def test_a_head_for_gpt_oss_names_layers_by_what_enters_them():
     target = Target.wrap(tiny_model("gpt_oss", "eager", num_hidden_layers=9))
-    assert layers(target, (1, 4, 7)) == (1, 4, 7) and layers(target) == (2, 4, 6)
+    named = Eagle3Config(32, 48, 4, 300, reads=(1, 4, 7))
+    assert layers(target, named) == (1, 4, 7) and layers(target) == (2, 4, 6)
 
 
 def test_another_methods_head_is_refused(target, deep, tmp_path):

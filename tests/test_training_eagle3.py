@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from recipes import given, losses
+from safetensors.torch import save_file
 from tiny import tiny_model
 from transformers import AutoTokenizer
 
@@ -80,9 +81,11 @@ def test_its_words_are_the_assistants_most_frequent_ones(deep):
 def test_the_layers_that_it_names_are_read(deep, data, tmp_path):
     folder = train(deep, data, tmp_path / "one", steps=2, heads={"eagle3": HEAD | {"reads": [3, 4, 5]}})
     assert Eagle3Config.from_json(folder / "config.json").reads == (3, 4, 5)
-    with pytest.raises(ValueError, match="an EAGLE-3 head reads what enters three of the"):
+    with pytest.raises(ValueError, match="an EAGLE-3 head reads what enters layers of LlamaForCausalLM"):
         train(deep, data, tmp_path / "two", steps=2, heads={"eagle3": HEAD | {"reads": [3, 4, 90]}})
     assert not (tmp_path / "two" / "run").exists()
+    with pytest.raises(ValueError, match="read the last layer's output are decoded with, not trained"):
+        train(deep, data, tmp_path / "two", steps=2, heads={"eagle3": HEAD | {"reads": [3, 4, 9]}})
     usual = train(deep, data, tmp_path / "usual", steps=2, heads={"eagle3": HEAD | {"reads": [2, 4, 6]}})
     train(deep, data, tmp_path / "on", start=usual.parent, steps=2)
     with pytest.raises(ValueError, match=r"has reads \(3, 4, 5\), the recipe \(\)"):
@@ -103,6 +106,10 @@ def test_a_head_goes_on_with_the_words_it_has(deep, data, tmp_path):
     one, two = (read_tensors(folder) for folder in (first, again))
     assert one.keys() == two.keys() and torch.equal(one["d2t"], two["d2t"]) and torch.equal(one["t2d"], two["t2d"])
     torch.testing.assert_close(one["lm_head.weight"], two["lm_head.weight"])
+    renamed = {key.replace("midlayer.", "layers.0."): value for key, value in one.items()}  # as others name it
+    save_file(renamed, first / "model.safetensors")
+    three = read_tensors(train(deep, data, tmp_path / "three", start=first.parent, steps=2, rate=0.0))
+    assert one.keys() == three.keys()
 
 
 @pytest.mark.parametrize("norms", [{}, {"fc_norm": True, "norm_output": True, "norm_before_residual": True}])

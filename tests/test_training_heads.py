@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from jakiro.drafting.config import HeadConfig
 from jakiro.drafting.head import EagleHead, Head, HeadOutput, JakiroHead
-from jakiro.drafting.weights import load_head, own_tensors
+from jakiro.drafting.weights import head_tensors, load_head
 from jakiro.methods import on_heads
 from jakiro.models.generation import generate
 from jakiro.target import Target
@@ -75,7 +75,7 @@ def test_a_head_has_its_own_beginning(trained, data, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(trained / "out")
     given = AutoTokenizer.from_pretrained(trained / "out"), head_recipe(2, heads=heads), data, tmp_path / "run", out
     train_heads(list(heads), workers.start(), model, *given, compiled=False)
-    found = {name: own_tensors(folder)["fc.weight"] for name, folder in out.items()}
+    found = {name: head_tensors(folder)["fc.weight"] for name, folder in out.items()}
     assert torch.equal(found["first"], found["same"])
     assert not any(torch.equal(found["first"], found[name]) for name in ("other", "usual"))
     written = json.loads((tmp_path / "run" / "recipe.json").read_text())
@@ -136,7 +136,7 @@ def test_heads_are_written_in_the_recipes_dtype(trained, data, tmp_path):
     halves = train_both(trained, data, tmp_path / "run", tmp_path / "halves", steps=2)
     whole = train_both(trained, data, tmp_path / "run", tmp_path / "whole", steps=2, dtype="float32")
     for name in halves:
-        rounded, exact = (own_tensors(folders[name]) for folders in (halves, whole))
+        rounded, exact = (head_tensors(folders[name]) for folders in (halves, whole))
         assert {one.dtype for one in rounded.values()} == {torch.float16}
         assert all(torch.equal(one, exact[key].half()) for key, one in rounded.items())
         assert any((one.float() != exact[key]).any() for key, one in rounded.items())

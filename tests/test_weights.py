@@ -263,6 +263,8 @@ def test_files_that_are_absent_or_damaged_are_named(tmp_path, target) -> None:
     [
         ([], "no object"),
         ({"transformer_layer_config": {}}, "it is in the format of speculators: use a head in the layout of EAGLE"),
+        ({"transformer_layer_config": {}, "speculators_model_type": "eagle3"}, "give it as --head eagle3=DIR"),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, "by kinds of layers (full_attention)"),
         ({"rope_scaling": "linear"}, "rope scaling is 'linear'"),
         ({"num_attention_heads": 0}, "num_attention_heads must be a whole number of at least 1 and below 2**31, not 0"),
         ({"hidden_size": 32.0}, "hidden_size must be a whole number of at least 1 and below 2**31, not 32.0"),

@@ -8,9 +8,10 @@ from itertools import pairwise
 
 import torch
 
-from jakiro.doctor.evidence import SHORT, Said, Text, Wiring, last_norm, say
+from jakiro.doctor.evidence import SHORT, Said, Text, Wiring, say
 from jakiro.drafting.eagle3_head import Eagle3Head, layers
 from jakiro.drafting.head import Head
+from jakiro.models.loading import last_norm
 from jakiro.target import Target
 
 GOOD, SUSPECT, WRONG, UNKNOWN = ("good", "suspect", "wrong", "unknown")
@@ -37,20 +38,18 @@ def entered(target: Target, head: Head | Eagle3Head) -> set[int]:
     """The target's layers whose inputs the checks of a head need."""
     if not isinstance(head, Eagle3Head):
         return set()
-    return {
-        layer for some in (layers(target, head.config.reads), *_other_layers(target, head).values()) for layer in some
-    }
+    return {layer for some in (layers(target, head.config), *_other_layers(target, head).values()) for layer in some}
 
 
 def _other_layers(target: Target, head: Eagle3Head) -> dict[str, tuple[int, ...]]:
     """What EAGLE-3's head may have been made for instead of what it is said to read."""
-    low, middle, high = reads = layers(target, head.config.reads)
-    found = {"the last of the three first": (high, middle, low)}
-    if reads != layers(target):
-        found["the usual layers"] = layers(target)
+    reads, usual = layers(target, head.config), layers(target)
+    found = {"the last of them first": reads[::-1]}
+    if reads != usual and len(reads) == len(usual):
+        found["the usual layers"] = usual
     for name, step in (("what enters a layer earlier", -1), ("what enters a layer later", 1)):
-        if min(low, high) + step >= 0 and max(low, high) + step < len(target.decoder.layers):
-            found[name] = (low + step, middle + step, high + step)
+        if reads[0] + step >= 0 and reads[-1] + step < len(target.decoder.layers):
+            found[name] = tuple(layer + step for layer in reads)
     return found
 
 
@@ -163,7 +162,7 @@ def _wiring(
 
 def _norm(target: Target, head: Head, texts: list[Text], said: Said) -> Finding:
     check = "features after the final norm"
-    if last_norm(target) is None:
+    if last_norm(target.decoder) is None:
         return Finding(check, UNKNOWN, "this target's last norm is not known by name")
     return _wiring(target, head, texts, said, check, {"features before the final norm": Wiring(inner=True)})
 

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from jakiro.drafting.eagle3_head import Eagle3Head, layers
 from jakiro.drafting.head import Head, HeadOutput
 from jakiro.models.generation import generate
+from jakiro.models.loading import last_norm
 from jakiro.target import Target
 
 SHORT = 2  # tokens: an answer that has no more says nothing of a head
 BATCH = 16  # prompts answered at once
-NORMS = ("norm", "final_layernorm", "final_layer_norm", "ln_f")  # names of a decoder's last norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def write(target: Target, prompts: list[list[int]], new_tokens: int, entered: Co
 
 def _read(target: Target, ids: list[int], start: int, entered: Collection[int]) -> Text:
     """One plain pass over a text whose answer begins at `start`."""
-    norm, outer, inner = last_norm(target), [], []
+    norm, outer, inner = last_norm(target.decoder), [], []
     hooks = [target.decoder.register_forward_hook(lambda _, __, output: outer.append(output[0][0]))]
     if norm:
         hooks.append(norm.register_forward_pre_hook(lambda _, inputs: inner.append(inputs[0][0])))
@@ -91,13 +91,9 @@ def _read(target: Target, ids: list[int], start: int, entered: Collection[int]) 
     logits = out.logits[0, :-1]
     bare = target.logits(outer[0][start - 1 : -1])[:, : logits.shape[-1]].float()
     capped = (logits.float() - bare).norm() > 0.005 * bare.norm()  # half precision rounds by 0.002
-    entering = {layer: out.hidden_states[layer][0] for layer in entered}
+    states = [*(state[0] for state in (out.hidden_states or ())[:-1]), *inner]  # the last of those is normed
+    entering = {layer: states[layer] for layer in entered}
     return Text(ids, start, outer[0], inner[0] if inner else None, logits if capped else None, entering)
-
-
-def last_norm(target: Target) -> nn.Module | None:
-    """The norm between the target's last layer and its output embedding."""
-    return next((getattr(target.decoder, name) for name in NORMS if hasattr(target.decoder, name)), None)
 
 
 @torch.inference_mode()
@@ -137,7 +133,7 @@ def _answers(target: Target, head: Head | Eagle3Head, text: Text, wiring: Wiring
     tokens = torch.tensor([[text.ids[max(0, t + 1 + wiring.shift)] for t in range(count)]], device=target.device)
     embeddings = getattr(head, "embed_tokens", target.embed)(tokens)
     if isinstance(head, Eagle3Head):
-        entering = [text.entering[layer][:count] for layer in wiring.layers or layers(target, head.config.reads)]
+        entering = [text.entering[layer][:count] for layer in wiring.layers or layers(target, head.config)]
         read = head.read(torch.cat(entering, dim=-1))[None]
     else:
         read = (text.inner if wiring.inner else text.features)[None, :count]
@@ -158,7 +154,7 @@ def _judged(target: Target, head: Head | Eagle3Head, text: Text, answer: Tensor,
     own = text.features[1 : count + 1][said]
     law = target.logits(own) if text.logits is None else text.logits[-len(chosen) :]
     law = law.float().log_softmax(dim=-1)
-    answer = last_norm(target)(answer[said]) if wiring.inner else answer[said]
+    answer = last_norm(target.decoder)(answer[said]) if wiring.inner else answer[said]
     if isinstance(head, Eagle3Head):
         logits, tokens, cosine = head.logits(answer), head.tokens, law.new_full(chosen.shape, torch.nan)
     else:

@@ -97,11 +97,15 @@ class HeadConfig:
     def _from_dict(cls, raw: dict[str, Any], **more: Any) -> HeadConfig:
         if not isinstance(raw, dict):
             raise ValueError("it holds no object: this is not the config.json of a draft head")
+        if "transformer_layer_config" in raw and raw.get("speculators_model_type") == "eagle3":
+            raise ValueError("it is of an EAGLE-3 head: give it as --head eagle3=DIR, and this method one of its own")
         if "transformer_layer_config" in raw:
             raise ValueError("it is in the format of speculators: use a head in the layout of EAGLE or Jakiro")
         rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
         if not isinstance(rope, dict):
             raise ValueError(f"rope scaling is {rope!r}; heads have null, or an object with type and factor")
+        if nested := [name for name, one in rope.items() if isinstance(one, dict)]:
+            raise ValueError(f"rope scaling is given by kinds of layers ({nested[0]}); heads have one for their layer")
         for name, only in (("num_hidden_layers", 1), ("hidden_act", "silu")):
             if raw.get(name, only) != only:
                 raise ValueError(f"{name} is {raw[name]!r}; draft heads of this layout have {only!r}")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from jakiro.models.products import Product
 
-from .eagle3_head import Eagle3Head
+from .eagle3_head import Eagle3Head, normed
 from .fused import FusedDense
 
 
@@ -17,17 +17,17 @@ class FusedEagle3(FusedDense):
     def __init__(self, head: Eagle3Head) -> None:
         layer = head.midlayer
         super().__init__(head, layer)
-        self.hidden, self.feature_size = head.config.hidden_size, 3 * head.config.target_hidden_size
+        self.hidden, self.feature_size = head.config.hidden_size, head.config.entering_size
         self.vocab, self.tokens = head.config.draft_vocab_size, head.tokens  # the target's id of each own one
         self.embed = getattr(head, "embed_tokens", None)
         self.read_out = Product(head.lm_head.weight)
-        self.normed = head.normed
+        self.fc_norms = head.fc_norms
         self.embedding_norm, self.hidden_norm, self.last_norm = layer.input_layernorm, layer.hidden_norm, head.norm
 
     def enter(self, embeddings: Tensor, features: Tensor) -> Tensor:
         """[norm(e); norm(g); g] [n, 3 h], of the target's features [n, 3 target h], or of own answers [n, h]. Where the
         residual begins with norm(g), that is last, [n, 2 h]."""
-        hidden = self.fc(self.normed(features)) if features.shape[-1] == self.feature_size else features
+        hidden = self.fc(normed(features, self.fc_norms)) if features.shape[-1] == self.feature_size else features
         parts = [self.embedding_norm(embeddings), self.hidden_norm(hidden)]
         return torch.cat(parts if self.config.norm_before_residual else [*parts, hidden], dim=-1)
 

@@ -9,6 +9,8 @@ from .config import HeadConfig, width_of
 
 OWN = ("head_dim", "draft_vocab_size", "target_hidden_size")  # what other heads' config.json has not
 NORMS = (("norm_before_fc",), ("fc_norm",), ("norm_before_residual",), ("norm_output", "return_hidden_post_norm"))
+TOLD = ("by_inputs", "embed_requires_grad")
+LAYERS = 3  # whose inputs a head reads where it names none, and that a target has at least
 LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
 LAYER = "transformer_layer_config"
 
@@ -22,6 +24,8 @@ class Eagle3Config(HeadConfig):
     draft_vocab_size: int = 0  # tokens that can be drafted; 0: all of vocab_size
     target_hidden_size: int = 0  # width of the target; 0: hidden_size
     reads: tuple[int, ...] = ()  # layers of the target as config.json names them, if it does: see `layers`
+    by_inputs: bool = False  # it names those whose inputs are read, whatever they are
+    embed_requires_grad: bool = False  # it has an embedding of its own even where it is as wide as the target
     norm_before_fc: bool = False
     fc_norm: bool = False
     norm_before_residual: bool = False
@@ -40,18 +44,24 @@ class Eagle3Config(HeadConfig):
         object.__setattr__(self, "reads", tuple(self.reads))
         if any(type(layer) is not int for layer in self.reads):
             raise ValueError(f"{LAYER_IDS} must be whole numbers, not {list(self.reads)}")
-        for name, *_ in NORMS:
+        for name in (*TOLD, *(name for name, *_ in NORMS)):
             if type(value := getattr(self, name)) is not bool:
                 raise ValueError(f"{name} must be true or false, not {value!r}")
         if self.norm_before_fc and self.fc_norm:
-            raise ValueError("norm_before_fc and fc_norm are both true: a head norms what fc reads in one way")
+            raise ValueError("norm_before_fc and fc_norm are both true: give a head with one of them")
         if self.draft_vocab_size > self.vocab_size:
             raise ValueError(f"draft_vocab_size is {self.draft_vocab_size}, and vocab_size {self.vocab_size}")
-        if self.hidden_size == 3 * self.target_hidden_size:
+        if self.hidden_size == self.entering_size:
             raise ValueError(
-                f"hidden_size is {self.hidden_size}, three times target_hidden_size: the head's own answers cannot be "
-                "told from the target's features, so give it another width"
+                f"hidden_size is {self.hidden_size}, {self.entering_size // self.target_hidden_size} times "
+                "target_hidden_size: the head's own answers cannot be told from the target's features, so give it "
+                "another width"
             )
+
+    @property
+    def entering_size(self) -> int:
+        """Numbers that fc reads of a token: what enters each of the target's layers."""
+        return (len(self.reads) or LAYERS) * self.target_hidden_size
 
     @classmethod
     def _from_dict(cls, raw: dict[str, Any], **more: Any) -> Eagle3Config:
@@ -60,11 +70,13 @@ class Eagle3Config(HeadConfig):
         if isinstance(layer := raw.get(LAYER), dict):
             if (kind := raw.get("speculators_model_type")) != "eagle3":
                 raise ValueError(f"speculators_model_type is {kind!r}: use a head of type 'eagle3'")
-            raw = layer | {name: value for name, value in raw.items() if name != LAYER and value is not None}
+            said = {name: value for name, value in raw.items() if name != LAYER and value is not None}
+            raw = layer | {"norm_before_residual": True, "by_inputs": True} | said  # what vLLM takes it for
         said = raw.get("eagle_config") or {}  # some heads have these there
         if not isinstance(said, dict):
             raise ValueError(f"eagle_config is {said!r}; heads have null, or an object")
         more = {name: raw[name] or 0 for name in OWN if name in raw}
+        more |= {name: raw[name] for name in TOLD if raw.get(name) is not None}
         for name, *others in NORMS:
             given = [part[one] for part in (raw, said) for one in (name, *others) if part.get(one) is not None]
             more[name] = next((one for one in given if type(one) is not bool), any(given))
@@ -75,6 +87,7 @@ class Eagle3Config(HeadConfig):
 
     def _as_dict(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in OWN} | {name: True for name, *_ in NORMS if getattr(self, name)}
+        own |= {name: True for name in TOLD if getattr(self, name)}
         if self.reads:
             own[LAYER_IDS] = self.reads
         return super(Eagle3Config, self)._as_dict() | own | {"architectures": ["LlamaForCausalLMEagle3"]}

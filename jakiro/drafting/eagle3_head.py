@@ -19,20 +19,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from jakiro.models.loading import last_norm
 from jakiro.target import Target
 
-from .eagle3_config import Eagle3Config
+from .eagle3_config import LAYERS, Eagle3Config
 from .head import Attention, RMSNorm, SwiGLU
 from .weights import check_keys, drop_copy, extras, head_tensors
 
 LOG = logging.getLogger(__name__)
-LAYERS = 3  # that a target has at least
 
 
 class Eagle3Layer(nn.Module):
@@ -64,31 +65,27 @@ class Eagle3Head(nn.Module):
         self.config, hidden = config, config.hidden_size
         width, eps = config.target_hidden_size, config.rms_norm_eps
         if config.norm_before_fc:
-            self.input_norm = RMSNorm(LAYERS * width, eps=eps)
+            self.input_norm = RMSNorm(config.entering_size, eps=eps)
         if config.fc_norm:
-            self.fc_norm = nn.ModuleList([RMSNorm(width, eps=eps) for _ in range(LAYERS)])
-        self.fc = nn.Linear(LAYERS * width, hidden, bias=config.bias)
+            self.fc_norm = nn.ModuleList([RMSNorm(width, eps=eps) for _ in range(config.entering_size // width)])
+        self.fc = nn.Linear(config.entering_size, hidden, bias=config.bias)
         self.midlayer = Eagle3Layer(config)
         self.norm = RMSNorm(hidden, eps=eps)
         self.lm_head = nn.Linear(hidden, config.draft_vocab_size, bias=False)
         if config.draft_vocab_size < config.vocab_size:
             self.register_buffer("d2t", torch.zeros(config.draft_vocab_size, dtype=torch.long))
             self.register_buffer("t2d", torch.zeros(config.vocab_size, dtype=torch.bool))
-        if hidden != width:
+        if hidden != width or config.embed_requires_grad:
             self.embed_tokens = nn.Embedding(config.vocab_size, hidden)
 
     def read(self, entering: Tensor) -> Tensor:
         """g [..., h] from what enters three of the target's layers, [..., 3 target h]."""
-        return self.fc(self.normed(entering))
+        return self.fc(normed(entering, self.fc_norms))
 
-    def normed(self, entering: Tensor) -> Tensor:
-        """What fc reads of it, of the same shape."""
-        if self.config.norm_before_fc:
-            return self.input_norm(entering)
-        if self.config.fc_norm:
-            parts = entering.chunk(LAYERS, dim=-1)
-            return torch.cat([norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)], dim=-1)
-        return entering
+    @property
+    def fc_norms(self) -> list[nn.Module]:
+        """Of what fc reads: one of it all, one of each layer's, or none."""
+        return [self.input_norm] if self.config.norm_before_fc else list(getattr(self, "fc_norm", ()))
 
     def forward(self, embeddings: Tensor, features: Tensor, *seen: Any) -> Tensor:
         """What the next level is fed with, [b, s, h], from embeddings of x_{t+1} and fused features g_t, or own answers
@@ -113,12 +110,22 @@ class Eagle3Head(nn.Module):
             self.t2d.zero_()[tokens] = True
 
 
-def layers(target: Target, named: Sequence[int] = ()) -> tuple[int, ...]:
-    """The three layers of the target whose inputs a head reads: those that its config.json names, or the usual ones.
+def normed(entering: Tensor, norms: Sequence[nn.Module]) -> Tensor:
+    """What fc reads of what enters the target's layers, [..., 3 target h], each part normed by one of the norms."""
+    if not norms:
+        return entering
+    parts = zip(norms, entering.chunk(len(norms), dim=-1), strict=True)
+    return torch.cat([norm(part) for norm, part in parts], dim=-1)
+
+
+def layers(target: Target, config: Eagle3Config | None = None) -> tuple[int, ...]:
+    """The layers of the target whose inputs a head reads: those that its config.json names, or the usual three. The one
+    after the last stands for the target's final norm.
 
     There are two ways to count, told apart as SGLang does (sgl-project/sglang, pull requests 25454 and 32334): a list
     that begins with 1 has layers whose outputs are read, which enter the layers after them; any other, and each that
-    was made for gpt-oss, has those whose inputs are. Raises ValueError where they cannot be told or are not there.
+    was made for gpt-oss or by speculators, has those whose inputs are. Raises ValueError where they cannot be told or
+    are not there.
     """
     count = len(getattr(target.decoder, "layers", []))
     if count < LAYERS:
@@ -126,14 +133,15 @@ def layers(target: Target, named: Sequence[int] = ()) -> tuple[int, ...]:
             f"{target.name} has {count or 'no list of'} layers, and an EAGLE-3 head reads three: use another method"
         )
     usual = 2, count // 2, count - 3
-    if not named:
+    if config is None or not (named := config.reads):
         return usual
-    outputs = named[0] == 1 and target.model.config.model_type != "gpt_oss"
+    outputs = named[0] == 1 and not config.by_inputs and target.model.config.model_type != "gpt_oss"
     reads = tuple(layer + outputs for layer in named)
-    if reads != usual and not (len(reads) == LAYERS and 0 <= reads[0] < reads[1] < reads[2] < count):
+    last = count if last_norm(target.decoder) is not None else count - 1
+    if reads != usual and not (reads[0] >= 0 and reads[-1] <= last and all(a < b for a, b in pairwise(reads))):
         raise ValueError(
-            f"an EAGLE-3 head reads what enters three of the {count} layers of {target.name}, in ascending order, "
-            f"and this one's config.json names {list(named)}: use another head"
+            f"an EAGLE-3 head reads what enters layers of {target.name}, which has {count}, in ascending order, and "
+            f"this one's config.json names {list(named)}: use another head"
         )
     return reads
 
@@ -156,20 +164,21 @@ def load_eagle3(folder: str | Path, target: Target) -> Eagle3Head:
             who = target.name or "this one"
             raise ValueError(f"the head in {folder} was made for a target of {name} {made_for}; {who} has {has}")
     try:
-        layers(target, config.reads)
+        layers(target, config)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
-    found = {key.replace("layers.0.", "midlayer.", 1): tensor for key, tensor in head_tensors(folder).items()}
+    found = head_tensors(folder)
     if not any(key.startswith("midlayer.hidden_norm") for key in found):
         raise ValueError(f"{folder} holds no EAGLE-3 head (midlayer.hidden_norm.weight is missing): give one")
     if config.window:
         LOG.warning("%s was made to see %d tokens, and here sees all: it drafts worse beyond", folder, config.window)
-    if "lm_head.weight" not in found and config.hidden_size == config.target_hidden_size:
+    alike = config.hidden_size == config.target_hidden_size
+    if "lm_head.weight" not in found and alike and config.draft_vocab_size == config.vocab_size:
         found["lm_head.weight"] = target.model.get_output_embeddings().weight  # as such heads are meant
     config = replace(config, **extras(found))
     with torch.device("meta"):
         head = Eagle3Head(config)
-    if config.hidden_size == config.target_hidden_size:
+    if alike and not config.embed_requires_grad:
         drop_copy(found, target, folder)
     if config.draft_vocab_size == config.vocab_size:
         found.pop("d2t", None)

@@ -18,7 +18,7 @@ import torch
 from huggingface_hub import save_torch_state_dict
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from jakiro.files import WEIGHT_FILES, refilling
 from jakiro.target import Target
@@ -35,6 +35,7 @@ SHARD_BYTES = 15 * 2**20 - 2**16  # files of at most 15 MiB, header included
 
 _ROUTER = "layers.0.mlp_moe.gate.weight"
 _EXPERT = "layers.0.mlp_moe.experts.0"
+_OTHER = "layers.0."  # what an EAGLE-3 head's layer is called in some files
 _KINDS: dict[type[Head], str] = {EagleHead: "EAGLE", JakiroHead: "Jakiro"}
 H = TypeVar("H", bound=Head)
 
@@ -85,11 +86,10 @@ def save_head(folder: str | Path, module: Head) -> None:
         save_torch_state_dict(tensors, new, max_shard_size=SHARD_BYTES)
 
 
-def own_tensors(folder: Path) -> dict[str, Tensor]:
-    """As `head_tensors`, but for the copy of the target's embedding that a published head may bring."""
-    tensors = head_tensors(folder)
-    tensors.pop(EMBEDDING, None)
-    return tensors
+def own_tensors(folder: Path, head: nn.Module) -> dict[str, Tensor]:
+    """As `head_tensors`, but for the copy of the target's embedding that one like `head` may bring, which has none."""
+    kept = head.state_dict()
+    return {key: one for key, one in head_tensors(folder).items() if key != EMBEDDING or key in kept}
 
 
 def drop_copy(tensors: dict[str, Tensor], target: Target, folder: Path) -> None:
@@ -122,6 +122,8 @@ def head_tensors(folder: Path) -> dict[str, Tensor]:
     for prefix in ("module.", "model."):
         bare = {key.removeprefix(prefix): one for key, one in found.items()}  # of some keys: an output has none
         found = bare if len(bare) == len(found) else found
+    if f"{_OTHER}hidden_norm.weight" in found:
+        found = {key.replace(_OTHER, "midlayer.", 1): one for key, one in found.items()}
     return found
 
 

@@ -30,7 +30,7 @@ class Eagle3Drafter(HeadDrafter):
 
     def __init__(self, head: FusedEagle3, target: Target, settings: TreeSettings) -> None:
         super().__init__(head, target, settings)
-        self.reads = layers(target, head.config.reads)
+        self.reads = layers(target, head.config)
 
     @property
     def pass_bytes(self) -> int:

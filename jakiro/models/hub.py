@@ -53,10 +53,11 @@ def title(name: str | Path) -> str:
 
 def place(folder: Path) -> str:
     """Where a head or a model in a folder came from, in short: its id on the hub, or the last two parts of its path."""
-    folder = folder.resolve()
-    if folder.parent.name == "snapshots":  # of the hub's cache
-        return folder.parent.parent.name.removeprefix("models--").replace("--", "/", 1)
-    return "/".join(folder.parts[-2:])
+    parts = folder.resolve().parts[1:]  # without the root
+    if "snapshots" in parts[1:-1]:  # of the hub's cache: models--owner--name/snapshots/<revision>
+        at = parts.index("snapshots", 1)
+        return "/".join([parts[at - 1].removeprefix("models--").replace("--", "/", 1), *parts[at + 2 :]])
+    return "/".join(parts[-2:])
 
 
 def check(folder: Path) -> None:

@@ -33,6 +33,7 @@ from jakiro.text import as_turn, with_system
 
 LOG = logging.getLogger(__name__)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+NORMS = ("norm", "final_layernorm", "final_layer_norm", "ln_f")  # names of a decoder's last norm
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 # What transformers raises over JSON files of a model that are cut off or say what cannot be.
 DAMAGED = (StrictDataclassError, ArithmeticError, KeyError, TypeError, JSONDecodeError)
@@ -126,6 +127,16 @@ def decoder_of(model: PreTrainedModel) -> nn.Module:
     found = model.get_decoder()
     astray = found is model or found is model.get_output_embeddings()
     return getattr(model, "model", found) if astray else found
+
+
+def last_norm(decoder: nn.Module) -> nn.Module | None:
+    """The norm between a decoder's last layer and the output embedding; None where it is not known by name."""
+    return next((getattr(decoder, name) for name in NORMS if hasattr(decoder, name)), None)
+
+
+def entered(decoder: nn.Module, layer: int) -> nn.Module:
+    """A layer of a decoder, or, as the one after the last, its final norm."""
+    return [*decoder.layers, last_norm(decoder)][layer]
 
 
 def choose_kernels(device: torch.device) -> None:

@@ -185,7 +185,9 @@ class HeadJob:
 def layers_read(target: Target, heads: dict[str, Head | Eagle3Head]) -> tuple[int, ...]:
     """The layers whose inputs EAGLE-3's heads read; none of others. Raises ValueError where they differ, or as `layers`
     does."""
-    read = {layers(target, head.config.reads) for head in heads.values() if isinstance(head, Eagle3Head)}
+    read = {layers(target, head.config) for head in heads.values() if isinstance(head, Eagle3Head)}
+    if any(len(target.decoder.layers) in one for one in read):
+        raise ValueError("heads that read the last layer's output are decoded with, not trained: name other layers")
     if len(read) > 1:
         raise ValueError("EAGLE-3 heads of one run read the same layers: train these one after the other")
     return read.pop() if read else ()

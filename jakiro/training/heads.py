@@ -73,7 +73,7 @@ def train_heads(
         heads[name] = new_head(model, plan)
         done[name] = history.read(start / name, "steps") if start else []
         if start:
-            load_weights(heads[name], widen(own_tensors(start / name), heads[name]), start / name)
+            load_weights(heads[name], widen(own_tensors(start / name, heads[name]), heads[name]), start / name)
             _check_alike(heads[name].config, start / name, checked)
     layers_read(checked, heads)
     with accelerator.main_process_first():
@@ -141,7 +141,7 @@ def _check_alike(config: HeadConfig, start: Path, target: Target) -> None:
     has = type(config).from_json(start / "config.json")
     for name in UNSEEN:
         own, asked = (getattr(one, name, None) for one in (has, config))
-        if own != asked and not (name == "reads" and layers(target, own) == layers(target, asked)):
+        if own != asked and not (name == "reads" and layers(target, has) == layers(target, config)):
             raise ValueError(f"the head in {start} has {name} {own}, the recipe {asked}: it goes on in its own shape")
 
 

@@ -44,7 +44,7 @@ export function mount({element: root, props, watch, send}) {
   const round = roundView(part, go, branching);
   const inspect = nodeView(part('node'));
   const benchmarks = benchmarksView(part, go, say);
-  const live = liveRuns({root, send, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written: () => written()});
+  const live = liveRuns({root, send, answered: () => props.value, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written: () => written()});
   const view = {get race() { return race; }, get lane() { return lane; }, get state() { return state; }, redrawNow, go, open, choose, presenting};
   const {act, written} = bindButtons({root, part, props, view, live, timeline, benchmarks, say});
 

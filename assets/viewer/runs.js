@@ -7,20 +7,23 @@ import {reached} from './race.js';
 const STATUS_EVERY = 1000; // ms between two questions whether the models are there
 const LOADING = 'Loading model …', RUN = 'Run live'; // what the button says before it can be pressed, and then
 const PATIENCE = 700; // ms after which the page says that it waits, or that no answer comes
+const QUIET = 300; // ms without a word of Gradio after which it is through with a stop
 
 /**
- * `send(event)` reaches Python, `fetched(id)` gives a finished race, `say(text, until)` shows a notice.
+ * `send(event)` reaches Python, `answered()` is all that came of it, `fetched(id)` gives a finished race, `say(text, until)` shows a notice.
  * Calls back: shown(race, {replay}) for a race to show, which says where it is if it is not, grown() for more of it, restore() for what was shown before, compared({race, lane, other, ..}) for a comparison, examined({method, findings}) for a doctor's report, ready() when the model can be asked something or no longer; written() writes a prompt where there is none, and says whether it did.
  */
-export function liveRuns({root, send, fetched, say, shown, grown, restore, compared, examined, ready, written}) {
+export function liveRuns({root, send, answered, fetched, say, shown, grown, restore, compared, examined, ready, written}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
   const reader = liveReader({ours: (event) => (event.nonce ?? 0) === nonce, started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); }});
   let doing = '', asked = 0, unanswered = 0, halted = false, leaving = false; // doing: 'race' or 'question'; asked: how often anything was; leaving: Stop is hidden, and had the keyboard's focus
   let held = 0, waiting = null, nonce = 0; // which of what was asked Gradio has; hands over the next; comes with the answer to a question
   let joining = false, stopping = false; // whether its server has yet to say how it calls what Gradio has, and what is to be stopped then
+  let stopped = false, quiet = 0; // whether Gradio was told to stop what it has; the timer of its last word on that
   let model = null, heads = [], lacking = 'The models are loading.'; // why there is no model yet, or never
   run.addEventListener('asked', () => (run.disabled ? say(run.dataset.help) : start())); // Enter in the prompt
-  for (const event of ['over', 'answered']) run.addEventListener(event, over);
+  run.addEventListener('over', () => through(QUIET));
+  run.addEventListener('failed', () => through(10 * QUIET));
   new PerformanceObserver((list) => list.getEntries().some(({name}) => new URL(name).pathname.endsWith('/queue/join')) && setTimeout(joined)).observe({type: 'resource'});
   askForModels();
   return {read: reader.read, stop: halt, start, again, compare, examine, unable, heads: () => heads};
@@ -50,13 +53,21 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   /** Stop what Gradio has, which it can only when it knows how its server calls that. */
   function cancel() {
     stopping = joining;
-    if (!joining) send('stop');
+    if (joining) return;
+    stopped = held > 0;
+    send('stop');
   }
 
-  /** Gradio is through with what it has. After a stop it says so twice. */
+  /** Gradio is through with what it has. After a stop it says so three times, last of all that it is over: what is handed over before would be taken for what was stopped. */
+  function through(wait) {
+    if (!stopped) return over();
+    clearTimeout(quiet);
+    quiet = setTimeout(over, wait);
+  }
+
   function over() {
     const own = held;
-    [held, joining] = [0, false];
+    [held, joining, stopped] = [0, false, false];
     if (!own) return;
     if (waiting) setTimeout(() => held || waiting?.());
     else missed(own);
@@ -65,7 +76,8 @@ export function liveRuns({root, send, fetched, say, shown, grown, restore, compa
   /** Where no answer comes of what Gradio is through with, it was refused on the way. */
   function missed(own) {
     setTimeout(() => {
-      if (!own || own !== unanswered) return;
+      if (own === unanswered) reader.read(answered()); // should it not have been told of the last word
+      if (own !== unanswered) return;
       rest();
       say('The server took nothing on: too many are waiting, or it is out of reach. Try again.');
     }, PATIENCE);

@@ -34,7 +34,6 @@ from jakiro.ui.whatif import descriptions
 LOG = logging.getLogger(__name__)
 NEW_TOKENS = 96  # of a race, at first
 WAITING = 16  # runs that may wait in the queue
-SILENT = {"visible": False, "print_exception": False}  # the page says itself what is the matter
 POLL = 0.05  # seconds between Gradio's looks into its queue; it would look 1,000 times a second, at the race's cost
 SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "DejaVu Sans", "sans-serif"]
 MONO = ["ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
@@ -173,11 +172,9 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
             yield text + line({"event": "done", "race": id})
         except RequestError as error:
             yield text + refused(str(error))
-            raise gr.Error(str(error), **SILENT) from error
         except Exception as error:
             LOG.exception("a race failed")
             yield text + refused(f"the race failed: {error}")
-            raise gr.Error(f"the race failed: {error}", **SILENT) from error
 
     def ready() -> list[Any]:
         """The controls show what suits the loaded target, and only the methods that it can run are offered."""
@@ -199,7 +196,7 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
         concurrency_limit=1,
         api_visibility="private",
     )
-    when_over(running, "over")
+    when_over(running, "over", "failed")
     inputs.prompt.submit(None, js=tell_run("asked"), api_visibility="private")
     shown = [inputs.methods, *inputs.controls.components, *inputs.controls.sections.values()]
     told = viewer.ready(
@@ -210,7 +207,7 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
         queue=False,
         api_visibility="private",
     )
-    when_over(told, "able")  # not before: a run reads the controls
+    when_over(told, "able", "able")  # not before: a run reads the controls
     return running
 
 

@@ -40,7 +40,7 @@ def wire(
         for ask, answer in ((viewer.branch, decode_again), (viewer.compare, compared), (viewer.doctor, examined))
     ]
     for one in wired:
-        when_over(one, "answered")
+        when_over(one, "over", "failed")
     return wired
 
 
@@ -66,10 +66,11 @@ def refused(message: str, told: Mapping[str, Any] = MappingProxyType({})) -> str
     return line({"event": "error", "message": message, "time": time.time(), **told})  # never the line before
 
 
-def when_over(asked: Dependency, event: str) -> None:
-    """Tell the viewer's Run button when Gradio is through: `then` does not come after an error; a stop brings both."""
-    for after in (asked.then, asked.failure):
-        after(None, js=tell_run(event), api_visibility="private")
+def when_over(asked: Dependency, over: str, failed: str) -> None:
+    """Tell the viewer's Run button when Gradio is through: `then` does not come after an error. A stop brings an error,
+    and then both."""
+    asked.then(None, js=tell_run(over), api_visibility="private")
+    asked.failure(None, js=tell_run(failed), api_visibility="private")
 
 
 def tell_run(event: str) -> str:

@@ -47,6 +47,19 @@ WATCH_THE_LANES = """() => {
 }"""
 
 
+STOP_AND_RUN = """() => {
+  const [stop, run] = ['stop', 'run'].map((name) => document.querySelector(`#viewer [data-do=${name}]`));
+  const seen = new MutationObserver(() => { if (!run.hidden) { seen.disconnect(); run.click(); } });
+  seen.observe(run, {attributes: true});
+  stop.click();
+}"""
+HEAR_THE_NOTICE = """() => {
+  const notice = document.querySelector('#viewer [data-part=notice]');
+  window.heard = [];
+  new MutationObserver(() => heard.push(notice.textContent)).observe(notice, {childList: true});
+}"""
+
+
 def slowly(race):
     """A race's rounds, so that there is time to do something while it runs."""
     for event in ROUNDS(race):
@@ -473,6 +486,32 @@ def test_what_gradio_refuses_leaves_the_page_free(show):
     run(tab, "the an the")
     expect(part(tab, "notice")).to_contain_text("took nothing on")
     expect(tab.locator("[data-do=run]")).to_be_visible()
+
+
+def test_who_runs_again_after_a_stop_is_not_told_that_nothing_was_taken_on(show, monkeypatch):
+    """Gradio has three words to say of a stop, and the next race may be long in beginning."""
+    monkeypatch.setattr(Race, "rounds", slowly)
+    tab = show("?motion=0")
+    tab.evaluate(HEAR_THE_NOTICE)
+    run(tab, "the an the")
+    expect(part(tab, "kind")).to_have_text("running")
+
+    def late(*given):
+        time.sleep(2)
+        yield from EVENTS(*given)
+
+    def slow(route):
+        answer = route.fetch()
+        time.sleep(1)
+        route.fulfill(response=answer)
+
+    monkeypatch.setattr(live, "events", late)
+    tab.route("**/cancel", slow)
+    tab.evaluate(STOP_AND_RUN)
+    tab.wait_for_function("heard.at(-1) === 'Waiting for the model, which is busy …'")
+    expect(part(tab, "kind")).to_have_text("live")  # the second: the first one's notice lasts until the next
+    expect(part(tab, "notice")).not_to_contain_text("Waiting")
+    assert not [one for one in tab.evaluate("heard") if "took nothing on" in one]
 
 
 def test_a_stop_before_the_server_has_answered_is_heard(show):

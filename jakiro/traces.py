@@ -119,7 +119,7 @@ def _one(run: object, index: int, count: int) -> Trace:
 
 def _check(trace: Trace) -> None:
     """Nothing in it is too long to be shown."""
-    names = [trace.method, trace.target, trace.device, trace.dtype, trace.recorded]
+    names = [trace.method, trace.target, trace.device, trace.dtype, trace.recorded, trace.drafter]
     names += [str(item) for pairs in (trace.settings, trace.versions) for pair in pairs.items() for item in pair]
     names += [name for step in trace.steps for name in step.tree.columns]
     if long := next((name for name in names if len(name) > MAX_TEXT), None):

@@ -11,7 +11,7 @@ So an answer stands for no hidden state of the target, and the target's output e
 Later heads norm more, as their config.json says: what fc reads, at once (`norm_before_fc`) or each layer by itself
 (`fc_norm`); what the residual begins with, u = norm(g) + Attn(...) (`norm_before_residual`); what the next level is fed
 with, norm(x) (`norm_output`). EAGLE-3.1 (arXiv 2605.09992) is `fc_norm` and `norm_output`; heads by vLLM's speculators
-have all but `fc_norm` (vllm-project/speculators, pull request 610).
+have all but `fc_norm` (vllm-project/speculators, pull requests 610 and 692). Some read more layers than three.
 """
 
 from __future__ import annotations

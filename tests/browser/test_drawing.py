@@ -307,8 +307,9 @@ def test_rounds_that_follow_fast_are_sketched_and_the_last_is_drawn(show):
     wait_for_tree(tab)
     tab.locator("[data-figure=tree]").hover()
     tab.locator("[data-figure=tree] [data-title='Zoom in']").click()
-    sketched = tab.evaluate(HURRIED)
-    assert sketched == {"drawn": "no", "plot": "hidden", "labels": "hidden", "sketch": "visible"}
+    sketched = {"drawn": "no", "plot": "hidden", "labels": "hidden", "sketch": "visible"}
+    # a loaded machine may take long enough between two frames to draw the one before
+    assert any(tab.evaluate(HURRIED) == sketched for _ in range(5))
     wait_for_tree(tab)
     marks = tab.evaluate(MARKS)
     assert len(marks["seen"]) > 3 and all(marks["seen"])

@@ -2,7 +2,8 @@
 
 A head that loads with a key left out is not an error that shows: decoding stays lossless and is merely slow. So every
 key and shape must fit, and what does not is named. Only `embed_tokens.weight` is free to be there or not: it is a copy
-of the target's own embedding, and where it is not, the head was made for another target.
+of the target's own embedding, and where it is not, the head was made for another target; and of an EAGLE-3 head for all
+of the target's vocabulary its output, in whose place the target's is taken (`eagle3_head.py`).
 """
 
 from __future__ import annotations

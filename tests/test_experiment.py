@@ -306,6 +306,8 @@ def test_an_experiment_that_makes_no_sense_is_refused(tmp_path, capsys, change, 
         ("--device", "gpu7", "gpu7"),
         ("--limit", "1", "task 'examples' has one prompt"),
         ("--seed", "-1", "seed is -1"),
+        ("--heads", "three", "no head is called 'three'; use some of dense, two, four"),
+        ("--heads", "two", "compared with 'dense': name its head 'dense' as well"),
     ],
 )
 def test_what_cannot_be_decoded_with_is_said_before_heads_are_trained(tmp_path, capsys, option, value, message):
@@ -313,6 +315,17 @@ def test_what_cannot_be_decoded_with_is_said_before_heads_are_trained(tmp_path, 
     line = ["experiment", tmp_path / "ask.json", "--data", tmp_path, "--run-folder", tmp_path / "run", option, value]
     assert main([str(one) for one in [*line, "--out", tmp_path / "o"]]) == 2
     assert message in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+def test_of_an_experiment_some_heads_can_be_asked_for():
+    whole = Experiment.of(json.loads(json.dumps(TINY)))
+    some = whole.only(["two", "dense"])
+    assert [one.label for one in some.variants] == ["dense", "together", "apart"]
+    assert list(some.training.heads) == ["dense", "two"] and some.parts == whole.parts
+    assert whole.only(["four", "dense"]).parts == []
+    assert len(whole.training.heads) == 3
+    with pytest.raises(ValueError, match="at least two variants"):
+        whole.only(["dense"])
 
 
 def test_the_experiments_that_ship_can_be_read():

@@ -169,6 +169,8 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("--repeats", type=positive, default=1, help="speeds are medians over them (default: 1)")
     again = "in place of the recipe's: other texts, answers and, where a head names no seed, another beginning"
     ask.add_argument("--seed", type=int, help=again)
+    some = "train and compare these alone, the reference's among them (default: all of the experiment's)"
+    ask.add_argument("--heads", nargs="+", metavar="NAME", help=some)
     ask.add_argument("--device", default="cpu", help=trainer)
     decoded = "in which is decoded (default: %(default)s); of training: docs/training.md"
     ask.add_argument("--dtype", default="float32", help=decoded)

@@ -146,6 +146,8 @@ def experiment(options: argparse.Namespace) -> int:
         raise ValueError(f"--out and --page are both {options.out}: one is JSON, the other Markdown; name two files")
     named = RECIPES / f"{options.what}-cpu.json"
     asked = experiments.Experiment.read(named if named.exists() else Path(options.what))
+    if options.heads:
+        asked = asked.only(options.heads)
     if options.dtype not in DTYPES:
         raise ValueError(f"dtype is {options.dtype!r}; use one of {', '.join(DTYPES)}")
     texts = read_prompts(options.prompts, options.limit)

@@ -15,7 +15,7 @@ Confidence intervals are those of bootstrap.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -74,6 +74,25 @@ class Experiment:
         found = cls(training=training, variants=variants, parts=parts, **data)
         found._check_labels()
         found._check_decoding()
+        return found
+
+    def only(self, names: Sequence[str]) -> Experiment:
+        """The same on some of its heads: their variants, and the comparisons that need no other.
+
+        Raises ValueError naming what it has not, or what it cannot do without.
+        """
+        heads = self.training.heads
+        if missing := [name for name in names if name not in heads]:
+            raise ValueError(f"no head is called {missing[0]!r}; use some of {', '.join(heads)}")
+        variants = [one for one in self.variants if one.head in names]
+        labels = {one.label for one in variants}
+        if self.reference not in labels:
+            needed = next(one.head for one in self.variants if one.label == self.reference)
+            raise ValueError(f"the others are compared with {self.reference!r}: name its head {needed!r} as well")
+        parts = [one for one in self.parts if {one.variant, one.against} <= labels]
+        training = replace(self.training, heads={name: plan for name, plan in heads.items() if name in names})
+        found = replace(self, training=training, variants=variants, parts=parts)
+        found._check_labels()
         return found
 
     def _check_labels(self) -> None:

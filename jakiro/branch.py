@@ -32,11 +32,18 @@ class Change:
 
 
 def branch(
-    target: Target, method: Any, make: Callable[[Any], Drafter], trace: Trace, index: int, change: Change
+    target: Target,
+    method: Any,
+    make: Callable[[Any], Drafter],
+    trace: Trace,
+    index: int,
+    change: Change,
+    heed: Callable[[], None] = lambda: None,
 ) -> tuple[Trace, Trace]:
     """Rounds from round `index` on, with the run's own settings and with the changed ones.
 
-    Only the prefix comes from the trace: both are decoded now, so that their times can be compared. Raises ValueError,
+    Only the prefix comes from the trace: both are decoded now, so that their times can be compared. `heed` is called
+    after every round; what it raises ends the work. Raises ValueError,
     saying why, where the trace is not this target's, where there is no such round, or for a bad change.
     """
     if trace.target != target.name:
@@ -66,7 +73,10 @@ def branch(
         if trace.most is not None:  # the run could not go on, so neither do its rounds
             length = min(length, max(2, trace.most - len(prompt)))
         events = decode(target, make(settings), prompt, length, sampling, first=first)
-        steps = list(islice((event for event in events if not isinstance(event, Prefill)), change.rounds))
+        steps = []
+        for step in islice((event for event in events if not isinstance(event, Prefill)), change.rounds):
+            heed()
+            steps.append(step)
         start = Prefill(first, 0.0)  # both clocks start at the round
         made = as_trace(target, prompt, length, sampling, start, steps, trace.method, settings)
         filled = {made.stop, trace.stop} == {"length", "context"}  # the cap that it was held to is the context's

@@ -5,6 +5,8 @@ The text leads both, whatever they propose (teacher forcing), so at each place t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from jakiro.analysis.pairs import follow
@@ -18,11 +20,18 @@ MOST_PLACES = 256  # tokens of a text at which both draft
 
 
 @torch.inference_mode()
-def along(target: Target, drafter: Drafter, trace: Trace, most: int = MOST_PLACES) -> list[StepTrace]:
+def along(
+    target: Target,
+    drafter: Drafter,
+    trace: Trace,
+    most: int = MOST_PLACES,
+    heed: Callable[[], None] = lambda: None,
+) -> list[StepTrace]:
     """What `drafter` drafts after each of the first tokens of the run's text, with the target's pass over it.
 
     In every step `accepted` is the tree's path along the text and `bonus` the token after it; no times are taken.
-    Raises ValueError where the run is another target's, or this target cannot read it.
+    `heed` is called before each; what it raises ends the work. Raises ValueError where the run is another target's, or
+    this target cannot read it.
     """
     if trace.target != target.name:
         raise ValueError(f"this run was recorded with {trace.target}, and the model loaded here is {target.name}")
@@ -39,6 +48,7 @@ def along(target: Target, drafter: Drafter, trace: Trace, most: int = MOST_PLACE
     noise = noise_of(sampling, logits)
     steps = []
     for at in range(start, min(start + most, len(ids) - 1)):
+        heed()
         context = Context(ids[: at + 1], features, most_tokens - at - 2, noise)
         whole = drafter.draft(context)
         tree = within(whole, context)

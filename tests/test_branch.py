@@ -21,6 +21,7 @@ from jakiro.ui import models
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches
 from jakiro.ui.models import RequestError
+from jakiro.ui.questions import heedless
 from jakiro.ui.whatif import FIELDS, descriptions, what_if
 from jakiro.ui.why import whys
 from jakiro.verify import Sampling
@@ -267,7 +268,7 @@ def test_the_page_gets_both_as_a_race_with_the_way_back(loaded, tmp_path, gpu):
     library = Library(tmp_path)
     race = library.add([run(loaded, "vanilla"), run(loaded, "jakiro")])
     asked = {"race": race, "lane": 1, "round": 2, "settings": {"depth": 2}, "rounds": 3}
-    made = branches(Ready(loaded), library, gpu)(asked)
+    made = branches(Ready(loaded), library, gpu)(asked, heedless)
     about = library.about(made)
     assert about["kind"] == "what if" and about["back"] == {"race": race, "method": "jakiro", "round": 2}
     assert about["prompt"] == library.about(race)["prompt"]
@@ -280,7 +281,7 @@ def test_a_forced_token_is_not_taken_for_another_prompt(loaded, tmp_path):
     library.keep("live-1", [run(loaded, "jakiro")])
     race, ask = "live-1", branches(Ready(loaded), library, None)
     for _ in range(2):  # the second time of the rounds that the first one gave
-        race = ask({"race": race, "lane": len(library.traces(race)) - 1, "round": 1, "token": 7, "rounds": 3})
+        race = ask({"race": race, "lane": len(library.traces(race)) - 1, "round": 1, "token": 7, "rounds": 3}, heedless)
         assert library.about(race)["prompt"] == "the an the" and "lanes" not in library.about(race)
 
 

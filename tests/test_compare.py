@@ -22,6 +22,7 @@ from jakiro.ui.figures.overlay import _patch, overlay
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons
 from jakiro.ui.models import RequestError
+from jakiro.ui.questions import heedless
 from jakiro.ui.why import whys
 from jakiro.verify import Sampling
 
@@ -129,7 +130,7 @@ def raced(target, tmp_path_factory):
 def test_the_page_gets_both_lanes_along_the_text(raced):
     loaded, library, race = raced
     ready = type("Ready", (), {"get": staticmethod(lambda: loaded)})
-    asked = comparisons(ready, library, None)({"race": race, "lane": 1, "other": 0, "nonce": 5})
+    asked = comparisons(ready, library, None)({"race": race, "lane": 1, "other": 0, "nonce": 5}, heedless)
     assert asked == {"race": race, "lane": 1, "other": 0}
     found = json.loads(library.comparison(race, 1, 0))
     trace = library.traces(race)[1]
@@ -152,7 +153,7 @@ def test_lanes_are_called_what_the_page_calls_them(raced):
     loaded, library, race = raced
     runs = library.traces(race)
     ready = type("Ready", (), {"get": staticmethod(lambda: loaded)})
-    branched = branches(ready, library, None)({"race": race, "lane": 1, "round": 1, "rounds": 2})
+    branched = branches(ready, library, None)({"race": race, "lane": 1, "round": 1, "rounds": 2}, heedless)
     twice = library.add([runs[1], runs[1]])
     for shown in (race, branched, twice):
         titles = [trace["title"] for trace in json.loads(library.text(shown))["replay"]["traces"]]

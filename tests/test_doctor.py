@@ -26,6 +26,7 @@ from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.ui.live import examinations
 from jakiro.ui.models import Models, RequestError
+from jakiro.ui.questions import heedless
 
 PROMPTS = [f"the {a}{b}" for a in "abcdefgh" for b in "uvw"]
 NEW = 24
@@ -327,8 +328,8 @@ def test_the_page_asks_it_of_the_loaded_target(folder):
     models = Models(lambda: Target.load(folder))
     models.start()
     examine = examinations(models, PROMPTS[:4], None)
-    found = examine({"method": "eagle2", "nonce": 1})
+    found = examine({"method": "eagle2", "nonce": 1}, heedless)
     assert found["findings"][0]["check"] == "keys and shapes" and len(found["findings"]) == 10
     assert models.status()["heads"] == ["eagle2"]
     with pytest.raises(RequestError, match="vanilla has no head; examine one of eagle2, eagle3, jakiro"):
-        examine({"method": "vanilla"})
+        examine({"method": "vanilla"}, heedless)

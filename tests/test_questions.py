@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+import time
 
 import pytest
 
+from jakiro.ui import models as models_module
 from jakiro.ui import page
 from jakiro.ui.library import Library
-from jakiro.ui.models import Models, RequestError
-from jakiro.ui.questions import answered
+from jakiro.ui.models import Left, Loaded, Models, RequestError
+from jakiro.ui.questions import answered, heedless, lines
 
 
 def fail(error):
@@ -18,19 +21,19 @@ def fail(error):
 
 
 def test_an_answer_is_a_line_that_is_never_the_one_before():
-    lines = [answered(lambda asked: {"event": "done"} | asked, {"race": "a"}) for _ in range(2)]
-    assert lines[0] != lines[1]
-    assert json.loads(lines[0]) | {"time": 0} == {"event": "done", "race": "a", "time": 0}
+    found = ["".join(lines(lambda asked, heed: {"event": "done"} | asked, {"race": "a"})) for _ in range(2)]
+    assert found[0] != found[1]
+    assert json.loads(found[0]) | {"time": 0} == {"event": "done", "race": "a", "time": 0}
 
 
 def test_an_answer_says_which_question_it_is_to():
     for work in (
-        lambda asked: {"event": "done"},
-        lambda asked: fail(RequestError("no")),
-        lambda asked: fail(OSError()),
+        lambda asked, heed: {"event": "done"},
+        lambda asked, heed: fail(RequestError("no")),
+        lambda asked, heed: fail(OSError()),
     ):
-        assert json.loads(answered(work, {"nonce": 7}))["nonce"] == 7
-        assert "nonce" not in json.loads(answered(work, {"nonce": "x" * 9}))
+        assert answered(work, {"nonce": 7}, heedless)["nonce"] == 7
+        assert "nonce" not in answered(work, {"nonce": "x" * 9}, heedless)
 
 
 @pytest.mark.parametrize(
@@ -38,15 +41,70 @@ def test_an_answer_says_which_question_it_is_to():
     [(RequestError("choose a lane"), "choose a lane"), (MemoryError("no room"), "this failed: no room")],
 )
 def test_what_goes_wrong_is_an_answer_too(error, message):
-    found = json.loads(answered(lambda asked: fail(error), {}))
+    found = answered(lambda asked, heed: fail(error), {}, heedless)
     assert (found["event"], found["message"]) == ("error", message)
 
 
 @pytest.mark.parametrize("asked", [None, [], "jakiro", 3])
 def test_what_is_no_question_is_refused(asked, caplog):
-    found = json.loads(answered(lambda asked: fail(KeyError("never reached")), asked))
+    found = answered(lambda asked, heed: fail(KeyError("never reached")), asked, heedless)
     assert (found["event"], found["message"]) == ("error", "what is asked must be names with values")
     assert not caplog.records  # a stranger does not fill the log
+
+
+def loaded_of(nothing=None):
+    return Loaded(nothing, {}, {}, {}, nothing)
+
+
+def test_work_ends_with_whoever_asked_for_it():
+    """Whether it is at work or still waits for the models: else what was stopped would keep them from everybody."""
+    loaded, begun, ended = loaded_of(), threading.Event(), []
+
+    def work(asked, heed):
+        try:
+            with loaded.held(heed):
+                begun.set()
+                for _ in range(1000):
+                    heed()
+                    time.sleep(0.01)
+        except Left:
+            ended.append(asked["who"])
+            raise
+
+    first, second = (lines(work, {"who": who}) for who in ("at work", "waiting"))
+    assert next(first) == "" and begun.wait(10) and next(second) == ""
+    second.close()
+    wait_until(lambda: ended == ["waiting"])
+    first.close()
+    wait_until(lambda: ended == ["waiting", "at work"])
+    assert loaded.busy.acquire(timeout=10)
+
+
+def test_other_work_waits_for_a_race_but_not_for_ever(monkeypatch):
+    models, seen = Models(lambda: None), []
+    with models.quiet():  # nothing is loaded yet
+        pass
+    models._loaded = loaded_of()
+    with models.quiet():
+        assert models._loaded.busy.locked()
+    assert not models._loaded.busy.locked()
+    monkeypatch.setattr(models_module, "QUIET", 0.05)
+
+    def other():
+        with models.quiet():
+            seen.append(models._loaded.busy.locked())
+
+    with models._loaded.busy:
+        other()
+        assert models._loaded.busy.locked()  # it was not its own to let go
+    assert seen == [True]
+
+
+def wait_until(holds):
+    ends = time.monotonic() + 20
+    while not holds() and time.monotonic() < ends:
+        time.sleep(0.01)
+    assert holds()
 
 
 def test_the_viewer_hears_of_the_end_of_whatever_it_asks_refused_or_not(tmp_path):

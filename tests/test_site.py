@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 
 import pytest
 import synthetic
 from starlette.routing import Router
+from starlette.testclient import TestClient
 
 from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.trace import to_json
 from jakiro.ui import site
 from jakiro.ui.library import Library
-from jakiro.ui.models import Models
+from jakiro.ui.models import Loaded, Models
 from jakiro.ui.modules import Modules
 
 BODY = to_json(synthetic.tree_trace(3, nodes=4)).encode()
@@ -100,3 +102,25 @@ def test_a_file_that_does_not_arrive_lets_the_next_be_read(router, monkeypatch):
 
     answer, slow = asyncio.run(both())
     assert "id" in answer and all("not arrived" in one["error"] for one in slow)
+
+
+def test_figures_are_made_between_races(tmp_path, monkeypatch):
+    """What one visitor looks at must not make the seconds of another's race longer."""
+    models, library = Models(lambda: None), Library(tmp_path)
+    models._loaded = Loaded(None, {}, {}, {}, None)
+    race, made = library.add([synthetic.tree_trace(3, nodes=4)]), []
+    router = Router(site.routes(Modules(ASSETS / "viewer"), library, models, BENCHMARKS))
+    monkeypatch.setattr("jakiro.ui.library.prepared", lambda *given: made.append(models._loaded.busy.locked()) or "{}")
+    monkeypatch.setattr(site, "cut_figure", lambda trace: made.append(models._loaded.busy.locked()) or "{}")
+    with TestClient(router) as client:
+        for address in (f"races/{race}.json", f"races/{race}/cut/0.json", f"races/{race}/traces.json"):
+            answers = []
+            with models._loaded.busy:  # a race runs
+                asking = threading.Thread(target=lambda at=address, found=answers: found.append(client.get(at)))
+                asking.start()
+                asking.join(0.3)
+                assert asking.is_alive()
+            asking.join(20)
+            assert answers[0].status_code == 200
+        client.get(f"races/{race}.json")  # it is kept
+    assert made == [True, True]

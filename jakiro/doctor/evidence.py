@@ -8,7 +8,7 @@ of its own. A head that was made for another wiring does better when it gets it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -62,11 +62,18 @@ class Said:
 
 
 @torch.inference_mode()
-def write(target: Target, prompts: list[list[int]], new_tokens: int, entered: Collection[int] = ()) -> list[Text]:
+def write(
+    target: Target,
+    prompts: list[list[int]],
+    new_tokens: int,
+    entered: Collection[int] = (),
+    heed: Callable[[], None] = lambda: None,
+) -> list[Text]:
     """The target's greedy answers to prompts, a batch at a time, with the features of every token, and what enters some
-    of the target's layers there."""
+    of the target's layers there. `heed` is called before each batch; what it raises ends the work."""
     found = []
     for at in range(0, len(prompts), BATCH):
+        heed()
         batch = prompts[at : at + BATCH]
         for prompt, row, real in zip(batch, *generate(target.model, batch, new_tokens, ends=target.ends), strict=True):
             ids = row[real].tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,12 @@ def patients() -> list[str]:
     return on_heads((Head, Eagle3Head))
 
 
-def visit(target: Target, method: str, prompts: Sequence[str]) -> list[Finding]:
-    """All findings on the head of `method`; only the first where it cannot be loaded. Raises ValueError for a method
-    that has no head or one of a kind that is not known here, or where the target writes too little."""
+def visit(
+    target: Target, method: str, prompts: Sequence[str], heed: Callable[[], None] = lambda: None
+) -> list[Finding]:
+    """All findings on the head of `method`; only the first where it cannot be loaded. `heed` is called now and then;
+    what it raises ends the work. Raises ValueError for a method that has no head or one of a kind that is not known
+    here, or where the target writes too little."""
     if method not in METHODS:
         raise ValueError(f"unknown method {method[:40]!r}; known: {', '.join(METHODS)}")
     if method not in patients():
@@ -47,11 +50,12 @@ def visit(target: Target, method: str, prompts: Sequence[str]) -> list[Finding]:
         room = f"{NEW_TOKENS} new tokens in the target's context of {target.context:,}"
         raise ValueError(f"no prompt leaves room for {room}: choose shorter ones")
     inner = entered(target, head)
-    texts = write(target, asked, NEW_TOKENS, inner)
+    texts = write(target, asked, NEW_TOKENS, inner, heed)
     if not texts:
         raise ValueError(f"no answer of the target has more than {SHORT} tokens: choose other prompts")
     chat = bool(target.tokenizer.chat_template)
-    plain = write(target, _ids(target, prompts, chat=False), NEW_TOKENS, inner) if chat else []
+    plain = write(target, _ids(target, prompts, chat=False), NEW_TOKENS, inner, heed) if chat else []
+    heed()
     return [loaded, *other, *examine(target, head, texts, plain)]
 
 

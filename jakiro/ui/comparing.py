@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -35,10 +35,10 @@ from jakiro.ui.why import whys
 SCHEMA = "jakiro-compare/1"
 
 
-def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
+def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: Callable[[], None] = lambda: None) -> str:
     """The comparison of lanes `lane` and `other` of `race` along the first one's text, as JSON text.
 
-    Raises RequestError with the remedy.
+    `heed` is called at every place; what it raises ends the work. Raises RequestError with the remedy.
     """
     traces, chosen = _chosen(library, asked)
     titles = [library.names(asked["race"])[asked[side]] for side in ("lane", "other")]
@@ -48,7 +48,7 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> str:
         try:
             settings = build(METHODS[trace.method].settings, None, trace.settings)
             check_numbers(settings)
-            found.append(along(loaded.target, make(settings), text))
+            found.append(along(loaded.target, make(settings), text, heed=heed))
         except ValueError as error:
             raise RequestError(str(error)) from error
     places = [Pair(pair) for pair in zip(*found, strict=True)]

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -112,8 +113,9 @@ class Library:
         """What the page calls the lanes of a race. Raises RequestError."""
         return titled(self.traces(id), TITLES)
 
-    def text(self, id: str) -> str:
-        """What the browser draws the race from: {"about": .., "replay": .. (replay.py)}. Raises RequestError."""
+    def text(self, id: str, quiet: Callable[[], AbstractContextManager] = nullcontext) -> str:
+        """What the browser draws the race from: {"about": .., "replay": .. (replay.py)}, made within `quiet` where it
+        has to be made. Raises RequestError."""
         if (text := self._text(id)) is not None:
             return text
         facts, traces = self.about(id), self.traces(id)
@@ -123,7 +125,8 @@ class Library:
                 return text
             self._preparing.add(id)
         try:
-            text = prepared(facts, traces)
+            with quiet():
+                text = prepared(facts, traces)
         finally:
             with self._changed:
                 self._preparing.discard(id)

@@ -6,8 +6,8 @@ memory is lost: its traces come out as text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import gradio as gr
 
@@ -17,11 +17,13 @@ from jakiro.traces import read_traces, traces_json
 from jakiro.ui.comparing import compare
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models, RequestError
+from jakiro.ui.questions import Asked, Heed, heedless
 from jakiro.ui.race import Race, check
 from jakiro.ui.stream import events, flushed, pace
 from jakiro.ui.whatif import what_if
 
 Decorator = Callable[[Callable], Callable]
+T = TypeVar("T")
 
 
 def live_races(models: Models, library: Library, gpu: Decorator | None) -> Callable[..., Iterator[str]]:
@@ -67,19 +69,19 @@ def live_races(models: Models, library: Library, gpu: Decorator | None) -> Calla
     return live
 
 
-def branches(models: Models, library: Library, gpu: Decorator | None) -> Callable[[Mapping[str, Any]], str]:
+def branches(models: Models, library: Library, gpu: Decorator | None) -> Callable[[Asked, Heed], str]:
     """The function that decodes rounds again, as asked, and gives the id of the race that comes of it."""
 
-    def here(asked: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    def here(asked: Asked, heed: Heed) -> tuple[str, dict[str, Any]]:
         loaded = models.get()
-        with loaded.busy:
-            traces, facts = what_if(loaded, library, asked)
+        with loaded.held(heed):
+            traces, facts = what_if(loaded, library, asked, heed)
         return traces_json(traces), facts
 
-    decode = here if gpu is None else gpu(here)
+    decode = _lent(here, gpu)
 
-    def again(asked: Mapping[str, Any]) -> str:
-        text, facts = decode(asked)
+    def again(asked: Asked, heed: Heed) -> str:
+        text, facts = decode(asked, heed)
         id = library.add(read_traces(text), facts)
         models.get().settle()
         return id
@@ -87,20 +89,18 @@ def branches(models: Models, library: Library, gpu: Decorator | None) -> Callabl
     return again
 
 
-def comparisons(
-    models: Models, library: Library, gpu: Decorator | None
-) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+def comparisons(models: Models, library: Library, gpu: Decorator | None) -> Callable[[Asked, Heed], dict[str, Any]]:
     """The function that compares two lanes, as asked, and keeps the result under race, lane and other."""
 
-    def here(asked: Mapping[str, Any]) -> str:
+    def here(asked: Asked, heed: Heed) -> str:
         loaded = models.get()
-        with loaded.busy:
-            return compare(loaded, library, asked)
+        with loaded.held(heed):
+            return compare(loaded, library, asked, heed)
 
-    run = here if gpu is None else gpu(here)
+    run = _lent(here, gpu)
 
-    def compared(asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        text = run(asked)
+    def compared(asked: Asked, heed: Heed) -> dict[str, Any]:
+        text = run(asked, heed)
         found = {name: asked[name] for name in ("race", "lane", "other")}
         library.keep_comparison(**found, text=text)
         return found
@@ -110,15 +110,36 @@ def comparisons(
 
 def examinations(
     models: Models, prompts: Sequence[str], gpu: Decorator | None
-) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+) -> Callable[[Asked, Heed], dict[str, Any]]:
     """The function that has the doctor examine the head of a method, as asked, on the target's answers to `prompts`."""
 
-    def examine(asked: Mapping[str, Any]) -> dict[str, Any]:
+    def here(asked: Asked, heed: Heed) -> dict[str, Any]:
         try:
             loaded = models.get()
-            with loaded.busy:
-                return as_json(visit(loaded.target, str(asked.get("method")), prompts))
+            with loaded.held(heed):
+                return as_json(visit(loaded.target, str(asked.get("method")), prompts, heed))
         except ValueError as error:
             raise RequestError(str(error)) from error
 
-    return examine if gpu is None else gpu(examine)
+    return _lent(here, gpu)
+
+
+def _lent(work: Callable[[Asked, Heed], T], gpu: Decorator | None) -> Callable[[Asked, Heed], T]:
+    """`work` with a GPU where a host lends them: in its process it heeds nothing, and an error would lose its words."""
+    if gpu is None:
+        return work
+
+    @gpu
+    def there(asked: Asked) -> tuple[T | None, str]:
+        try:
+            return work(asked, heedless), ""
+        except RequestError as error:
+            return None, str(error)
+
+    def run(asked: Asked, heed: Heed) -> T:
+        found, why = there(asked)
+        if why:
+            raise RequestError(why)
+        return found
+
+    return run

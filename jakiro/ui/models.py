@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,10 +20,16 @@ from jakiro.verify import GREEDY
 
 LOG = logging.getLogger(__name__)
 WARM_UP_TOKENS = 8
+LOOK = 0.2  # seconds between two looks whether anybody still waits for what waits for the models
+QUIET = 5.0  # seconds that other work waits for what runs on the models, at most
 
 
 class RequestError(ValueError):
     """Something that the user can put right; the message says what and how."""
+
+
+class Left(Exception):
+    """Nobody waits any more for what was asked of the models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,16 @@ class Loaded:
         """The missing methods that a user would look for: not those for which no head was given, if others have one."""
         headless = {name for name in on_heads() if name not in self.target.heads}
         return [name for name in self.missing if name not in headless or self.makers.keys().isdisjoint(on_heads())]
+
+    @contextmanager
+    def held(self, heed: Callable[[], None]) -> Iterator[None]:
+        """The models, for what is asked of them alone. While it waits it heeds what may end it (`Left`)."""
+        while not self.busy.acquire(timeout=LOOK):
+            heed()
+        try:
+            yield
+        finally:
+            self.busy.release()
 
     def settle(self) -> None:
         """Collect garbage, unless that would stop what runs on them in the middle of a round."""
@@ -104,6 +121,18 @@ class Models:
         """`Loaded.settle`, once there is something that could run."""
         if self._loaded is not None:
             self._loaded.settle()
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """For work that takes the processor without the models: while it goes on no round is timed, whose seconds would
+        be longer for it. After QUIET seconds it is not kept waiting any longer."""
+        busy = self._loaded.busy if self._loaded else None
+        free = busy is not None and busy.acquire(timeout=QUIET)
+        try:
+            yield
+        finally:
+            if free:
+                busy.release()
 
     def tunings(self) -> list[dict[str, Any]]:
         """What was measured here for settings that are auto, each as `python -m jakiro tune --out` writes it."""

@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import gradio as gr
 from gradio.events import Dependency
 
-from jakiro.ui.models import RequestError
+from jakiro.ui.models import Left, RequestError
+from jakiro.ui.stream import FREE, flushed
 
 LOG = logging.getLogger(__name__)
+Asked, Heed = Mapping[str, Any], Callable[[], None]
 
 
 def wire(
-    viewer: gr.HTML, again: Callable[..., str], compare: Callable[..., Mapping], examine: Callable[..., dict]
+    viewer: gr.HTML,
+    again: Callable[[Asked, Heed], str],
+    compare: Callable[[Asked, Heed], Mapping],
+    examine: Callable[[Asked, Heed], dict],
 ) -> list[Dependency]:
     """What is asked of the model about a finished race or a head. The answer is a line like those of a running one."""
 
-    def decode_again(event: gr.EventData) -> str:
-        return answered(lambda asked: {"event": "done", "race": again(asked)}, event._data)
+    def decode_again(event: gr.EventData) -> Iterator[str]:
+        yield from lines(lambda asked, heed: {"event": "done", "race": again(asked, heed)}, event._data)
 
-    def compared(event: gr.EventData) -> str:
-        return answered(lambda asked: {"event": "compared", **compare(asked)}, event._data)
+    def compared(event: gr.EventData) -> Iterator[str]:
+        yield from lines(lambda asked, heed: {"event": "compared", **compare(asked, heed)}, event._data)
 
-    def examined(event: gr.EventData) -> str:
-        def found(asked: Mapping[str, Any]) -> dict[str, Any]:
-            return {"event": "examined", "method": asked.get("method"), **examine(asked)}
+    def examined(event: gr.EventData) -> Iterator[str]:
+        def found(asked: Asked, heed: Heed) -> dict[str, Any]:
+            return {"event": "examined", "method": asked.get("method"), **examine(asked, heed)}
 
-        return answered(found, event._data)
+        yield from lines(found, event._data)
 
     model = {"concurrency_id": "model", "concurrency_limit": 1, "api_visibility": "private"}
     wired = [
@@ -44,26 +50,49 @@ def wire(
     return wired
 
 
-def answered(work: Callable[[Mapping[str, Any]], dict[str, Any]], asked: Any) -> str:
-    """What `work` found of what is asked as a line, or the line that says why it found nothing. Anybody can ask.
+def heedless() -> None:
+    """The heed of work that nobody ends."""
 
-    A line comes with the `nonce` of what was asked, by which the page knows its answer.
+
+def lines(work: Callable[[Asked, Heed], dict[str, Any]], asked: Any) -> Iterator[str]:
+    """The line of an answer, once it is there, and nothing again and again until then: so that whoever asked can stop,
+    or go away, and the work ends with them."""
+    left = threading.Event()
+
+    def heed() -> None:
+        if left.is_set():
+            raise Left
+
+    return flushed((answered(work, one, heed) for one in [asked]), left, FREE)
+
+
+def answered(work: Callable[[Asked, Heed], dict[str, Any]], asked: Any, heed: Heed) -> dict[str, Any]:
+    """What `work` found of what is asked as an event, or the one that says why it found nothing. Anybody can ask.
+
+    An event comes with the `nonce` of what was asked, by which the page knows its answer.
     """
     if not isinstance(asked, Mapping):
-        return refused("what is asked must be names with values")
+        return refusal("what is asked must be names with values")
     told = {"nonce": asked["nonce"]} if isinstance(asked.get("nonce"), int) else {}
     try:
-        return line(work(asked) | {"time": time.time()} | told)  # never the line before
+        return work(asked, heed) | {"time": time.time()} | told  # never the line before
+    except Left:
+        return refusal("stopped", told)
     except RequestError as error:
-        return refused(str(error), told)
+        return refusal(str(error), told)
     except Exception as error:  # the page would wait for ever
         LOG.exception("a question failed")
-        return refused(f"this failed: {error}", told)
+        return refusal(f"this failed: {error}", told)
 
 
-def refused(message: str, told: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """The line that says why nothing came of what was asked."""
-    return line({"event": "error", "message": message, "time": time.time(), **told})  # never the line before
+def refusal(message: str, told: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """The event that says why nothing came of what was asked."""
+    return {"event": "error", "message": message, "time": time.time(), **told}  # never the line before
+
+
+def refused(message: str) -> str:
+    """The line of `refusal`."""
+    return line(refusal(message))
 
 
 def when_over(asked: Dependency, over: str, failed: str) -> None:

@@ -21,7 +21,7 @@ from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
 from jakiro.traces import MAX_NODES, MAX_ROUNDS
 from jakiro.tree import MAX_CUT
-from jakiro.ui.models import Loaded, RequestError
+from jakiro.ui.models import Left, Loaded, RequestError
 from jakiro.verify import Sampling
 
 MAX_PROMPT = 100_000  # characters; a longer one is refused before the tokenizer sees it
@@ -62,10 +62,6 @@ class Lane:
             self.steps.append(event)
         self.seconds += event.seconds if event else 0.0
         return event
-
-
-class Left(Exception):
-    """Nobody waits for the race any more."""
 
 
 class Race:

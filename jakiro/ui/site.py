@@ -61,7 +61,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         return _script(modules.compressed[name])
 
     def race(request: Request) -> Response:
-        text = library.text(request.path_params["id"])
+        text = library.text(request.path_params["id"], models.quiet)
         return Response(text, media_type="application/json", headers={"Cache-Control": "no-cache"})
 
     def export(request: Request) -> Response:
@@ -69,14 +69,18 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         if name not in EXPORTS:
             return PlainTextResponse(f"no export {name[:40]!r}; there are {', '.join(EXPORTS)}", status_code=404)
         media, make = EXPORTS[name]
-        text = make(library.traces(id), library.about(id) | {"compared": library.comparisons(id)})
+        traces, facts = library.traces(id), library.about(id) | {"compared": library.comparisons(id)}
+        with models.quiet():
+            text = make(traces, facts)
         return Response(text, media_type=media, headers={"Content-Disposition": f'attachment; filename="{id}-{name}"'})
 
     def cut(request: Request) -> Response:
         traces, lane = library.traces(request.path_params["id"]), request.path_params["lane"]
         if lane >= len(traces):
             raise RequestError(f"there is no lane {lane + 1}: this race has {len(traces)}")
-        return Response(cut_figure(traces[lane]), media_type="application/json", headers={"Cache-Control": "no-cache"})
+        with models.quiet():
+            text = cut_figure(traces[lane])
+        return Response(text, media_type="application/json", headers={"Cache-Control": "no-cache"})
 
     def compared(request: Request) -> Response:
         try:
@@ -89,7 +93,9 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     reading = asyncio.Lock()  # one file at a time: reading a large one takes seconds
 
     def kept(text: str) -> str:
-        id = library.add(read_traces(text))
+        with models.quiet():
+            traces = read_traces(text)
+        id = library.add(traces)
         models.settle()
         return id
 

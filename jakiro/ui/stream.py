@@ -70,7 +70,7 @@ def pace(device: torch.device) -> Pace:
 
 def flushed(source: Iterator[dict[str, Any]], left: threading.Event, pace: Pace) -> Iterator[str]:
     """Everything that `source` gave so far as lines of JSON, again and again while there is more, at this pace; and
-    now and then while there is no news, since only then can Gradio close an iterator.
+    at once and now and then while there is no news, since only after a first answer can Gradio close an iterator.
 
     `source` runs in its own thread, and its exception is raised here. When this iterator is closed, `left` is set, and
     `source` is closed at its next event, in its own thread, too: the one that closes this may be a web server's loop
@@ -82,6 +82,7 @@ def flushed(source: Iterator[dict[str, Any]], left: threading.Event, pace: Pace)
     worker.start()
     text, more, patience = "", True, max(IDLE, 2 * pace.period)
     try:
+        yield text
         while more:
             due.wait(patience)
             due.clear()

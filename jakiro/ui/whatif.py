@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
@@ -21,11 +21,13 @@ LONGEST = 1000  # characters of a text that is forced
 FIELDS = MappingProxyType({"temperature": number, "top_p": number, "seed": whole, "rounds": whole, "token": whole})
 
 
-def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple[list[Trace], dict[str, Any]]:
+def what_if(
+    loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: Callable[[], None] = lambda: None
+) -> tuple[list[Trace], dict[str, Any]]:
     """Two runs, the rounds as they were and as they would have been, and what the page is to say of them as a race.
 
     `asked` has race, lane and round (from 0), and what is changed: settings, temperature, top_p, seed, rounds, and what
-    stands after the round's root: a token, or a text.
+    stands after the round's root: a token, or a text. `heed` is called after every round; what it raises ends the work.
     Raises RequestError with the remedy.
     """
     race, lane, index = asked.get("race"), asked.get("lane"), asked.get("round")
@@ -37,7 +39,7 @@ def what_if(loaded: Loaded, library: Library, asked: Mapping[str, Any]) -> tuple
     trace = traces[lane]
     make, method = loaded.maker(trace.method), METHODS[trace.method]
     try:
-        as_was, would = branch(loaded.target, method, make, trace, index, _change(loaded, asked))
+        as_was, would = branch(loaded.target, method, make, trace, index, _change(loaded, asked), heed)
     except ValueError as error:
         raise RequestError(str(error)) from error
     back = {"race": race, "method": keys(traces)[lane], "round": index}

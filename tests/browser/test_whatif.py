@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from dataclasses import fields, make_dataclass
 
 from playwright.sync_api import expect
@@ -185,7 +186,7 @@ def test_what_is_asked_of_a_busy_model_need_not_be_waited_for(show_live, monkeyp
     tab = show_live()
     free = threading.Event()
     compare = comparing.along
-    monkeypatch.setattr(comparing, "along", lambda *given: free.wait(120) and compare(*given))
+    monkeypatch.setattr(comparing, "along", lambda *given, **named: free.wait(120) and compare(*given, **named))
     tab.locator("[data-tab=compare]").click()
     tab.locator("[data-view=compare] .primary").click()
     expect(part(tab, "notice")).to_contain_text("when the model is free")
@@ -193,6 +194,28 @@ def test_what_is_asked_of_a_busy_model_need_not_be_waited_for(show_live, monkeyp
     expect(part(tab, "notice")).to_contain_text("not waiting for the answer")
     expect(tab.locator("[data-do=run]")).to_be_visible()
     free.set()
+    race_live(tab, "an the")
+    expect(part(tab, "prompt")).to_have_text("an the")
+
+
+def test_what_is_stopped_ends_on_the_server_too(show_live, monkeypatch):
+    tab, begun, ended = show_live(), [], []
+
+    def endless(loaded, library, asked, heed):
+        begun.append(asked)
+        try:
+            while True:
+                heed()
+                time.sleep(0.01)
+        finally:
+            ended.append(asked)
+
+    monkeypatch.setattr(live, "compare", endless)
+    tab.locator("[data-tab=compare]").click()
+    tab.locator("[data-view=compare] .primary").click()
+    wait_until(tab, lambda: begun)
+    tab.locator("[data-do=stop]").click()
+    wait_until(tab, lambda: ended)
     race_live(tab, "an the")
     expect(part(tab, "prompt")).to_have_text("an the")
 

@@ -21,6 +21,13 @@ MAX_VALUES = 6_000_000  # of all nodes' columns together: a method of ours has s
 MAX_IDS = 1_000_000  # of a prompt, and with a text: no target reads more, no vocabulary has more
 MAX_NAMES = 1_000  # settings, versions, a tree's columns
 MAX_TEXT = 1_000  # characters of a token's text or of a name
+MAX_BRACKETS, MAX_COMMAS = 2_000_000, 16_000_000  # of a file: while one is read, which takes a second, all else waits
+OTHERS = {  # kinds of this program's other files, by the first part of their schema
+    "jakiro-bench": "a benchmark report",
+    "jakiro-races": "an index, of traces in files beside it",
+    "jakiro-tuning": "a report of tune",
+    "jakiro-doctor": "a report of doctor",
+}
 NUMBER, LIST = 40, 200  # bytes of memory, about: a number in a list, and a list or a text with its name
 _SPACE = re.compile(r"[ \t\r\n\ufeff]*")  # between values; some editors begin a file with the last
 
@@ -97,6 +104,8 @@ def weight(trace: Trace) -> int:
 
 def _parsed(text: str) -> list:
     """The values of a text one after another; of a list its values."""
+    if text.count("[") + text.count("{") > MAX_BRACKETS or text.count(",") > MAX_COMMAS:
+        raise TraceError("more lists and numbers than the largest traces that can be shown have: record fewer runs")
     decoder, found, at = json.JSONDecoder(), [], _SPACE.match(text).end()
     try:
         while at < len(text) or not found:
@@ -109,6 +118,9 @@ def _parsed(text: str) -> list:
 
 
 def _one(run: object, index: int, count: int) -> Trace:
+    schema = str(run.get("schema")) if isinstance(run, dict) else ""
+    if kind := OTHERS.get(schema.partition("/")[0]):
+        raise no_trace(kind=kind)
     try:
         trace = from_dict(run)
         _check(trace)

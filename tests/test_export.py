@@ -81,6 +81,14 @@ def test_own_columns_are_in_the_table_whatever_they_are_called():
     assert (row["lane"], row["method"], row["round"], row["q"]) == ("jakiro", "jakiro", "0", "")
 
 
+def test_whole_numbers_stay_whole_beside_lanes_and_nodes_without_them():
+    columns = {"source": [None] + [1] * (len(TREE) - 1), "weight": [None] + [1.0] * (len(TREE) - 1)}
+    run = replace(TRACES[1], steps=[replace(TRACES[1].steps[0], tree=replace(TREE, columns=columns))])
+    rows = list(csv.DictReader(io.StringIO(exported("nodes.csv", [TRACES[0], run]))))
+    assert {row["source"] for row in rows} == {"", "1"} and {row["weight"] for row in rows} == {"", "1.0"}
+    assert {row["parent"] for row in rows} >= {"-1", "0"}
+
+
 def test_metrics_of_lanes_that_differ_say_so_only_of_a_race(branched):
     assert [row["identical_to_first"] for row in json.loads(exported("metrics.json", [TRACES[1], OTHER]))] == [
         True,

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+import synthetic
 from hand import FIRST, HAND, SECOND, THIRD, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
@@ -216,3 +217,14 @@ def test_numbers_of_a_long_run_agree_with_each_other():
     assert accepted == totals["num_accepted_draft_tokens"]
     assert accepted == sum(run_diversity(trace).accepted_by_source) + contrastive and contrastive
     assert totals["mean_acceptance_length"] == pytest.approx(1 + sum(totals["acceptance_rate_per_position"]))
+
+
+def test_seconds_that_were_not_taken_are_not_listed():
+    """Of a what-if the prompt's, which is not read again; of a file all, where its program took none."""
+    lone = synthetic.tree_trace(3, nodes=4)
+    times = {"prefill", "drafting", "verifying", "overhead"}
+    assert times <= {row["label"] for row in metric_rows(lone)}
+    assert times - {row["label"] for row in metric_rows(replace(lone, prefill_s=0.0))} == {"prefill"}
+    untimed = [replace(step, draft_s=0.0, verify_s=0.0, overhead_s=0.0) for step in lone.steps]
+    found = {row["label"] for row in metric_rows(replace(lone, prefill_s=0.0, steps=untimed))}
+    assert not times & found and "tokens/s" not in found

@@ -218,6 +218,14 @@ def test_prompts_and_pieces_are_no_longer_than_those_of_any_model(name, monkeypa
         read_traces(to_json(RUN if name == "pieces" else replace(RUN, pieces={})))
 
 
+@pytest.mark.parametrize(("value", "count"), [("[]", traces.MAX_BRACKETS), ("1", traces.MAX_COMMAS)])
+def test_a_file_of_more_lists_and_numbers_than_can_be_shown_is_not_parsed(value, count, monkeypatch):
+    monkeypatch.setattr(traces.json, "JSONDecoder", lambda: pytest.fail("it was parsed"))
+    text = "[" + f"{value}," * (count + 1) + f"{value}]"
+    with pytest.raises(TraceError, match="more lists and numbers than the largest traces"):
+        read_traces(text)
+
+
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     (tmp_path / "big.json").write_text(to_json(RUN))
     monkeypatch.setattr(traces, "MAX_BYTES", 100)

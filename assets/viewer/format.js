@@ -11,7 +11,7 @@ export const WORDS = {
 
 export const fixed = (value, digits) => (value === null || value === undefined ? '–' : value.toFixed(digits));
 
-export const seconds = (value) => (value < 1 ? `${fixed(value * 1000, 0)} ms` : `${fixed(value, 2)} s`);
+export const seconds = (value) => (value === 0 ? '–' : value < 1 ? `${fixed(value * 1000, 0)} ms` : `${fixed(value, 2)} s`);
 
 /** A cell of the inspector or the table: format is one of token, rank, share, log, number, word. */
 export function cell(value, field, lane, words) {

@@ -39,7 +39,7 @@ export function lanesView(box, choose, cross, summaries = {}) {
       for (let i = spans.length; i < lane.text.length; i += 1) {
         spans.push(h('span', {class: KINDS[lane.tokens.kind[i]], 'data-round': lane.tokens.round[i]}, lane.text[i]));
       }
-      text.append(...spans.slice(cards[index].shown));
+      for (const span of spans.slice(cards[index].shown)) text.append(span);
       cards[index].shown = spans.length;
       numbers(lane, cards[index]);
     });

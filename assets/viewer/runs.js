@@ -32,8 +32,14 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
     if (doing) return say('The model is busy with what was asked: stop that first, or wait.');
     if (written()) return void setTimeout(start); // Gradio has read by then what was written
     const own = busy('race');
-    setTimeout(() => own === unanswered && say('Waiting for the model, which is busy …', 'next'), PATIENCE);
+    setTimeout(() => own === unanswered && waits(own), PATIENCE);
     hand(own, 'run');
+  }
+
+  /** No answer comes yet: say why. */
+  async function waits(own) {
+    const there = await fetch('models.json').then(() => true, () => false);
+    if (own === unanswered) say(there ? 'Waiting for the model, which is busy …' : 'The server cannot be reached: is the network there?', 'next');
   }
 
   /** Send what is asked; where Gradio is not yet through with what was stopped, then: until then it would drop this. */

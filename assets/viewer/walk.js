@@ -14,7 +14,7 @@ function depthFirst(children) {
   while (waiting.length) {
     const node = waiting.pop();
     found.push(node);
-    waiting.push(...[...children[node]].reverse());
+    for (const child of [...children[node]].reverse()) waiting.push(child);
   }
   return found;
 }

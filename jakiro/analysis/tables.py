@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from jakiro.graph import draft_probabilities, probability, states
@@ -30,5 +32,12 @@ def nodes_table(trace: Trace) -> pd.DataFrame:
         }
         taken = {*facts, *RACE}
         own = {f"column.{name}" if name in taken else name: values for name, values in tree.columns.items()}
-        frames.append(pd.DataFrame(facts | own))
+        frames.append(pd.DataFrame({name: _whole(values) for name, values in (facts | own).items()}))
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["round", "node"])
+
+
+def _whole(values: Any) -> Any:
+    """Whole numbers as such, also where some are missing."""
+    if isinstance(values, list) and all(value is None or type(value) is int for value in values):
+        return pd.array(values, dtype="Int64")
+    return values

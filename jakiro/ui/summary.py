@@ -39,7 +39,7 @@ def metric_rows(trace: Trace) -> list[dict[str, str]]:
     rows = [
         {"label": label, "text": write(totals[key]), "help": help}
         for key, (label, write, help) in TOTALS.items()
-        if totals[key] is not None
+        if totals[key] is not None and (totals[key] or not key.endswith("_s"))  # seconds that were not taken are 0
     ]
     return rows + _routing_rows(trace) + _diversity_rows(trace)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from jakiro.analysis.diversity import RoundDiversity, RunDiversity, round_diversity
 from jakiro.trace import StepTrace, Trace
@@ -77,7 +78,7 @@ def _round(step: StepTrace, found: RoundDiversity, experts: bool, domains: list[
 
 def _spread(depths: list[int]) -> list[float]:
     """x places beside each other for the parents of one depth."""
-    counts = {depth: depths.count(depth) for depth in depths}
+    counts = Counter(depths)
     seen = dict.fromkeys(counts, 0)
     places = []
     for depth in depths:

@@ -61,8 +61,7 @@ class Target:
         self.name = name or type(model).__name__
         self.path = path
         self.heads = dict(heads or {})  # method name -> folder of its trained head
-        self.device: torch.device = model.device
-        self.dtype: torch.dtype = model.dtype
+        self.device, self.dtype = model.device, model.dtype
         self.ends = end_ids(model, tokenizer)
         choose_kernels(self.device)
         self._seen = threading.local()  # what hooks saw in this thread's last pass: two threads may share a model
@@ -241,6 +240,7 @@ class Target:
         )
         seen = vars(self._seen)
         features = torch.cat([seen[layer] for layer in cache.reads], -1) if cache.reads else seen["last"]
+        seen.clear()  # a thread keeps them for good, and a prompt may be long
         return output.logits[0], features[0]
 
     def _see(self, module, inputs, output) -> None:

@@ -209,6 +209,21 @@ def test_a_few_tokens_of_another_name_are_none_the_worse(target, tmp_path):
     assert trace.tokens == record(own, METHODS["vanilla"].load(own)(None), PROMPT, 30, sampling).tokens
 
 
+def test_its_chat_template_does_not_matter(target, tmp_path):
+    other = tiny_tokenizer()
+    other.chat_template = "{{ raise_exception('no user here') }}"
+    METHOD.load(with_model(target, saved(tmp_path / "other", other)))
+
+
+@pytest.mark.parametrize("asked", [1, 0.7])
+def test_it_may_ask_for_a_draft_temperature(target, tmp_path, asked):
+    folder = saved(tmp_path / "other", tiny_tokenizer())
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"draft_temperature": asked}))
+    found = METHOD.defaults(with_model(target, folder)).draft_temperature
+    assert found == asked and type(found) is float
+
+
 def test_its_passes_are_recorded_where_the_targets_are(target, heads, monkeypatch):
     folder = {"draft_model": heads["draft_model"]}
     plain = Target.wrap(target.model, target.tokenizer, folder, graphs=False)

@@ -139,6 +139,14 @@ def test_inner_layers_are_read_beside_other_runs(deep):
     torch.testing.assert_close(found, torch.cat([states[at][0, 3:] for at in (6, 2)], -1), atol=1e-5, rtol=1e-4)
 
 
+def test_features_of_a_run_that_is_over_are_not_kept(deep):
+    for reads in ((2, 4, 6), ()):
+        cache = deep.new_cache(32, reads)
+        deep.prefill(torch.tensor(PROMPT), cache)
+        deep.score(PROMPT[3:], [-1, 0, 1], cache)
+        assert not vars(deep._seen)
+
+
 @pytest.mark.parametrize("family", ["qwen3", "mistral", "eager gemma2", "eager gpt_oss"])
 def test_other_families_are_read(family, tmp_path):
     *attention, name = family.split()
@@ -279,6 +287,7 @@ D2T = torch.zeros(90, dtype=torch.long)
         ({"transformer_layer_config": 1}, {}, "in the format of speculators"),
         ({}, {"midlayer.self_attn.q_norm.weight": torch.ones(8)}, "k_norm.weight is missing"),
         ({"eagle_config": [1]}, {}, r"eagle_config is \[1\]"),
+        ({"eagle_config": {"use_aux_hidden_state": False}}, {}, "use_aux_hidden_state is false"),
         (
             {"eagle_aux_hidden_state_layer_ids": [2, 2, 3]},
             {},

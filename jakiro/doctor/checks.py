@@ -48,7 +48,7 @@ def _other_layers(target: Target, head: Eagle3Head) -> dict[str, tuple[int, ...]
     if reads != usual and len(reads) == len(usual):
         found["the usual layers"] = usual
     for name, step in (("what enters a layer earlier", -1), ("what enters a layer later", 1)):
-        if reads[0] + step >= 0 and reads[-1] + step < len(target.decoder.layers):
+        if min(reads) + step >= 0 and max(reads) + step < len(target.decoder.layers):
             found[name] = tuple(layer + step for layer in reads)
     return found
 

@@ -12,11 +12,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub.errors import StrictDataclassError
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 _BY_TRANSFORMERS = ("llama3", "yarn")  # rope types whose frequencies transformers works out
 _ROPE_TYPES = ("default", "linear", "dynamic", *_BY_TRANSFORMERS)
+_ROPE_NAMES = ("type", "rope_type", "rope_theta", "mrope_section", "partial_rotary_factor")  # no numbers of a type
 _COUNTS = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size")
 _COUNTS += ("max_position_embeddings", "expert_intermediate_size")
 _CHOICES = ("bias", "qkv_bias", "qk_norm")
@@ -114,7 +116,9 @@ class HeadConfig:
                 raise ValueError(f"partial_rotary_factor is {share!r}; draft heads of this layout turn all numbers")
         type_ = rope.get("rope_type") or rope.get("type") or "default"
         type_ = "default" if type_ == "mrope" else type_  # one position thrice, where there is no picture
-        named = rope.items() if type_ in _BY_TRANSFORMERS else ()
+        named = {name: one for name, one in rope.items() if name not in _ROPE_NAMES}
+        if type_ in ("linear", "dynamic") and (named.keys() != {"factor"} or not named["factor"]):
+            raise ValueError(f"rope scaling {type_!r} is of {named}; heads know it with a factor and nothing else")
         more |= {name: raw[name] for name in _CHOICES if raw.get(name) is not None}
         config = cls(
             hidden_size=raw["hidden_size"],
@@ -130,7 +134,7 @@ class HeadConfig:
             num_local_experts=raw.get("num_local_experts") or 0,
             expert_intermediate_size=raw.get("expert_intermediate_size") or 0,
             draft_temperature=raw.get("draft_temperature", 1.0),
-            rope_numbers=tuple((name, one) for name, one in named if name not in ("type", "rope_type", "rope_theta")),
+            rope_numbers=tuple(named.items()) if type_ in _BY_TRANSFORMERS else (),
             **more,
         )
         if raw.get("head_dim") not in (None, config.head_dim):
@@ -190,6 +194,6 @@ def _by_transformers(
     sizes = {"hidden_size": dim, "num_attention_heads": 1, "head_dim": dim, "max_position_embeddings": longest}
     try:
         found, scale = ROPE_INIT_FUNCTIONS[rope_type](LlamaConfig(**sizes, rope_parameters=rope))
-    except (KeyError, TypeError, ArithmeticError) as error:
+    except (KeyError, TypeError, ArithmeticError, StrictDataclassError) as error:
         raise ValueError(f"rope scaling {rope_type!r} cannot be made of {dict(numbers)}: {error!r}") from error
     return tuple(found.tolist()), float(scale)

@@ -82,6 +82,8 @@ class Eagle3Config(HeadConfig):
             more[name] = next((one for one in given if type(one) is not bool), any(given))
         if raw.get("layer_types") == ["sliding_attention"] and raw.get("use_sliding_window", True):
             more["window"] = raw.get("sliding_window") or 0
+        if False in (raw.get("use_aux_hidden_state"), said.get("use_aux_hidden_state")):
+            raise ValueError("use_aux_hidden_state is false: heads that read the last hidden state alone are not known")
         named = raw.get(LAYER_IDS) or said.get(LAYER_IDS) or ()
         return super(Eagle3Config, cls)._from_dict(raw, reads=tuple(named), **more)
 

@@ -23,9 +23,10 @@ from jakiro.drafting.drafter import Round, Step, TreeDrafter
 from jakiro.drafting.sizes import TreeSettings, sizes
 from jakiro.engine import LOWEST
 from jakiro.models import hub
-from jakiro.models.loading import load_model, load_tokenizer
+from jakiro.models.loading import load_model, read_tokenizer
 from jakiro.models.products import lay_out, read_by_pass
 from jakiro.noise import Noise
+from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.tree import DraftTree
 
@@ -138,7 +139,7 @@ class DraftModel:
         """What suits the target's device, and the draft_temperature that the model's config.json asks for, if any."""
         config = json.loads((Path(target.heads[self.name]) / "config.json").read_text(encoding="utf-8"))
         asked = {name: config[name] for name in ("draft_temperature",) if name in config}
-        return TreeSettings(**sizes(target.device), **asked)
+        return build(TreeSettings, TreeSettings(**sizes(target.device)), asked)
 
     def unavailable(self, target: Target) -> str:
         if self.name in target.heads:
@@ -168,7 +169,7 @@ def check_vocabulary(model: Target, target: Target) -> None:
             raise ValueError(f"{model.name} has {model.vocab_size} tokens, the target {target.vocab_size}: {REMEDY}")
         return
     hub.check_tokenizer(model.path)
-    ours, theirs = target.tokenizer.get_vocab(), load_tokenizer(model.path, None).get_vocab()
+    ours, theirs = target.tokenizer.get_vocab(), read_tokenizer(model.path).get_vocab()
     others = [token for token, id in ours.items() if theirs.get(token) != id]
     if len(others) > RENAMED * len(ours):
         few = ", ".join(map(repr, sorted(others, key=ours.get)[:3]))

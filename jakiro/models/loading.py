@@ -71,13 +71,18 @@ def _reader(folder: Path) -> type:
     raise ValueError(f"{folder} holds a model of type {config.model_type}, which writes no text by itself: use another")
 
 
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The folder's tokenizer as it is, whatever its chat template. Raises ValueError for a damaged one."""
+    with _in_words(folder):
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+
+
 def load_tokenizer(folder: Path, template: str | Path | None, system: str | None = None) -> PreTrainedTokenizerBase:
     """The folder's tokenizer, with the chat template in a file, and with a system message in it, where they are given.
 
     Raises OSError for a file that cannot be read, ValueError for a template or message that cannot be used.
     """
-    with _in_words(folder):
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    tokenizer = read_tokenizer(folder)
     if template is not None:
         tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
     try:

@@ -600,8 +600,8 @@ MUTANTS = [
     Mutant(
         "a headline gives one expert the other's rescues",
         "jakiro/ui/headline.py",
-        'f"{alone[0]} from expert 0, {alone[1]} from expert 1."',
-        'f"{alone[1]} from expert 0, {alone[0]} from expert 1."',
+        """f"alone: {alone[0]} in expert 0's, {alone[1]} in expert 1's.\"""",
+        """f"alone: {alone[1]} in expert 0's, {alone[0]} in expert 1's.\"""",
         "test_classes.py",
     ),
     Mutant(

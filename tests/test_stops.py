@@ -74,7 +74,7 @@ def test_the_figure_parts_the_bars_in_which_one_expert_alone_had_the_choice():
     figure = stops_figure(trace)
     rest, alone, numbers = figure["data"]
     assert rest["y"] == ["just below the top-k", "end of the text"]
-    assert (rest["x"], alone["x"], numbers["text"]) == ([1, 1], [1, 0], [" 2", " 1"])
+    assert (rest["x"], alone["x"], numbers["text"]) == ([1, 1], [1, None], [" 2", " 1"])
     assert "2 of 3 rounds (67%)" in rest["hovertext"][0] and "in 1 of them one expert alone" in rest["hovertext"][0]
     assert len(stops_figure(asked(SECOND))["data"]) == 2  # without experts
     assert stops_figure(run(THIRD)) is None

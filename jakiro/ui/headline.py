@@ -43,8 +43,8 @@ def _rescues(trace: Trace) -> list[str]:
         return []
     alone = found.accepted_by_source[:2]
     return [
-        f"In {found.rescued_rounds} of {len(trace.steps)} rounds one expert alone had accepted tokens: "
-        f"{alone[0]} from expert 0, {alone[1]} from expert 1."
+        f"In {found.rescued_rounds} of {len(trace.steps)} rounds an accepted token was in the top-k of one expert "
+        f"alone: {alone[0]} in expert 0's, {alone[1]} in expert 1's."
     ]
 
 

@@ -1,10 +1,10 @@
-"""Where a run's rounds stopped: one bar a way, which says what would have brought a token more there."""
+"""Where a run's rounds stopped: one bar a way, which, pointed at, says what would have brought a token more there."""
 
 from __future__ import annotations
 
 from jakiro.analysis.stops import FAR, FULL, LOW, NEAR, STOPS, Stopped, stops
 from jakiro.trace import Trace
-from jakiro.ui.figures.bars import bars
+from jakiro.ui.figures.bars import bars, outlined
 from jakiro.ui.figures.layout import axis, caption, layout, whole
 
 ROW = 26  # px a bar
@@ -25,7 +25,7 @@ def stops_figure(trace: Trace) -> dict | None:
     colors = ["@accepted" if one.where == FULL else "@other" for one in found]
     data = [bars(rest, names, "@other", "rounds", **look, marker={"color": colors, "line": {"width": 0}})]
     if any(one.alone is not None for one in found):
-        data.append(bars(rescuable, names, "@mixture", ALONE, **look, showlegend=True))
+        data.append(bars([alone or None for alone in rescuable], names, "@edge", ALONE, **look, marker=outlined("@edge"), showlegend=True))
     counts = [f" {one.rounds}" for one in found]
     numbers = {"mode": "text", "textposition": "middle right", "hoverinfo": "skip", "showlegend": False}
     ends = [one.rounds for one in found]
@@ -35,7 +35,8 @@ def stops_figure(trace: Trace) -> dict | None:
         "xaxis": axis((0, 1), "y", "rounds", range=[0, 1.08 * max(ends)], **whole(max(ends))),
         "yaxis": axis((0, 1), "x", autorange="reversed", showgrid=False, ticklabelstandoff=6),
     }
-    title = caption(0, 1, "where rounds stopped; a bar says what would have brought a token more", yshift=4 + above)
+    words = "where rounds stopped; point at a bar for what would have brought a token more"
+    title = caption(0, 1, words, yshift=4 + above)
     margin = {"l": 150, "r": 12, "t": 30 + above, "b": 44}
     height = 74 + above + ROW * len(found)
     figure = layout(height, axes, margin=margin, barmode="stack", bargap=0.3, annotations=[title])

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from jakiro import metrics, programs
 from jakiro.drafter import Drafter
 from jakiro.engine import record
-from jakiro.machine import code, machine, peak_bytes, reset_peak, versions
+from jakiro.machine import code, digest, machine, peak_bytes, reset_peak, versions
 from jakiro.measuring import report
 from jakiro.measuring.journal import Journal
 from jakiro.measuring.prompts import Prompt
@@ -134,6 +134,7 @@ def run(
         "tapes": target.tapes is not None,
         "compiled": target.compiled,
         "versions": versions(),
+        **{name: journal.plan[name] for name in ("code", "weights") if name in journal.plan},
         "rows": sorted(rows, key=lambda row: (row["temperature"], row["task"])),
     }
 
@@ -170,6 +171,7 @@ def open_journal(
     plan = {
         "target": target.name,
         "files": {name: hub.weights(folder) for name, folder in folders.items()},
+        "weights": {name: digest(folder) for name, folder in folders.items()},
         "attention": target.model.config._attn_implementation,
         "template": target.tokenizer and target.tokenizer.chat_template,
         "ends": sorted(target.ends),

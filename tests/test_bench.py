@@ -141,18 +141,19 @@ def test_without_vanilla_there_is_no_speedup(target, prompts):
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "why"),
     [
-        "not json",
-        '{"id": 1}',
-        "[1]",
-        *(f'{{"turns": {turns}}}' for turns in ("[]", '"What?"', '[""]', "[5]", "[" * 100_000)),
+        ("not json", "is not JSON"),
+        ('{"id": 1}', "has no 'turns'"),
+        ("[1]", "has no 'turns'"),
+        *((f'{{"turns": {turns}}}', "has no question at the beg") for turns in ("[]", '"What?"', '[""]', "[5]")),
+        ('{"turns": ' + "[" * 100_000, "is not JSON"),
     ],
 )
-def test_a_bad_prompt_line_is_named(tmp_path, line):
+def test_a_bad_prompt_line_is_named(tmp_path, line, why):
     path = tmp_path / "bad.jsonl"
     path.write_text('{"turns": ["fine"]}\n' + line + "\n")
-    with pytest.raises(ValueError, match=r"bad\.jsonl, line 2"):
+    with pytest.raises(ValueError, match=rf"bad\.jsonl, line 2 {why}.*: write {{"):
         read_prompts([path])
 
 

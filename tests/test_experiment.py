@@ -13,6 +13,7 @@ from jakiro import bench, files
 from jakiro.__main__ import main
 from jakiro.commands import learning
 from jakiro.commands.arguments import RECIPES
+from jakiro.machine import digest
 from jakiro.measuring import findings
 from jakiro.measuring.bootstrap import Part, differences, intervals
 from jakiro.measuring.experiment import Experiment
@@ -132,6 +133,14 @@ def test_the_command_trains_decodes_and_compares(tmp_path, capsys, monkeypatch):
     assert sizes["four"] - sizes["apart"] == 4 * model.config.hidden_size  # the router's rows
     assert not (tmp_path / "out.json.partial").exists()
     assert json.loads((tmp_path / "run/recipe.json").read_text())["seed"] == 5
+    assert (
+        about["training"]["seed"] == 5
+        and about["training"]["mix"]
+        and about["training"]["heads"].keys() == {*TINY["training"]["heads"]}
+    )
+    assert {label: report["weights"][label] for label in about["variants"]} == {
+        one["label"]: digest(tmp_path / "run/heads" / one["head"]) for one in TINY["variants"]
+    }
     page = (tmp_path / "page.md").read_text()
     assert page == as_page(report) and page.startswith("# Do they?") and "| own candidates | apart | together |" in page
     assert str(tmp_path / "ask.json") in page and capsys.readouterr().out.strip() == page.strip()
@@ -315,6 +324,14 @@ def test_what_cannot_be_decoded_with_is_said_before_heads_are_trained(tmp_path, 
     line = ["experiment", tmp_path / "ask.json", "--data", tmp_path, "--run-folder", tmp_path / "run", option, value]
     assert main([str(one) for one in [*line, "--out", tmp_path / "o"]]) == 2
     assert message in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+def test_a_file_that_is_no_report_is_not_replaced_by_one(tmp_path, capsys):
+    (tmp_path / "ask.json").write_text(json.dumps(TINY))
+    (tmp_path / "o").write_text("my notes")
+    line = ["experiment", tmp_path / "ask.json", "--data", tmp_path, "--run-folder", tmp_path, "--out", tmp_path / "o"]
+    assert main([str(one) for one in line]) == 2
+    assert "it is there, and is no benchmark report; name another file" in capsys.readouterr().err
 
 
 def test_of_an_experiment_some_heads_can_be_asked_for():

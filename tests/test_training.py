@@ -17,6 +17,7 @@ from transformers import AutoTokenizer
 
 from jakiro.__main__ import main
 from jakiro.commands.arguments import RECIPES
+from jakiro.machine import digest
 from jakiro.measuring import limits
 from jakiro.target import Target
 from jakiro.training import card, history, loop
@@ -70,7 +71,10 @@ def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data
     questions.write_text('{"id": "chat/1", "turns": ["the cat sat"]}\n{"id": "chat/2", "turns": ["a red mat"]}\n')
     target, runs, recipes = tmp_path / "model", trained / "run", {}
     shutil.copytree(trained / "out", target)
-    for name, one in (("target", asdict(growing())), ("heads", given_both())):
+    said = [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "a red mat."}]  # not held out
+    (data / "teacher.jsonl").write_text(json.dumps({"messages": said}) + "\n")
+    made = growing(mixes={"all": [*MIX, Source("teacher.jsonl", 1.0)]})
+    for name, one in (("target", asdict(made)), ("heads", given_both())):
         recipes[name] = tmp_path / f"{name}.json"
         recipes[name].write_text(json.dumps(one))
     common = ["--target", target, "--data", data]
@@ -88,6 +92,16 @@ def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data
     changed.write_text(json.dumps(report))
     assert main([str(one) for one in ["card", *common, *where, "--wide", changed]]) == 2
     assert "the card says that" in capsys.readouterr().err and not (target / "README.md").exists()
+    changed.write_text(json.dumps(json.loads((tmp_path / "wide.json").read_text()) | {"weights": {"jakiro": "0"}}))
+    assert main([str(one) for one in ["card", *common, *where, "--wide", changed]]) == 2
+    assert "the bench of the wide tree is of another jakiro than is here now" in capsys.readouterr().err
+    less = json.loads((tmp_path / "default.json").read_text())
+    assert less.pop("weights") == {
+        "target": digest(target),
+        **{name: digest(target / name) for name in ("eagle2", "jakiro")},
+    }
+    assert len(less.pop("code")) == 64
+    (tmp_path / "default.json").write_text(json.dumps(less))  # a report of before says neither
     command("card", *common, *where)
     card = (target / "README.md").read_text()
     seen = sum(sum(losses(runs / f"stage{stage}" / "metrics.csv", "tokens")) for stage in (0, 1))
@@ -99,6 +113,7 @@ def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data
     assert 3 * 128 <= run["distinct"] < 4 * 128  # half of what six steps read; documents are kept whole
     seen = f"{run['distinct']} tokens, each seen {6 * 128 / run['distinct']:.1f} times"
     assert f"| `jakiro` | 6 | 128 | 1 | {seen} | {first:.1f} % |" in card
+    assert "held-out prompts of the last mix (none of which are of `teacher.jsonl`): **" in card
     assert "Of the\n2 answers to the first prompts of all sets, " in card
 
 

@@ -10,6 +10,7 @@ from tiny import tiny_model, tiny_tokenizer
 from jakiro.__main__ import main
 from jakiro.training import sources
 from jakiro.training.answers import prompts_of
+from jakiro.training.data import take
 from jakiro.training.sources import Source, held_out, only_source, read_chats
 from jakiro.training.trial import Trial, held_out_prompts
 
@@ -120,6 +121,17 @@ def test_a_message_without_content_is_refused_by_the_files_name(tmp_path, record
     (tmp_path / "chat.jsonl").write_text(json.dumps(record))
     with pytest.raises(ValueError, match=r"chat\.jsonl, record 1: a message has not what it needs"):
         list(read_chats(Source("chat.jsonl", 1.0), tmp_path))
+
+
+def test_what_is_kept_of_a_source_is_a_few_bytes_a_token(tmp_path):
+    shelf, tokenizer = {}, tiny_tokenizer()
+    tokenizer.chat_template = TEMPLATE
+    mix = [Source("chat.jsonl", 1.0), Source("plain/text.txt.xz", 1.0)]
+    drawn = take(mix, write_texts(tmp_path / "data"), tokenizer, 900, 40, 0, shelf=shelf)
+    kept = [pair for texts in shelf.values() for pair in texts.known.values()]
+    assert len(shelf) == 2 and all(ids.nbytes + said.nbytes <= 5 * len(ids) for ids, said in kept)
+    assert {type(one) for ids, said in drawn for one in (ids, said)} == {list}
+    assert {(type(ids[0]), type(said[0])) for ids, said in drawn} == {(int, bool)}
 
 
 def test_prompts_end_where_a_mix_has_no_others():

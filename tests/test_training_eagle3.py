@@ -161,6 +161,26 @@ def test_a_head_is_as_wide_as_its_target(deep):
         new_head(deep[0], how(heads={"eagle3": HEAD | {"target_hidden_size": 48}}).heads["eagle3"])
 
 
+def test_an_embedding_of_its_own_is_refused_as_it_is_not_trained(deep, data, tmp_path):
+    with pytest.raises(ValueError, match="head 'eagle3' has embed_requires_grad, an embedding that is not trained"):
+        how(heads={"eagle3": HEAD | {"embed_requires_grad": True}})
+    folder = train(deep, data, tmp_path / "one", steps=2)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"embed_requires_grad": True}))
+    with pytest.raises(ValueError, match="has an embedding of its own, which is not trained: start with another"):
+        train(deep, data, tmp_path / "two", start=folder.parent, steps=2)
+
+
+def test_how_a_head_counts_the_layers_that_it_names_is_kept(deep, data, tmp_path):
+    """The outputs of 1, 3, 5 are the inputs of 2, 4, 6, and not those of 1, 3, 5."""
+    named = HEAD | {"reads": [1, 3, 5]}
+    folder = train(deep, data, tmp_path / "one", steps=2, heads={"eagle3": named})
+    with pytest.raises(ValueError, match="has by_inputs False, the recipe True: it goes on in its own shape"):
+        train(deep, data, tmp_path / "two", start=folder.parent, steps=2, heads={"eagle3": named | {"by_inputs": True}})
+    usual = HEAD | {"reads": [2, 4, 6], "by_inputs": True}
+    train(deep, data, tmp_path / "three", start=folder.parent, steps=2, heads={"eagle3": usual})
+
+
 def test_its_config_is_read_as_it_is_written(tmp_path):
     config = Eagle3Config(32, 48, 4, 300, num_key_value_heads=2, head_dim=16, draft_vocab_size=90)
     config = replace(config, fc_norm=True, norm_output=True, qk_norm=True)

@@ -17,7 +17,7 @@ from jakiro.drafting.weights import head_tensors, load_head
 from jakiro.methods import on_heads
 from jakiro.models.generation import generate
 from jakiro.target import Target
-from jakiro.training import answers, history, loop, workers
+from jakiro.training import answers, head_job, history, loop, workers
 from jakiro.training.answers import Answers
 from jakiro.training.data import draw
 from jakiro.training.growth import widen
@@ -129,6 +129,23 @@ def test_the_recipe_beside_a_head_is_one(trained, data, tmp_path):
     folders = train_both(trained, data, tmp_path / "run", tmp_path, steps=2)
     for folder in folders.values():
         assert HeadRecipe.read(folder / "recipe.json") == head_recipe(2)
+
+
+def test_where_texts_of_a_row_see_one_another_is_said(trained, data, tmp_path, caplog, monkeypatch):
+    for apart in (True, False):
+        monkeypatch.setattr(head_job, "takes_apart", lambda _, apart=apart: apart)
+        folder = train_both(trained, data, tmp_path / f"{apart}", tmp_path / f"{apart}-out", steps=2)["eagle2"]
+        assert history.read(folder)[-1]["apart"] == apart
+        assert ("cannot tell the texts of a row apart" in caplog.text) == (not apart)
+
+
+def test_a_run_of_before_a_metric_goes_on(trained, data, tmp_path):
+    train_both(trained, data, tmp_path / "run", tmp_path / "one", steps=2)
+    file = tmp_path / "run" / "metrics.csv"
+    rows = loop.kept_rows(file, 2)
+    loop.write_rows(file, [{name: rows[0][name] for name in rows[0] if "norm" not in name}, rows[1]])
+    assert [len(row) for row in history.metrics(tmp_path / "run")] == [len(rows[0]) - 2, len(rows[0])]
+    train_both(trained, data, tmp_path / "run", tmp_path / "two", steps=2)
 
 
 def test_heads_are_written_in_the_recipes_dtype(trained, data, tmp_path):
@@ -344,6 +361,34 @@ def test_a_target_answers_its_prompts_and_goes_on_after_an_interrupt(trained, da
     assert write("whole", 150) == whole[: len(write("fewer", 150))]  # more are there than are wanted
     with pytest.raises(ValueError, match="train on fewer rows"):
         write("more", 10**6)
+
+
+def test_neither_a_temperature_nor_what_is_left_out_is_of_some_lengths(tmp_path, monkeypatch):
+    """Of prompts of many lengths, where the tokens that are wanted are there in the middle of a chunk."""
+    heats = []
+
+    def generated(_, prompts, new_tokens, heat, ends):
+        heats.append(heat)
+        return [[1]] * len(prompts)
+
+    monkeypatch.setattr(answers, "generated", generated)
+    lengths = np.random.default_rng(0).integers(1, 100, 12_800).tolist()
+    prompts = [[4 + at // 200, 4 + at % 200, *[9] * size] for at, size in enumerate(lengths)]
+
+    def write(name, tokens, seed=0):
+        documents = iter([([*prompt, 1], [False] * len(prompt) + [True]) for prompt in prompts])
+        how = Answers(new_tokens=1, batch=4, temperatures=(0.0, 0.8))
+        found = answers.write(workers.start(), None, documents, how, tokens, 200, tmp_path / name, seed)
+        return np.array([len(ids) for ids, _ in found])
+
+    used = write("whole", 650_000)
+    sampled = np.repeat(heats, 4) > 0
+    assert used[sampled].mean() == pytest.approx(used[~sampled].mean(), rel=0.05)
+    half = np.mean([write(f"half {seed}", 800, seed).mean() for seed in range(80)])  # of the first chunk
+    assert half == pytest.approx(np.mean(lengths[:32]) + 3, rel=0.1)
+    for tokens in (3000, 9000, 650_000):  # as where it is interrupted
+        write("parts", tokens)
+    assert (tmp_path / "parts").read_text() == (tmp_path / "whole").read_text()
 
 
 def test_answers_follow_no_law_of_the_targets_own_and_end_where_they_are_told(trained, data, tmp_path):

@@ -1,6 +1,7 @@
 """What the losses compare: which position of a head's answers is held to which of the target's, and what is kept."""
 
 import copy
+import csv
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from torch import nn
 
 from jakiro.drafting.head import HeadOutput
 from jakiro.target import Target
-from jakiro.training import repeats, workers
+from jakiro.training import loop, repeats, workers
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
 from jakiro.training.heads import head_config
@@ -107,11 +108,36 @@ def test_a_targets_loss_is_the_cross_entropy_of_the_next_token():
     assert row["loss"] == pytest.approx(each[said].mean().item()) and row["tokens"] == 2 * 28
 
 
+@pytest.mark.parametrize("kind", ["head", "target"])
+def test_a_run_ends_before_the_weights_of_a_gradient_that_is_no_number_are_kept(kind, tmp_path):
+    """In its last step, whose loss is finite: the norm of the one before is in the CSV file, nothing of this one."""
+    ids = np.random.default_rng(0).integers(4, 290, (1, 65)).astype(np.uint16)
+    if kind == "head":
+        job = job_of(ids, steps=2)
+        module, name = job.modules["jakiro"], "jakiro_grad_norm"
+    else:
+        rows = [Rows(np.repeat(ids, 2, 0), np.ones((2, 65), bool))]
+        job = StageJob(workers.start(), tiny_model(), Stage(1, 64, 64, 1, 1, "all", (1, 1)), rows, [], False, recipe())
+        module, name = job.trained, "grad_norm"
+    loop.run(job, tmp_path, stop_after=1)
+    before = (tmp_path / "checkpoint.pt").read_bytes(), (tmp_path / "metrics.csv").read_text()
+    assert float(next(csv.DictReader(before[1].splitlines()))[name]) > 0
+    next(module.parameters()).register_hook(lambda gradient: gradient * float("inf"))
+    with pytest.raises(ValueError, match=f"^{name} is (nan|inf) in step 2"):
+        loop.run(job, tmp_path)
+    assert before == ((tmp_path / "checkpoint.pt").read_bytes(), (tmp_path / "metrics.csv").read_text())
+
+
 @pytest.fixture
 def gradients(monkeypatch):
     """Of a module, by name, as its optimizer gets them, but not clipped."""
     clipped = []
-    monkeypatch.setattr(nn.utils, "clip_grad_norm_", lambda parameters, most: clipped.append(most))
+
+    def unclipped(_, most):
+        clipped.append(most)
+        return torch.tensor(2.5)
+
+    monkeypatch.setattr(nn.utils, "clip_grad_norm_", unclipped)
     monkeypatch.setattr(Optimizer, "step", lambda *_: None)
     yield lambda module: {name: weight.grad for name, weight in module.named_parameters() if weight.grad is not None}
     assert clipped == [1.0]

@@ -133,7 +133,7 @@ def test_a_recipe_that_is_wrong_is_refused_with_its_name(tmp_path, capsys, case)
     [
         (["eagle2", "--like", "a"], "--like is for a target"),
         (["target", "--like", "a", "--start", "b"], "--like and --start do not go together"),
-        (["target", "--chat-template", "a"], "--chat-template is for heads"),
+        (["target", "--chat-template", "vicuna"], "--chat-template is for heads"),
         (["target", "--system", "a"], "--system is for heads and answers"),
         (["target", "--target", "a"], "--target is for heads"),
         (["answers", "--out", "."], "it is a folder"),

@@ -306,6 +306,14 @@ def test_answers_are_not_gone_on_with_by_another_target(target, data, tmp_path):
         answer(how, tiny_model(seed=1))
     with pytest.raises(ValueError, match=r"another recipe .*; choose another --run-folder or --out"):
         answer(replace(how, answers=replace(how.answers, new_tokens=6)), tiny_model())
+    note = tmp_path / "answers-from.json"
+    kept = json.loads(note.read_text())
+    note.write_text(json.dumps({name: part for name, part in kept.items() if name != "order of batches"}))
+    with pytest.raises(
+        ValueError, match=r"made from another order of batches .*; choose another --run-folder or --out"
+    ):
+        answer(how, tiny_model())  # of a version that answered the shortest prompts of a chunk first
+    note.write_text(json.dumps(kept))
     whole = file.read_text()
     for line in ('{"prompt": 5}', "x"):
         file.write_text(whole.replace(whole.splitlines()[0], line))

@@ -2,16 +2,21 @@
 
 import json
 import lzma
+import re
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
+import datasets
 import pytest
+from huggingface_hub.errors import HTTPError
 from recipes import TEMPLATE
 from tiny import tiny_tokenizer
 
+from jakiro.__main__ import main
 from jakiro.training import data, sources
 from jakiro.training.data import Documents, draw
-from jakiro.training.sources import Source, held_out, read_chats, read_plain
+from jakiro.training.sources import Source, check_files, held_out, only_source, read_chats, read_plain
 
 CHAT = Source("chat.jsonl", 1.0)
 STRICT = "{% if messages[0].role == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + TEMPLATE
@@ -188,3 +193,38 @@ def test_a_line_that_is_no_record_and_a_file_that_is_no_text_are_named(tmp_path)
     (tmp_path / "chat.jsonl").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"chat\.jsonl is not text in UTF-8"):
         drawn(tmp_path)
+
+
+@pytest.mark.parametrize("named", ["chats/mine.jsonl", "chats/mine.json", "chats/mine.jsonl.xz", "here/mine"])
+def test_a_path_that_is_not_there_is_no_dataset(tmp_path, monkeypatch, named):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    with pytest.raises(FileNotFoundError, match=f"{named} is neither a folder, a JSONL file nor .*: check the path"):
+        only_source(named)
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("gone\nmore"), ValueError("Unknown split"), HTTPError("slow")])
+def test_a_dataset_that_the_hub_does_not_give_is_said_with_what_to_check(monkeypatch, error):
+    def load_dataset(name, split):
+        raise error
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    why = str(error).splitlines()[0]
+    with pytest.raises(FileNotFoundError, match=rf"no owner/name here, .* of that name \({why}\): check the path, the"):
+        list(read_chats(Source("hub:owner/name:odd", 1.0), Path()))
+
+
+def test_a_file_of_a_recipe_that_data_has_not_is_said_with_what_to_give(tmp_path, capsys):
+    line = ["--data", tmp_path, "--run-folder", tmp_path / "run", "--out", tmp_path / "out"]
+    for what in (["target"], ["eagle2", "--target", tmp_path]):
+        assert main(["train", *map(str, [*what, *line])]) == 2
+        said = capsys.readouterr().err
+        assert f"there is no file {tmp_path}/" in said and "as one JSONL file, --data FILE.jsonl" in said
+    check_files([Source("stdlib", 1.0), Source("hub:owner/name", 1.0)], tmp_path)
+
+
+def test_a_head_that_the_recipe_has_not_is_said_before_its_target_is_looked_for(tmp_path, capsys):
+    line = ["--data", tmp_path, "--run-folder", tmp_path / "run", "--target", tmp_path, "--out", tmp_path / "out"]
+    for name, remedy in (("eagle3", "; try --recipe .*heads-cpu-eagle3"), ("nobody", "$")):
+        assert main(["train", name, *map(str, line)]) == 2
+        assert re.search(f"the recipe has no head '{name}'; it has eagle2, jakiro{remedy}", capsys.readouterr().err)

@@ -14,6 +14,7 @@ Confidence intervals are those of bootstrap.py.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -146,6 +147,7 @@ def run(
     report["experiment"] = {
         "question": experiment.question,
         "reference": experiment.reference,
+        "training": json.loads((next(iter(heads.values())) / "recipe.json").read_text(encoding="utf-8")),
         "steps": experiment.training.steps,
         "tokens_a_step": experiment.training.rows * experiment.training.row,
         "distinct_tokens": max(history.read(folder)[-1]["distinct"] for folder in heads.values()),

@@ -24,7 +24,7 @@ class Journal:
 
         Raises ValueError for a file of another plan or a damaged one. One in which nothing was measured is begun anew.
         """
-        self.path = path
+        self.path, self.plan = path, plan or {}
         self.settings: dict[str, dict[str, Any]] | None = None  # method -> its settings, none of them auto
         self._groups: dict[str, list[Sample]] = {}
         if path is None:

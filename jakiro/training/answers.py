@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate, count, islice
 from pathlib import Path
 
 import torch
@@ -24,6 +25,7 @@ from jakiro.models.generation import generated
 from jakiro.training.data import Document
 
 CHUNK = 8  # batches whose prompts are sorted by length together, so that little is padding
+ORDER = "shuffled"  # of a chunk's batches: what `claim` tells files of before from, whose shortest came first
 PATIENCE = 20_000  # documents without a new prompt, one after another, at which a mix is taken to have no others
 
 
@@ -33,7 +35,7 @@ class Answers:
 
     new_tokens: int  # length cap
     batch: int  # prompts answered at once
-    temperatures: tuple[float, ...]  # taken in turn, batch by batch; 0 is greedy
+    temperatures: tuple[float, ...]  # taken in turn, batch by batch, whose lengths are in no order; 0 is greedy
 
 
 def write(
@@ -50,8 +52,9 @@ def write(
     """Answer the first prompts of `documents` until prompts and answers have `tokens` tokens together.
 
     Every prompt is answered once; one that leaves no room for an answer within `longest` tokens is passed over. Batches
-    are appended to `file` as they are done, and those that it already holds are not made again; of more than are
-    wanted the first are given. Answers end at one of `ends`, by default where the model's own do.
+    come in an order that `seed` draws, so that neither a temperature nor the last ones, which are not needed, are those
+    of some lengths. They are appended to `file` as they are done, and those that it already holds are not made again;
+    of more than are wanted the first are given. Answers end at one of `ends`, by default where the model's own do.
     Raises ValueError where the documents have too few prompts.
     """
     if accelerator.is_main_process:
@@ -61,7 +64,7 @@ def write(
     accelerator.wait_for_everyone()  # nobody writes before all have read
     total = sum(len(ids) for ids, _ in done)
     room = longest - how.new_tokens
-    coming = islice(batches(prompts_of(documents, room), how.batch), len(done) // how.batch, None)
+    coming = islice(batches(prompts_of(documents, room), how.batch, seed), len(done) // how.batch, None)
     bar = tqdm(total=tokens, initial=total, desc="answers", unit="token", disable=not accelerator.is_main_process)
     with bar:
         while total < tokens:
@@ -105,11 +108,19 @@ def prompts_of(documents: Iterator[Document], longest: int, patience: int = PATI
             yield list(prompt)
 
 
-def batches(prompts: Iterator[list[int]], size: int) -> Iterator[list[list[int]]]:
-    """Prompts of about one length together, CHUNK batches at a time."""
-    while chunk := sorted(islice(prompts, CHUNK * size), key=len):
-        for start in range(0, len(chunk), size):
-            yield chunk[start : start + size]
+def batches(prompts: Iterator[list[int]], size: int, seed: int | None = None) -> Iterator[list[list[int]]]:
+    """Prompts of about one length together, CHUNK batches at a time: the shortest first, or with a seed in the order
+    that it draws for the chunk, but for a last batch that is not full."""
+    for number in count():
+        chunk = sorted(islice(prompts, CHUNK * size), key=len)
+        if not chunk:
+            return
+        starts = list(range(0, len(chunk) - size + 1, size))
+        if seed is not None:
+            random.Random(f"{seed} {number}").shuffle(starts)
+        yield from (chunk[start : start + size] for start in starts)
+        if rest := chunk[len(starts) * size :]:
+            yield rest
 
 
 def _answered(

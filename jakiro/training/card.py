@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from jakiro.bench import SCHEMA, load_methods
 from jakiro.drafting.weights import load_head
 from jakiro.engine import record
+from jakiro.machine import digest
 from jakiro.measuring.prompts import Prompt, read_prompts
 from jakiro.measuring.report import as_markdown, prompts_a_task
 from jakiro.methods import DRAFT_MODEL, METHODS
@@ -21,6 +22,7 @@ from jakiro.target import Target
 from jakiro.text import decode, encode
 from jakiro.training import history
 from jakiro.training.card_text import BEGUN, CARD, GROWING, LICENCES
+from jakiro.training.data import Documents
 from jakiro.training.packing import pack, row_widths
 from jakiro.training.repeats import goes_round
 from jakiro.training.target_recipe import Recipe, Stage
@@ -46,6 +48,7 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
     loss = held_out_loss(target, recipe, data)
     answers = _answers(target, data)
     config = target.model.config
+    folders = {"target": target.path} | {name: target.heads[name] for name in HEADS}
     text = CARD.format(
         name=target.name,
         parameters=target.model.num_parameters() / 1e6,
@@ -65,9 +68,10 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
         tokens=sum(entry["tokens"] for entry in stages) / 1e6,
         stages=_stages(stages),
         held_out=loss,
+        unheld=_unheld(target, recipe, data),
         perplexity=torch.tensor(loss).exp().item(),
         head_runs=_head_runs(target),
-        **measured(reports, target.name),
+        **measured(reports, target.name, {name: digest(folder) for name, folder in folders.items()}),
         answered=len(answers),
         round=sum(answer.goes_round for answer in answers),
         answers="".join(map(str, filter(lambda answer: answer.shown, answers))),
@@ -86,6 +90,14 @@ def held_out_loss(target: Target, recipe: Recipe, data: Path, tokens: int = 60_0
         losses = F.cross_entropy(logits, row[1:], reduction="none")[answer[1:]]
         total, count = total + losses.sum().item(), count + len(losses)
     return total / count
+
+
+def _unheld(target: Target, recipe: Recipe, data: Path) -> str:
+    """Which sources of the last mix `held_out_loss` tells nothing of, as half a sentence; "" where there are none."""
+    mix = recipe.mixes[recipe.stages[-1].mix]
+    found = [one for one in mix if Documents(one, data, target.tokenizer, 513, recipe.seed, validation=True).wrong]
+    names = ", ".join(dict.fromkeys(f"`{one.file}`" for one in found))
+    return f" (none of which are of {names})" if names else ""
 
 
 def _stages(entries: list[dict[str, Any]]) -> str:
@@ -128,12 +140,18 @@ def _and(numbers: list[float]) -> str:
     return " and ".join(f"{one:g}" for one in numbers)
 
 
-def measured(reports: dict[str, dict[str, Any]], target: str) -> dict[str, Any]:
-    """What the card says of the reports. Raises ValueError where they are of another model than `target`."""
+def measured(reports: dict[str, dict[str, Any]], target: str, weights: dict[str, str] | None = None) -> dict[str, Any]:
+    """What the card says of the reports. Raises ValueError where they are of another model than `target`, or say that
+    they are of others than these `weights`: name -> `digest`."""
     for name, report in reports.items():
         if report["target"] != target:
             raise ValueError(
                 f"the bench of the {name} tree is of {report['target']}, and the card of {target}: measure that one"
+            )
+        of = report.get("weights", {})
+        if other := [one for one, own in (weights or {}).items() if of.get(one, own) != own]:
+            raise ValueError(
+                f"the bench of the {name} tree is of another {other[0]} than is here now: measure this one"
             )
         if any(row["temperature"] or (row["method"] in METHODS and row["identical"] != 1) for row in report["rows"]):
             raise ValueError(

@@ -65,7 +65,7 @@ repetition.
 
 {stages}
 
-Cross-entropy on the assistant's tokens of held-out prompts of the last mix: **{held_out:.3f}** nats a token
+Cross-entropy on the assistant's tokens of held-out prompts of the last mix{unheld}: **{held_out:.3f}** nats a token
 (perplexity {perplexity:.1f}). Part of these answers was read in training all the same, as plain text: chats are held
 out by their prompt and plain text by its document, and some chats are made from documents that are read so too (nearly
 all of `explain_textbook` and `stories`, some of `qa_knowledge`, `reading_summarize` and `leads:`).

@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from jakiro.text import form_of
 from jakiro.training.sources import NOTABLE, Source, is_plain, read_chats, read_plain, warn
 
@@ -75,7 +77,7 @@ class Texts:
     """One source's texts, and what was encoded of them: that stays, as it may be drawn many times."""
 
     items: list
-    known: dict[int, Document] = field(default_factory=dict)
+    known: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)  # lists take nine times that
     refused: Counter[str] = field(default_factory=Counter)  # why nothing is left of a conversation -> of how many
 
 
@@ -122,15 +124,15 @@ class Documents:
             ids, said = self.known[self.order.pop()]
             if self.plain:
                 return self._window(ids)
-            if True in said:
-                return ids, said
+            if said.any():
+                return ids.tolist(), said.tolist()
 
-    def _window(self, ids: list[int]) -> Document:
+    def _window(self, ids: np.ndarray) -> Document:
         start = self.random.randrange(max(1, len(ids) - self.longest))
         if len(ids) <= self.longest:
-            return ids, [True] * len(ids)
+            return ids.tolist(), [True] * len(ids)
         start = next((at + 1 for at in range(start, len(ids) - 1) if "\n" in self.pieces[ids[at]]), 0)
-        window = ids[start : start + self.longest]
+        window = ids[start : start + self.longest].tolist()
         return window, [True] * len(window)
 
     def _read(self, root: Path) -> list:
@@ -155,7 +157,7 @@ class Documents:
         self._shuffle()
         for end in range(len(self.order), 0, -AHEAD):
             self._encode(end)
-            if self.plain or any(True in self.known[index][1] for index in self.order[max(0, end - AHEAD) : end]):
+            if self.plain or any(self.known[index][1].any() for index in self.order[max(0, end - AHEAD) : end]):
                 return ""
         if self.refused.total() == len(self.items):
             return f"{file}: no conversation can be taken, mostly because {self.refused.most_common(1)[0][0]}"
@@ -167,7 +169,7 @@ class Documents:
 
     def _tell(self) -> None:
         """Say of how many of the conversations that were looked at nothing is drawn, where they are many."""
-        none = sum(True not in said for _, said in self.known.values())
+        none = sum(not said.any() for _, said in self.known.values())
         if none > NOTABLE * len(self.known):
             whys = self.refused + Counter({f"no answer begins in {self.longest} tokens": none - self.refused.total()})
             why = whys.most_common(1)[0][0]
@@ -190,7 +192,8 @@ class Documents:
             shown = [templated(self.tokenizer, item, form) for item in items]
             self.refused.update(one.wrong for one in shown if one.wrong)
             found = [(ids[: self.longest], said[: self.longest]) for ids, said in encoded(self.tokenizer, shown)]
-        self.known.update(zip(which, found, strict=True))
+        kept = [(np.array(ids, np.uint32), np.array(said, bool)) for ids, said in found]
+        self.known.update(zip(which, kept, strict=True))
 
     @cached_property
     def pieces(self) -> list[str]:

@@ -7,6 +7,8 @@ predicts no feature and is held to the target's distribution alone (arXiv 2503.0
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import torch
 from accelerate import Accelerator
@@ -25,6 +27,8 @@ from jakiro.training.packing import Rows, batches
 from jakiro.training.precision import in_bfloat16
 from jakiro.training.trial import Trials
 from jakiro.training.unrolled import Unrolled, UnrolledEagle3, begins
+
+LOG = logging.getLogger(__name__)
 
 
 class HeadJob:
@@ -52,6 +56,8 @@ class HeadJob:
         self.steps, self.in_bfloat16 = recipe.steps, in_bfloat16(accelerator.device)
         self.known: dict[int, Tensor] = {}  # batch -> features of its rows, in host memory
         self.target, self.model, self.apart = target, target.model, takes_apart(target)
+        if not self.apart and accelerator.is_main_process:
+            LOG.warning("%s cannot tell the texts of a row apart: in training each sees those before it", target.name)
         self.inner = layers_read(target, heads)
         self.modules = {}
         for name, head in heads.items():
@@ -97,18 +103,19 @@ class HeadJob:
         ends = self.recipe.rate, 0.05 * self.recipe.rate
         rate = factor(index, self.steps, ends, self.recipe.schedule, min(50, self.steps // 8))
         move = get_ema_multi_avg_fn(min(self.recipe.average, (1 + index) / (10 + index)))
-        found = {}
+        found, norms = {}, {}
         for name, module in self.modules.items():
             sums = self.loss(name, embeddings[:, 1:], features, texts, drawn, at, kept)
             (sums[0] * (self.accelerator.num_processes / self.recipe.scored)).backward()
-            nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+            norms[f"{name}_grad_norm"] = workers.clip(module) / self.accelerator.num_processes
             self.optimizers[name].step(rate)
             if name in self.averages:
                 self.averages[name].multi_avg_fn = move
                 self.averages[name].update_parameters(workers.unwrapped(module))
             found |= dict(zip((f"{name}_loss", f"{name}_top1", f"{name}_top1_last"), sums.detach(), strict=True))
-        means = workers.total(self.accelerator, torch.stack([*found.values()]) / self.recipe.scored)  # waits once
-        row = dict(zip(found, means, strict=True))
+        found = {name: value / self.recipe.scored for name, value in found.items()} | norms
+        sums = workers.total(self.accelerator, torch.stack([*found.values()]))  # waits once
+        row = dict(zip(found, sums, strict=True))
         if self.trials and self.trials.due(index + 1, self.steps):
             heads = {name: (self.recipe.heads[name].kind, head) for name, head in self.heads().items()}
             if heads:

@@ -42,7 +42,7 @@ class HeadRecipe:
     short: tuple[int, ...] = ()  # narrower rows, for documents that fit in them: attention costs less there
     answers: Answers | None = None  # train on the target's own answers to the mix's prompts, instead of on its text
     epochs: int = 1  # times that each row is seen
-    remember: float = 8.0  # GiB of host memory for the target's features; rows beyond them are read anew every time
+    remember: float = 8.0  # GiB of host memory per process for the target's features; rows beyond are read anew
     passes: int = 1  # levels of a draft that are unrolled
     decay: float = 1.0  # weight of a pass's losses over those of the pass before
     noise: float = 0.1  # half-width of the uniform noise on input features
@@ -110,4 +110,6 @@ def _plan(name: str, one: dict, common: dict) -> Plan:
         raise ValueError(f"head {name!r} of the recipe is of kind {kind!r}; known: {', '.join(KINDS)}")
     if unknown := one.keys() - {field.name for field in fields(KINDS[kind].Config) if field.init}:
         raise ValueError(f"head {name!r} of the recipe has an unknown field {min(unknown)!r}")
+    if one.get("embed_requires_grad"):
+        raise ValueError(f"head {name!r} has embed_requires_grad, an embedding that is not trained: leave that out")
     return Plan(kind, one, losses, seed)

@@ -36,7 +36,7 @@ from jakiro.training.trial import Trials, held_out_prompts, ways
 
 FREE = ("note", "trial", "remember", "dtype")  # fields of a recipe on which neither rows nor a run's weights depend
 UNSEEN = ("num_attention_heads", "num_key_value_heads", "rms_norm_eps", "rope_theta", "rope_type", "rope_factor")
-UNSEEN += ("rope_numbers", "reads", "norm_before_residual", "norm_output")
+UNSEEN += ("rope_numbers", "reads", "by_inputs", "norm_before_residual", "norm_output")
 
 
 def train_heads(
@@ -95,7 +95,7 @@ def train_heads(
         if not lies_in(out[name], head.to(DTYPES[recipe.dtype])):
             save_head(out[name], head)
         shutil.copy(run / "recipe.json", out[name])
-        history.write(out[name], [*done[name], _told(recipe, name, run)])
+        history.write(out[name], [*done[name], _told(recipe, name, run) | {"apart": job.apart}])
 
 
 def _told(recipe: HeadRecipe, name: str, run: Path) -> dict:
@@ -139,9 +139,11 @@ def _check_target(recipe: HeadRecipe, model: PreTrainedModel) -> Target:
 def _check_alike(config: HeadConfig, start: Path, target: Target) -> None:
     """Raise ValueError where a head computes otherwise than that in `start`, in a way that its weights do not tell."""
     has = type(config).from_json(start / "config.json")
+    if getattr(has, "embed_requires_grad", False):
+        raise ValueError(f"the head in {start} has an embedding of its own, which is not trained: start with another")
     for name in UNSEEN:
         own, asked = (getattr(one, name, None) for one in (has, config))
-        if own != asked and not (name == "reads" and layers(target, has) == layers(target, config)):
+        if own != asked and not (name in ("reads", "by_inputs") and layers(target, has) == layers(target, config)):
             raise ValueError(f"the head in {start} has {name} {own}, the recipe {asked}: it goes on in its own shape")
 
 
@@ -235,7 +237,7 @@ def _answers(
     with accelerator.main_process_first():
         made = _made_from(recipe, model, tokenizer, data)
         made["recipe"] = {name: made["recipe"][name] for name in ("mix", "answers", "row", "seed")}
-        claim(file, option="--run-folder or --out", **made)
+        claim(file, option="--run-folder or --out", **made, **{"order of batches": answers.ORDER})
     seed, width = recipe.seed + 77, recipe.row + 1
     prompts = draw(recipe.mix, data, tokenizer, width, seed)
     ends = end_ids(model, tokenizer)

@@ -2,7 +2,8 @@
 
 A target's entries are its stages, {"stage": fields of Stage, "tokens": seen, "loss": mean of the last 50 steps}; a
 head's are its runs, {"steps", "tokens" of a step, "passes", "distinct" tokens of all rows, padding not counted,
-"temperatures" of the target's answers or null, "top1": share of positions, mean of the last 100 steps, "note"}.
+"temperatures" of the target's answers or null, "top1": share of positions, mean of the last 100 steps, "note", "apart":
+whether texts of one row saw nothing of one another, which older ones do not say}.
 """
 
 from __future__ import annotations
@@ -44,9 +45,12 @@ def write(folder: Path, entries: list[dict[str, Any]]) -> None:
 
 
 def metrics(run: Path) -> list[dict[str, float]]:
-    """The rows of metrics.csv in the folder of a run or a stage. Raises ValueError where it has none."""
+    """The rows of metrics.csv in the folder of a run or a stage, each with what was told of its step.
+
+    Raises ValueError where it has none.
+    """
     with (run / "metrics.csv").open(newline="") as file:
-        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+        rows = [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
     if not rows:
         raise ValueError(f"{run / 'metrics.csv'} is empty: take it from a copy, or delete {run} to train anew")
     return rows

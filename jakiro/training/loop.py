@@ -39,7 +39,8 @@ def run(job: Job, folder: Path, main: bool = True, save_every: int = 100, stop_a
 
     Of several processes all must call this, and the `main` one writes. `stop_after` ends the run after that many steps
     in all, as an interrupt would. An interrupt (Ctrl-C) loses what came after the last checkpoint; the rows of
-    metrics.csv past it are dropped on resume. Raises ValueError at a step whose metrics are no finite numbers.
+    metrics.csv past it are dropped on resume. Raises ValueError at a step whose metrics are no finite numbers, the norm
+    of its gradient among them: what is then in the weights is in no checkpoint.
     """
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint, metrics = folder / "checkpoint.pt", folder / "metrics.csv"

@@ -91,13 +91,13 @@ class StageJob:
                 answer += self._pass(batch, scale)
         answer += self._pass(parts[-1], scale)
         rate = factor(index, self.steps, self.stage.rate, self.stage.schedule, min(60, self.steps // 8))
-        torch.nn.utils.clip_grad_norm_(self.trained.parameters(), 1.0)
+        norm = workers.clip(self.trained)[None] / self.accelerator.num_processes
         self.optimizer.step(rate)
-        [answer] = workers.total(self.accelerator, answer)  # waits for the device, which is not kept waiting before
+        answer, norm = workers.total(self.accelerator, torch.cat([answer, norm]))  # waits for the device, once a step
         said, real = (
             int(sum(mask.sum() for mask in masks)) for masks in zip(*(one.masks for one in parts), strict=True)
         )
-        return {"loss": answer / said, "tokens": real, **metrics, "rate": rate}
+        return {"loss": answer / said, "tokens": real, **metrics, "grad_norm": norm, "rate": rate}
 
     def _pass(self, batch: Batch, scale: torch.Tensor) -> torch.Tensor:
         """Add the gradient of this process's rows of a pass; the sum of their cross-entropies."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint import state_dict as whole
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor
 
 from jakiro.models.loading import choose_kernels
 from jakiro.training.optim import Optimizer
@@ -67,6 +68,12 @@ def share(accelerator: Accelerator, rows: int) -> slice:
 def total(accelerator: Accelerator, values: Tensor) -> list[float]:
     """Sums over all processes of values [n], for what is reported."""
     return accelerator.reduce(values.detach().float(), "sum").tolist()
+
+
+def clip(module: nn.Module) -> Tensor:
+    """Scale the gradients of a prepared module so that their norm is at most 1; what it was, alike in all processes."""
+    norm = nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def prepare(accelerator: Accelerator, module: nn.Module, shard: bool = False) -> nn.Module:

@@ -15,7 +15,9 @@ from pathlib import Path
 
 from jakiro.assets import TRACES
 from jakiro.commands.arguments import how_to_load, model_options
+from jakiro.commands.checks import in_words
 
+LOG = logging.getLogger(__name__)
 OPTIONS = "JAKIRO_OPTIONS"  # environment variable with options, for where there is no command line, as on a Space
 SPACE = "SPACE_ID"  # environment variable of Hugging Face Spaces: there the browser is on another machine
 
@@ -64,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         serve(options)
     except (ValueError, OSError) as error:
-        sys.exit(f"app.py: {error}")
+        sys.exit(f"app.py: {in_words(error)}")
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -76,6 +78,7 @@ def serve(options: argparse.Namespace) -> None:
 
     from jakiro.machine import use_threads
     from jakiro.methods import check_names
+    from jakiro.models.loading import check_request
     from jakiro.target import Target
     from jakiro.ui import page
     from jakiro.ui.library import Library
@@ -83,15 +86,23 @@ def serve(options: argparse.Namespace) -> None:
 
     if not options.traces.is_dir():
         raise FileNotFoundError(f"there is no folder {options.traces}: give --traces one that recorded races are in")
+    if not options.target.exists() and (options.target.is_absolute() or len(options.target.parts) != 2):
+        raise FileNotFoundError(
+            f"there is no folder {options.target}: give --target a model's, or a hub id (owner/name)"
+        )
+    check_request(options.device, options.dtype, options.attention, options.compile)
     use_threads(options.threads, spare=0 if SPACE in os.environ else 1)
     heads = dict(head.split("=", 1) for head in options.head)  # of one method the last counts
+    check_names(heads)
 
     def load() -> Target:
-        check_names(heads)
         return Target.load(options.target, heads=heads, **how_to_load(options))
 
     models = Models(load)
     library = Library(options.traces)
+    if not library.opening():
+        remedy = f"python -m scripts.record --out {options.traces}"
+        LOG.warning("no recorded races in %s, so the page opens without: record some with: %s", options.traces, remedy)
     demo = page.build(models, library, gpu)
     launched = page.options(models, library) | {"server_name": options.host, "server_port": options.port}
     try:

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from jakiro.commands.arguments import DEVICE, check_writable
+from jakiro.commands.arguments import DEVICE
+from jakiro.commands.checks import check_writable
 from jakiro.drafter import Drafter
 from jakiro.engine import decode
 from jakiro.files import write_text

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from jakiro.commands.arguments import parser
+from jakiro.commands.checks import in_words
 from jakiro.commands.decoding import bench, card, doctor, trace, tune
 from jakiro.commands.learning import experiment, train
 from jakiro.commands.sharing import explain, replay, validate
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the end
         return 141
     except (ValueError, OSError) as error:
-        print(f"jakiro {options.command}: {error}", file=sys.stderr)
+        print(f"jakiro {options.command}: {in_words(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"\njakiro {options.command}: interrupted{GOES_ON.get(options.command, '')}", file=sys.stderr)

@@ -124,10 +124,10 @@ def from_json(text: str) -> Trace:
     return from_dict(data)
 
 
-def no_trace(error: Exception | None = None) -> TraceError:
-    """What to say of a file that is something else, and, if it is no JSON, from where on."""
+def no_trace(error: Exception | None = None, kind: str = "") -> TraceError:
+    """What to say of a file that is something else: of what kind, if that is known, or from where on it is no JSON."""
     place = f" from line {error.lineno} column {error.colno} on" if isinstance(error, json.JSONDecodeError) else ""
-    what = f" (not JSON{place})" if error else ""
+    what = f" (not JSON{place})" if error else f", but {kind}" if kind else ""
     return TraceError(f"this is not a trace{what}: Export → Traces (JSON or NDJSON) gives one")
 
 

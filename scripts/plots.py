@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "browser")]
 from served import browser, open_page, served  # noqa: E402
 
 from jakiro.assets import BENCHMARKS, TRACES  # noqa: E402
-from jakiro.commands.arguments import check_folder  # noqa: E402
+from jakiro.commands.checks import check_folder  # noqa: E402
 from jakiro.files import write_text  # noqa: E402
 from jakiro.measuring.findings import as_page  # noqa: E402
 

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from jakiro.assets import TARGET, TRACES
 from jakiro.bench import load_methods
-from jakiro.commands.arguments import at_least, check_folder
+from jakiro.commands.arguments import at_least
+from jakiro.commands.checks import check_folder
 from jakiro.commands.decoding import pairs
 from jakiro.engine import record
 from jakiro.measuring.prompts import examples

@@ -17,6 +17,7 @@ import gradio as gr
 import httpx
 import pytest
 import synthetic
+import torch
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 from starlette.requests import Request
@@ -183,15 +184,37 @@ def test_an_interrupt_while_it_starts_ends_it_without_a_word(tmp_path, monkeypat
     assert ended.value.code == 130 and capsys.readouterr() == ("", "")
 
 
-def test_a_head_of_no_method_is_said_on_the_page(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--head", "jakrio=heads/mine"], "no method with a head is called 'jakrio'; known: "),
+        (["--target", "/no/such"], "there is no folder /no/such: give --target a model's, or a hub id (owner/name)"),
+        (["--target", "no-such"], "there is no folder no-such: "),
+        (["--device", "cuda"], "torch sees no CUDA device here; use cpu"),
+        (["--dtype", "int8"], "dtype is 'int8'"),
+    ],
+)
+def test_a_name_that_cannot_be_right_is_said_before_the_page_opens(tmp_path, monkeypatch, words, message):
+    import app
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(page, "build", lambda *_: pytest.fail("the page opens"))
+    with pytest.raises(SystemExit) as ended:
+        app.main(["--traces", str(tmp_path), "--threads", "1", *words])
+    assert ended.value.code.startswith("app.py: ") and message in ended.value.code
+
+
+def test_what_only_the_models_can_tell_is_said_on_the_page(tmp_path, monkeypatch, caplog):
+    """A hub id is not looked up before, nor a head opened. That there is nothing to look at is a warning, too."""
     import app
 
     made = []
     monkeypatch.setattr(gr.Blocks, "launch", lambda *_, **__: None)
     monkeypatch.setattr(gr.Blocks, "block_thread", lambda _: None)
-    monkeypatch.setattr(Models, "start", lambda models: made.append(models) or models._work())
-    app.main(["--traces", str(tmp_path), "--threads", "1", "--head", f"jakrio={tmp_path}"])
-    assert "no method with a head is called 'jakrio'; known: " in made[0].status()["text"]
+    monkeypatch.setattr(Models, "start", lambda models: made.append(models))
+    app.main(["--traces", str(tmp_path), "--threads", "1", "--target", "owner/name", "--head", "jakiro=no/such"])
+    assert made and f"no recorded races in {tmp_path}" in caplog.text
+    assert f"record some with: python -m scripts.record --out {tmp_path}" in caplog.text
 
 
 @pytest.mark.parametrize(("space", "spare"), [("owner/name", 0), (None, 1)])
@@ -207,7 +230,7 @@ def test_a_core_is_left_to_the_browser_where_it_may_be_here(tmp_path, monkeypatc
         app.main(["--traces", str(tmp_path)])
 
 
-def test_the_command_line_says_what_is_wrong_with_a_head():
+def test_the_command_line_says_what_is_wrong_with_a_head(tmp_path):
     import app
 
     for wrong in ("jakiro", "=heads/jakiro", "jakiro="):
@@ -215,7 +238,9 @@ def test_the_command_line_says_what_is_wrong_with_a_head():
             app.arguments(["--head", wrong])
     with pytest.raises(SystemExit):
         app.arguments(["--threads", "0"])
-    assert app.arguments(["--chat-template", "chat.jinja"]).chat_template == Path("chat.jinja")
+    (tmp_path / "chat.jinja").write_text("")
+    given = app.arguments(["--chat-template", str(tmp_path / "chat.jinja")])
+    assert given.chat_template == tmp_path / "chat.jinja"
     given = app.arguments(["--chat-template", "vicuna", "--system", "Be kind."])
     assert given.chat_template == TEMPLATES / "vicuna.jinja" and how_to_load(given)["system"] == "Be kind."
     options = app.arguments(["--head", "jakiro=a=b", "--port", "8000"])

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,10 +17,11 @@ from tiny import CHAT, save_heads, tiny_model, tiny_tokenizer
 from jakiro import trace
 from jakiro.__main__ import COMMANDS, main
 from jakiro.assets import TRACES
-from jakiro.commands.arguments import RECIPES
+from jakiro.commands.arguments import RECIPES, parser
 from jakiro.files import write_text
 from jakiro.measuring import limits, peers
 from jakiro.measuring.journal import Journal
+from jakiro.measuring.tuning import TEXTS
 from jakiro.methods import on_heads
 from jakiro.text import encode
 from jakiro.training.card import measured
@@ -413,3 +415,95 @@ def test_a_target_without_a_chat_template_is_said_to_have_none_and_takes_one(fol
     assert said.count("give it one with --chat-template FILE") == 1
     assert [count for _, count in prompts] == [1, 0, 0]
     assert prompts[1] == prompts[2] and prompts[0][0] != prompts[1][0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "validate {}",
+        "explain {}",
+        "replay {} --out page.html",
+        "bench --prompts {} --out b.json",
+        "bench --variants {} --out b.json",
+    ],
+)
+def test_a_file_that_is_not_there_or_is_a_folder_is_said_in_words(tmp_path, capsys, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for name, message in (
+        ("nofile", "there is no file nofile: check the path"),
+        ("folder", "folder is a folder: name"),
+    ):
+        assert main(words.format(name).split()) == (1 if words.startswith("validate") else 2)
+        said = capsys.readouterr().err
+        assert message in said and "Errno" not in said and len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "trace --method vanilla --prompt a --out t --chat-template vicunna",
+            "a Jinja file, or one that ships: llama-2",
+        ),
+        ("experiment foo --data d --run-folder r --out o", "a JSON file, or one that ships: decoupling, decoup"),
+        ("train jakiro --data d --recipe heads-cqu", "a JSON file, or one that ships: .*heads-cpu, heads-cpu-eagle3"),
+    ],
+)
+def test_a_name_of_nothing_that_ships_is_said_with_those_that_do(tmp_path, capsys, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(words.split())
+    assert re.search(f"there is no file .*: give {message}", capsys.readouterr().err)
+
+
+def test_a_recipe_may_be_given_by_its_name_unless_a_file_is_called_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "heads-gpu").write_text("{}")
+    (tmp_path / "heads-cpu").mkdir()
+    line = ["train", "jakiro", "--data", "d", "--recipe"]
+    found = [parser().parse_args([*line, name]).recipe for name in ("heads-cpu", "heads-gpu")]
+    assert found == [RECIPES / "heads-cpu.json", Path("heads-gpu")]
+
+
+@pytest.mark.parametrize(
+    ("command", "schema", "what"),
+    [
+        ("trace --method vanilla --prompt the", "jakiro-trace/1", "trace of one run"),
+        ("bench --methods vanilla --limit 1", "jakiro-bench/1", "benchmark report"),
+        ("tune --method eagle2 --limit 2", "jakiro-tuning/1", "report of tune"),
+        ("doctor --method eagle2 --limit 2", "jakiro-doctor/1", "report of doctor"),
+    ],
+)
+def test_a_file_of_another_kind_is_not_replaced(folder, tmp_path, capsys, command, schema, what):
+    name, *more = command.split()
+    out = tmp_path / "out.json"
+    short = ["--max-new-tokens", 4] if name in ("trace", "bench") else []
+    for text in ("my notes", "[1]", '{"schema": "jakiro-other/1"}'):
+        out.write_text(text)
+        assert run(name, folder, *more, *short, "--out", out) == 2
+        assert f"out.json: it is there, and is no {what}; name another file" in capsys.readouterr().err
+        assert out.read_text() == text
+    for text in ("", json.dumps({"schema": schema})):
+        out.write_text(text)
+        assert run(name, folder, *more, *short, "--out", out) == int(name == "doctor"), "1 of an untrained head"
+        assert len(json.loads(out.read_text())) > 1
+
+
+def test_methods_may_have_spaces_between_them_but_none_is_named_twice(folder, tmp_path, capsys):
+    line = ("--limit", 1, "--max-new-tokens", 4, "--out", tmp_path / "bench.json", "--methods")
+    assert run("bench", folder, *line, "vanilla, eagle2") == 0
+    assert run("bench", folder, *line, "vanilla,eagle2,vanilla") == 2
+    assert "--methods names vanilla twice" in capsys.readouterr().err
+
+
+def test_the_help_says_what_a_prompt_and_a_file_of_them_are(capsys):
+    said = {}
+    for command in ("trace", "bench", "tune", "card"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        said[command] = " ".join(capsys.readouterr().out.split())
+    assert "usage: python -m jakiro trace" in said["trace"] and "TEXT what the target is asked" in said["trace"]
+    assert """files whose lines are {"turns": ["question"]}""" in said["bench"]
+    assert f"tune asks at most {TEXTS})" in said["tune"]
+    assert "(default: the embedded model)" in said["card"] and "(default: target-gpu)" in said["card"]

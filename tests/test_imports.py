@@ -77,15 +77,16 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     | {"measuring.report", "measuring.findings", "measuring.tuning"},
     "commands": set(),
     "commands.arguments": {"assets"},
-    "commands.sharing": {"analysis", "commands.arguments", "traces", "metrics", "trace", "ui"},
+    "commands.checks": set(),
+    "commands.sharing": {"analysis", "commands.checks", "traces", "metrics", "trace", "ui"},
     "commands.learning": LOOP
-    | {"assets", "commands.arguments", "bench", "training"}
+    | {"assets", "commands.arguments", "commands.checks", "bench", "training"}
     | {"measuring.prompts", "measuring.experiment", "measuring.findings", "measuring.bootstrap"},
     "commands.decoding": LOOP
-    | {"metrics", "traces", "commands.arguments", "methods", "training", "bench", "doctor"}
+    | {"metrics", "traces", "commands.arguments", "commands.checks", "methods", "training", "bench", "doctor"}
     | {"measuring.report", "measuring.limits", "measuring.peers", "measuring.tuning", "measuring.prompts"}
     | {"measuring.variants", "measuring.bootstrap"},
-    "__main__": {"commands.arguments", "commands.decoding", "commands.learning", "commands.sharing"},
+    "__main__": {f"commands.{name}" for name in ("arguments", "checks", "decoding", "learning", "sharing")},
 }
 DEEP = {"ui.figures"} | {part for part in ALLOWED if part.startswith(("measuring.", "commands."))}
 TENSORS = {"torch", "transformers", "safetensors", "tokenizers"}

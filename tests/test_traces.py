@@ -127,6 +127,11 @@ def test_lines_end_where_json_lines_do():
         (to_json(RUN).replace('"pieces":{', '"pieces":{"' + "9" * 5000 + '":"a",'), "has the key '9999.*token ids"),
         (to_json(RUN).replace('"pieces":{', '"pieces":{"9007199254740993":"a",'), "has the key '9007199254740993'"),
         (to_json(replace(RUN, schema="jakiro-trace/" + "9" * 5000)), "schema is 'jakiro-trace/9999.*record it again"),
+        ('{"schema": "jakiro-bench/1", "rows": []}', "not a trace, but a benchmark report: Export"),
+        (
+            '{"schema": "jakiro-races/1", "races": []}',
+            "not a trace, but an index, of traces in files beside it: Export",
+        ),
         (to_json(replace(RUN, schema="jakiro-trace/²")), "schema is 'jakiro-trace/²', .*record it again"),
         (to_json(replace(RUN, prefill_s=1e90)), r"trace.prefill_s is 1e\+90, expected 0 to 1e\+09"),
         (to_json(replace(RUN, prefill_s=1e-320)), "trace.prefill_s is 9.99989e-321 seconds, expected 0 or at least"),

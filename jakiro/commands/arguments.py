@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from jakiro.assets import TARGET, TEMPLATES
-from jakiro.files import destination
 
 DESCRIPTION = "Decode, look, measure and train"
 RECIPES = Path(__file__).parent.parent / "training" / "recipes"
+EXPERIMENTS = ("decoupling", "decoupling-passes", "losses")
 MEASURED = "vanilla,eagle2,jakiro"
 DEVICE = "cpu, cuda, cuda:1, mps or xpu (default: %(default)s)"
 
@@ -31,10 +30,28 @@ def at_least(low: int) -> Callable[[str], int]:
 positive = at_least(1)
 
 
-def template_file(text: str) -> Path:
-    """The type of an option that is a chat template: a file, or the name of one that ships."""
-    shipped = TEMPLATES / f"{text}.jinja"
-    return shipped if shipped.is_file() and not Path(text).is_file() else Path(text)
+def file_or_name(what: str, folder: Path, ending: str, names: Sequence[str] = ()) -> Callable[[str], Path]:
+    """The type of an option that is a file, or the name of one that ships in `folder`; of `names` where some are given.
+
+    A file goes before what ships.
+    """
+
+    def read(text: str) -> Path:
+        path = Path(text)
+        if path.exists() and not path.is_dir():
+            return path
+        known = names or sorted(file.name.removesuffix(ending) for file in folder.glob(f"*{ending}"))
+        if text not in known:
+            all_ = ", ".join(known)
+            raise argparse.ArgumentTypeError(f"there is no file {text}: give {what}, or one that ships: {all_}")
+        return folder / f"{text}{ending}"
+
+    return read
+
+
+template_file = file_or_name("a Jinja file", TEMPLATES, ".jinja")
+recipe_file = file_or_name("a JSON file", RECIPES, ".json")
+experiment_file = file_or_name("a JSON file", RECIPES, "-cpu.json", EXPERIMENTS)
 
 
 def ask_for_template(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +78,7 @@ def model_options() -> argparse.ArgumentParser:
     model.add_argument(
         "--no-graphs", dest="graphs", action="store_false", help="without CUDA graphs, on a CPU without tapes"
     )
-    fewer = "on CUDA, fewer kernels by torch.compile, which takes some seconds for each shape"
+    fewer = "layers and drafts by torch.compile (CUDA only; some seconds for each shape, up to a minute the first time)"
     model.add_argument("--compile", action="store_true", help=fewer)
     return model
 
@@ -74,7 +91,7 @@ def how_to_load(options: argparse.Namespace) -> dict[str, Any]:
 
 def parser() -> argparse.ArgumentParser:
     """Of all commands; `command` says which one was given."""
-    whole = argparse.ArgumentParser(prog="jakiro", description=DESCRIPTION)
+    whole = argparse.ArgumentParser(prog="python -m jakiro", description=DESCRIPTION)
     commands = whole.add_subparsers(dest="command", required=True)
 
     model = model_options()
@@ -87,20 +104,24 @@ def parser() -> argparse.ArgumentParser:
     mass = {"type": float, "default": 1.0, "help": "above 0 and up to 1, the default, which keeps all tokens"}
 
     decoding = argparse.ArgumentParser(add_help=False, parents=[model, chosen])
-    decoding.add_argument("--max-new-tokens", type=positive, default=128, help="of an answer (default: %(default)s)")
+    decoding.add_argument(
+        "--max-new-tokens", type=positive, default=128, help="tokens of an answer (default: %(default)s)"
+    )
     decoding.add_argument("--top-p", **mass)
     decoding.add_argument(
-        "--seed", type=int, default=0, help="the same gives the same text by all methods (default: 0)"
+        "--seed", type=int, default=0, help="the same seed gives the same text with every method (default: 0)"
     )
     decoding.add_argument("--out", type=Path, required=True, help="file to write")
 
     asking = argparse.ArgumentParser(add_help=False)
-    asking.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help="default: the page's examples")
-    asking.add_argument("--limit", type=positive, help="prompts of each file (default: all)")
+    lines = """files whose lines are {"turns": ["question"]} (default: the page's examples)"""
+    asking.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help=lines)
+    first = "prompts of each file (default: all; of these tune asks at most 12)"
+    asking.add_argument("--limit", type=positive, help=first)
 
     one = commands.add_parser("trace", parents=[decoding], help="decode one prompt and write its trace")
     one.add_argument("--method", required=True, help="vanilla, prompt_lookup, draft_model, eagle2, eagle3, jakiro")
-    one.add_argument("--prompt", required=True)
+    one.add_argument("--prompt", required=True, metavar="TEXT", help="what the target is asked")
     one.add_argument("--temperature", **heat)
 
     sound = commands.add_parser("validate", help="say whether files hold sound traces")
@@ -117,11 +138,11 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument("--methods", help=f"comma-separated (default: {MEASURED})")
     own = "JSON file of heads and settings to compare in place of methods (jakiro/measuring/variants.py)"
     many.add_argument("--variants", type=Path, metavar="FILE.json", help=own)
-    several = "0, the default, is greedy; several are measured, with what is auto for the lowest"
+    several = "one or more to measure at; 0, the default, is greedy; settings that are auto are tuned for the lowest"
     many.add_argument("--temperature", type=float, nargs="+", default=[0.0], help=several)
     many.add_argument("--repeats", type=positive, default=1, help="speeds are medians over them (default: 1)")
     many.add_argument("--peers", action="store_true", help="measure transformers' own generation beside them")
-    many.add_argument("--limits", action="store_true", help="measure what the device and the bare networks allow")
+    many.add_argument("--limits", action="store_true", help="also measure the hardware's limit and the networks alone")
 
     fit = commands.add_parser("tune", parents=[model, chosen, asking], help="measure which draft tree pays here")
     fit.add_argument("--method", required=True, help="draft_model, eagle2, eagle3 or jakiro")
@@ -139,7 +160,8 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument(
         "--data", required=True, help="folder of the recipe's files, or instead of them one JSONL file or hub dataset"
     )
-    learn.add_argument("--recipe", type=Path, help="JSON file; default: target-cpu or heads-cpu, of texts texts-gpu")
+    known = "JSON file, or the name of one that ships; default: target-cpu or heads-cpu, of texts texts-gpu"
+    learn.add_argument("--recipe", type=recipe_file, metavar="FILE", help=known)
     learn.add_argument("--run-folder", type=Path, help="checkpoints and metrics; resumes what is there; none for texts")
     learn.add_argument("--target", type=Path, help="the heads' target, or the teacher: folder or hub id")
     learn.add_argument("--like", type=Path, help="folder of a model whose tokenizer a new target takes, to assist it")
@@ -158,7 +180,9 @@ def parser() -> argparse.ArgumentParser:
         "experiment", parents=[asking], help="train several heads alike, decode with each, compare"
     )
     ask.add_argument(
-        "what", help="decoupling, decoupling-passes, losses, or a JSON file (jakiro/measuring/experiment.py)"
+        "what",
+        type=experiment_file,
+        help=f"{', '.join(EXPERIMENTS)}, or a JSON file (jakiro/measuring/experiment.py)",
     )
     ask.add_argument("--data", required=True, help="as for train")
     ask.add_argument("--target", type=Path, default=TARGET, help="folder or hub id (default: the embedded model)")
@@ -169,10 +193,10 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("--repeats", type=positive, default=1, help="speeds are medians over them (default: 1)")
     again = "in place of the recipe's: other texts, answers and, where a head names no seed, another beginning"
     ask.add_argument("--seed", type=int, help=again)
-    some = "train and compare these alone, the reference's among them (default: all of the experiment's)"
+    some = "only these heads and what compares them; the reference's must be among them (default: all)"
     ask.add_argument("--heads", nargs="+", metavar="NAME", help=some)
     ask.add_argument("--device", default="cpu", help=trainer)
-    decoded = "in which is decoded (default: %(default)s); of training: docs/training.md"
+    decoded = "dtype used for decoding (default: %(default)s); training: docs/training.md"
     ask.add_argument("--dtype", default="float32", help=decoded)
     ask.add_argument("--no-compile", dest="compile", action="store_false", help="train without torch.compile")
     ask.add_argument("--out", type=Path, required=True, help="report to write, as bench does")
@@ -180,35 +204,15 @@ def parser() -> argparse.ArgumentParser:
 
     says = "write the model card of a trained target and its heads"
     about = commands.add_parser("card", allow_abbrev=False, help=says)  # --head is not --heads-recipe
-    about.add_argument("--target", type=Path, default=TARGET)
-    about.add_argument("--target-recipe", type=Path, default=RECIPES / "target-gpu.json")
+    about.add_argument("--target", type=Path, default=TARGET, help="its folder (default: the embedded model)")
+    made = "what it was trained by: a JSON file, or the name of one that ships (default: target-gpu)"
+    about.add_argument("--target-recipe", type=recipe_file, default=RECIPES / "target-gpu.json", help=made)
     runs = [RECIPES / "heads-gpu.json"]
-    about.add_argument("--heads-recipe", type=Path, nargs="+", default=runs, help="of every run, in turn")
+    grown = "what its heads were trained by, of every run, in turn (default: heads-gpu)"
+    about.add_argument("--heads-recipe", type=recipe_file, nargs="+", default=runs, help=grown)
     about.add_argument("--default", type=Path, required=True, help="bench.json with the device's default tree")
     about.add_argument("--wide", type=Path, required=True, help="bench.json with 60 nodes")
     about.add_argument("--data", type=Path, required=True, help="folder with train/ and eval/")
     about.set_defaults(device="cpu", dtype="float32", head=[], graphs=True, compile=False)
     about.set_defaults(attention=None, chat_template=None, system=None)
     return whole
-
-
-def check_folder(path: Path) -> None:
-    """Raise OSError before any work is done if a folder cannot be made there, or nothing be written into it."""
-    there = next(one for one in (path, *path.absolute().parents) if one.exists())
-    if not there.is_dir():
-        raise NotADirectoryError(f"cannot write into {path}: {there} is a file; name a folder")
-    if not os.access(there, os.W_OK):
-        raise PermissionError(f"cannot write into {path}: the folder {there} is read-only; choose another")
-
-
-def check_writable(path: Path, *read: Path | None) -> None:
-    """Raise OSError before any work is done if the file cannot be written, or is one of those that are read."""
-    if path.is_dir():
-        raise IsADirectoryError(f"cannot write {path}: it is a folder; name a file in it")
-    if destination(path) in [one.resolve() for one in read if one]:
-        raise FileExistsError(f"cannot write {path}: it is read, and would be lost; name another")
-    path = destination(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise PermissionError(f"cannot write {path}: the folder {path.parent} is read-only; choose another")

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from jakiro.commands.arguments import MEASURED, check_writable, how_to_load
+from jakiro.commands.arguments import MEASURED, how_to_load
+from jakiro.commands.checks import check_replaced, check_writable
 
 
 def trace(options: argparse.Namespace) -> int:
@@ -20,6 +21,7 @@ def trace(options: argparse.Namespace) -> int:
     from jakiro.traces import within_limits
 
     check_writable(options.out, options.chat_template)
+    check_replaced(options.out, "jakiro-trace", "trace of one run")
     target, sampling = _target(options), _sampling(options)
     ids = encode(target.tokenizer, options.prompt)
     asked = target, [options.method], pairs(options.set, "--set"), sampling
@@ -50,6 +52,10 @@ def bench(options: argparse.Namespace) -> int:
     from jakiro.measuring.prompts import read_prompts
 
     check_writable(options.out, *(options.prompts or ()), options.variants, options.chat_template)
+    check_replaced(options.out, "jakiro-bench", "benchmark report")
+    named = [name.strip() for name in (MEASURED if options.methods is None else options.methods).split(",")]
+    if twice := [name for name in named if named.count(name) > 1]:
+        raise ValueError(f"--methods names {twice[0]} twice: leave one of them out")
     texts = read_prompts(options.prompts, options.limit)
     compared = variants.read(options.variants) if options.variants else []
     if compared:
@@ -61,7 +67,6 @@ def bench(options: argparse.Namespace) -> int:
         if options.max_new_tokens < 2:
             raise ValueError("beside --variants --max-new-tokens must be at least 2: tau is of tokens after the first")
     target, samplings = _target(options), _samplings(options)
-    named = (MEASURED if options.methods is None else options.methods).split(",")
     changes = pairs(options.set, "--set")
     asked = variants.asked_for(target, compared) if compared else benchmark.asked_for(target, named, changes)
     peers = _peers(options, target)
@@ -104,6 +109,7 @@ def tune(options: argparse.Namespace) -> int:
 
     if options.out:
         check_writable(options.out, *(options.prompts or ()), options.chat_template)
+        check_replaced(options.out, "jakiro-tuning", "report of tune")
     check_tree(options.method)
     texts = read_prompts(options.prompts, options.limit)
     target, sampling = _target(options), Sampling(options.temperature, options.top_p)
@@ -125,6 +131,7 @@ def doctor(options: argparse.Namespace) -> int:
 
     if options.out:
         check_writable(options.out, *(options.prompts or ()), options.chat_template)
+        check_replaced(options.out, "jakiro-doctor", "report of doctor")
     texts = read_prompts(options.prompts, options.limit)
     target = _target(options)
     findings = visit(target, options.method, [one.text for one in texts])

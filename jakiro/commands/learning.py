@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from jakiro.assets import TARGET
-from jakiro.commands.arguments import RECIPES, check_folder, check_writable
+from jakiro.commands.arguments import RECIPES
+from jakiro.commands.checks import check_folder, check_replaced, check_writable
 
 
 def train(options: argparse.Namespace) -> int:
@@ -66,17 +67,15 @@ def _write_texts(options: argparse.Namespace) -> int:
     from jakiro.machine import use_threads
     from jakiro.training import texts, workers
     from jakiro.training.precision import product_dtype
-    from jakiro.training.sources import only_source
 
     if options.target is None or options.out is None:
         raise ValueError("name the teacher, a folder or hub id, with --target, and the JSONL file to write with --out")
     recipe = texts.TextsRecipe.read(options.recipe or RECIPES / "texts-gpu.json")
-    data, only = only_source(options.data)
-    recipe = replace(recipe, mix=only) if only else recipe
     use_threads(options.threads)
     accelerator = workers.start(options.device)
     if accelerator.num_processes > 1:
         raise ValueError("texts are written by one process: start it without a launcher")
+    recipe, data = _with_data(recipe, options.data)
     model, tokenizer = _model(options)
     model = model.to(accelerator.device, product_dtype(accelerator.device)).eval()
     texts.write(model, tokenizer, recipe, data, options.out)
@@ -85,16 +84,13 @@ def _write_texts(options: argparse.Namespace) -> int:
 
 
 def _train_target(options: argparse.Namespace, accelerator) -> None:
-    from jakiro.training.sources import only_source
     from jakiro.training.target import train
     from jakiro.training.target_recipe import Recipe
 
     if options.out is None:
         raise ValueError("--out is missing: name the folder for the trained target")
     recipe = Recipe.read(options.recipe or RECIPES / "target-cpu.json")
-    data, only = only_source(options.data)
-    if only:
-        recipe = replace(recipe, mixes=dict.fromkeys(recipe.mixes, only))
+    recipe, data = _with_data(recipe, options.data)
     given = (accelerator, recipe, data, options.run_folder, options.out)
     train(*given, options.compile, options.like, options.shard, options.start, options.parent)
 
@@ -102,7 +98,6 @@ def _train_target(options: argparse.Namespace, accelerator) -> None:
 def _train_heads(options: argparse.Namespace, accelerator) -> None:
     from jakiro.training.head_recipe import HeadRecipe
     from jakiro.training.heads import answer, train_heads
-    from jakiro.training.sources import only_source
 
     if options.out is None and options.what != ["answers"]:
         if not options.target.is_dir():
@@ -110,9 +105,9 @@ def _train_heads(options: argparse.Namespace, accelerator) -> None:
         if options.target.resolve() == TARGET.resolve():
             raise ValueError("--out is missing: the heads that ship with the embedded target would be written over")
     recipe = HeadRecipe.read(options.recipe or RECIPES / "heads-cpu.json")
-    data, only = only_source(options.data)
-    if only:
-        recipe = replace(recipe, mix=only)
+    if options.what != ["answers"]:
+        _check_heads(options.what, recipe)
+    recipe, data = _with_data(recipe, options.data)
     model, tokenizer = _model(options)
     if options.what == ["answers"]:
         file = options.out or options.run_folder / "answers.jsonl"
@@ -121,6 +116,33 @@ def _train_heads(options: argparse.Namespace, accelerator) -> None:
     out = {name: (options.out or options.target) / name for name in options.what}
     given = (options.what, accelerator, model, tokenizer, recipe, data, options.run_folder, out)
     train_heads(*given, options.compile, options.shard, options.start)
+
+
+def _check_heads(names: list[str], recipe) -> None:
+    """Raise ValueError, before a target is loaded, for a head that the recipe has not."""
+    from jakiro.training.head_recipe import HeadRecipe
+
+    for name in names:
+        if name not in recipe.heads:
+            shipped = [file for file in sorted(RECIPES.glob("heads-*.json")) if name in HeadRecipe.read(file).heads]
+            other = f"; try --recipe {' or '.join(file.stem for file in shipped)}" if shipped else ""
+            raise ValueError(f"the recipe has no head {name!r}; it has {', '.join(recipe.heads)}{other}")
+
+
+def _with_data(recipe, named: str):
+    """A recipe and the folder of its files, where --data names a file or a dataset with that in place of its sources.
+
+    Raises OSError where a file is not there.
+    """
+    from jakiro.training.sources import check_files, only_source
+
+    data, only = only_source(named)
+    several = hasattr(recipe, "mixes")  # a target's
+    if only:
+        recipe = replace(recipe, **({"mixes": dict.fromkeys(recipe.mixes, only)} if several else {"mix": only}))
+    for mix in recipe.mixes.values() if several else [recipe.mix]:
+        check_files(mix, data)
+    return recipe, data
 
 
 def experiment(options: argparse.Namespace) -> int:
@@ -138,22 +160,20 @@ def experiment(options: argparse.Namespace) -> int:
     from jakiro.measuring.prompts import read_prompts
     from jakiro.models.loading import DTYPES
     from jakiro.training import recipe_file, workers
-    from jakiro.training.sources import only_source
 
     for file in filter(None, (options.out, options.page)):
-        check_writable(file, *(options.prompts or ()), Path(options.what), Path(options.data), options.chat_template)
+        check_writable(file, *(options.prompts or ()), options.what, Path(options.data), options.chat_template)
     if options.page and options.page.resolve() == options.out.resolve():
         raise ValueError(f"--out and --page are both {options.out}: one is JSON, the other Markdown; name two files")
-    named = RECIPES / f"{options.what}-cpu.json"
-    asked = experiments.Experiment.read(named if named.exists() else Path(options.what))
+    check_replaced(options.out, "jakiro-bench", "benchmark report")
+    asked = experiments.Experiment.read(options.what)
     if options.heads:
         asked = asked.only(options.heads)
     if options.dtype not in DTYPES:
         raise ValueError(f"dtype is {options.dtype!r}; use one of {', '.join(DTYPES)}")
     texts = read_prompts(options.prompts, options.limit)
     check_tasks([text.task for text in texts])
-    data, only = only_source(options.data)
-    recipe = replace(asked.training, mix=only) if only else asked.training
+    recipe, data = _with_data(asked.training, options.data)
     if options.seed is not None:
         recipe = replace(recipe, seed=options.seed)
         recipe_file.check_seed(recipe)

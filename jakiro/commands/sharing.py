@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from jakiro.commands.arguments import check_writable
+from jakiro.commands.checks import check_writable, in_words
 from jakiro.traces import check_together, load_traces
 
 
@@ -19,7 +19,7 @@ def validate(options: argparse.Namespace) -> int:
         try:
             traces = load_traces(file)
         except (TraceError, OSError) as error:
-            print(error, file=sys.stderr)
+            print(in_words(error), file=sys.stderr)
             status = 1
             continue
         for trace in traces:

@@ -22,10 +22,17 @@ class Prompt:
     text: str
 
 
-def _question(turns: Any) -> str:
-    if not isinstance(turns, list) or not isinstance(turns[0], str) or not turns[0].strip():
-        raise ValueError("turns begin with no question")
-    return turns[0]
+def _prompt(line: str, task: str, number: int) -> Prompt:
+    try:
+        read: Any = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is not JSON ({error})") from error
+    if not isinstance(read, dict) or "turns" not in read:
+        raise ValueError("has no 'turns'")
+    turns = read["turns"]
+    if not isinstance(turns, list) or not turns or not isinstance(turns[0], str) or not turns[0].strip():
+        raise ValueError("has no question at the beginning of its 'turns'")
+    return Prompt(task, str(read.get("id", number)), turns[0])
 
 
 def read_prompts(paths: Sequence[Path] | None, limit: int | None = None) -> list[Prompt]:
@@ -51,10 +58,9 @@ def read_prompts(paths: Sequence[Path] | None, limit: int | None = None) -> list
         for number, line in asked:
             place = f"{path}, line {number}"
             try:
-                record_ = json.loads(line)
-                one = Prompt(path.stem, str(record_.get("id", number)), _question(record_["turns"]))
-            except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
-                raise ValueError(f'{place}: expected {{"turns": ["question"]}} ({error!r})') from error
+                one = _prompt(line, path.stem, number)
+            except ValueError as error:
+                raise ValueError(f'{place} {error}: write {{"turns": ["question"]}}') from error
             if other := places.get((one.task, one.id)):
                 raise ValueError(
                     f"{place}: task {one.task!r} has a prompt {one.id!r} already ({other}); rename the file or the id"

@@ -40,11 +40,28 @@ class Variant:
             raise ValueError(f"unknown method {self.method!r}; known: {', '.join(METHODS)}")
 
 
+def _variant(given: Any, which: str) -> Variant:
+    known = [one.name for one in fields(Variant)]
+    if not isinstance(given, dict):
+        raise ValueError(f'{which} is {given!r}, expected {{"label": "mine", "method": "jakiro"}}')
+    if unknown := [name for name in given if name not in known]:
+        raise ValueError(f"{which} has the unknown field {unknown[0]!r}; known are {', '.join(known)}")
+    if missing := [name for name in ("label", "method") if name not in given]:
+        raise ValueError(f"{which} has no {missing[0]!r}")
+    try:
+        return Variant(**given)
+    except ValueError as error:
+        raise ValueError(f"{which}: {error}") from error
+
+
 def read(path: Path) -> list[Variant]:
     """The variants of a file. Raises OSError, or ValueError saying what is wrong with it."""
     try:
-        found = [Variant(**one) for one in json.loads(path.read_text(encoding="utf-8-sig"))]
-    except (TypeError, ValueError, RecursionError) as error:
+        given = json.loads(path.read_text(encoding="utf-8-sig"))
+        if not isinstance(given, list):
+            raise ValueError('write [{"label": "mine", "method": "jakiro"}, ...]')
+        found = [_variant(one, f"variant {number}") for number, one in enumerate(given, start=1)]
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no list of variants: {error}") from error
     labels = Counter(one.label for one in found)
     labels["vanilla"] += 1  # decodes beside them

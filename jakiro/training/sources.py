@@ -10,13 +10,15 @@ import logging
 import lzma
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import TextIO
+
+from huggingface_hub.errors import HTTPError
 
 from jakiro.training import leads, recipe_file, stdlib
 from jakiro.training.sentences import shorten
@@ -56,16 +58,31 @@ class Source:
 def only_source(data: str | Path) -> tuple[Path, list[Source] | None]:
     """The folder of what --data names, and its one source where that is a file or a dataset, not a folder of sources.
 
-    Of that all turns are kept. Raises FileNotFoundError for what is neither.
+    Of that all turns are kept. Raises FileNotFoundError for what is none of them: what ends as a file does, or would be
+    in a folder that is here, is no dataset.
     """
     path = Path(data)
     if path.is_dir():
         return path, None
     if path.is_file():
         return path.parent, [Source(path.name, 1.0, turns=0)]
-    if re.fullmatch(r"[\w.-]+/[\w.-]+(:[\w.-]+)?", str(data)):
+    local = path.suffix in (".jsonl", ".json", ".xz") or path.parent.is_dir()
+    if not local and re.fullmatch(r"[\w.-]+/[\w.-]+(:[\w.-]+)?", str(data)):
         return Path(), [Source(f"{HUB}{data}", 1.0, turns=0)]
-    raise FileNotFoundError(f"{data} is neither a folder, a JSONL file nor a dataset's name (owner/name)")
+    raise FileNotFoundError(
+        f"{data} is neither a folder, a JSONL file nor a dataset's name (owner/name): check the path"
+    )
+
+
+def check_files(sources: Iterable[Source], root: Path) -> None:
+    """Raise FileNotFoundError for the first file of a recipe that is not under `root`, which --data names."""
+    for source in sources:
+        file = root / source.file.removeprefix(LEADS)
+        if source.file != "stdlib" and not source.file.startswith(HUB) and not file.is_file():
+            raise FileNotFoundError(
+                f"there is no file {file}, which this recipe reads from --data: name the folder that has it "
+                "(docs/training.md), or give chats of your own as one JSONL file, --data FILE.jsonl"
+            )
 
 
 def held_out(messages: list[dict]) -> bool:
@@ -153,7 +170,14 @@ def _dataset(name: str) -> Iterator[dict]:
     from datasets import load_dataset
 
     name, _, split = name.partition(":")
-    return iter(load_dataset(name, split=split or "train"))
+    try:
+        return iter(load_dataset(name, split=split or "train"))
+    except (OSError, ValueError, HTTPError) as error:
+        why = next(iter(str(error).splitlines()), type(error).__name__)
+        raise FileNotFoundError(
+            f"there is no {name} here, and the hub did not give a dataset of that name ({why}): check the path, the "
+            "name, the split (owner/name:split) and the network"
+        ) from error
 
 
 def _lines(path: Path) -> Iterator[dict]:

@@ -255,8 +255,8 @@ def test_a_source_is_not_flushed_within_a_period(monkeypatch):
         time.sleep(0.1)
         yield {"event": 3}
 
-    none, first, last = [text.count("\n") for text in flushed(source(), threading.Event(), Pace(5.0, 0.0))]
-    assert none == 0 and first in (1, 2) and last == 3  # the second may be there when the first is told
+    first, last = [text.count("\n") for text in flushed(source(), threading.Event(), Pace(5.0, 0.0)) if text]
+    assert first in (1, 2) and last == 3  # the second may be there when the first is told
 
 
 def test_the_stream_tells_every_token_once(models):
@@ -628,7 +628,7 @@ def test_a_host_that_lends_its_gpu_hands_the_traces_over_as_text(models, tmp_pat
 
     live = live_races(Ready(), shelf, gpu)
     texts = list(live("live-1", *GOOD.values()))
-    assert decorated == ["elsewhere"] and all(text.startswith("{") for text in texts[1:])
+    assert decorated == ["elsewhere"] and all(text[:1] in ("", "{") for text in texts)
     assert [trace.method for trace in shelf.traces("live-1")] == METHODS
 
 

@@ -118,9 +118,10 @@ export function headerView(part, {races, exports, files}) {
 
   function choices(shown) {
     if (!races.some(({id}) => id === shown.id) && (mine.get(shown.id) ?? EARLY) === EARLY) lists(shown);
-    const all = [...[...mine].reverse().map(([id, title]) => ({id, title})), ...races];
+    const others = races.map(({id, title}) => ({id, title: short(title, TITLE)})); // a file has its prompt as title
+    const all = [...[...mine].reverse().map(([id, title]) => ({id, title})), ...others];
     const kind = new RegExp(`^${shown.kind}:? `); // it stands beside the one shown
-    const said = ({id, title}) => short(id === shown.id ? title.replace(kind, '') : title, TITLE); // a file has its prompt as title
+    const said = ({id, title}) => (id === shown.id ? title.replace(kind, '') : title);
     part('races').replaceChildren(...all.map((one) => h('option', {value: one.id}, said(one))));
     part('races').value = shown.id;
     part('races').disabled = shown.running;

@@ -36,7 +36,7 @@ def stops_figure(trace: Trace) -> dict | None:
         "xaxis": axis((0, 1), "y", "rounds", range=[0, 1.08 * max(ends)], **whole(max(ends))),
         "yaxis": axis((0, 1), "x", autorange="reversed", showgrid=False, ticklabelstandoff=6),
     }
-    words = "where rounds stopped; point at a bar for what would have brought a token more"
+    words = "where rounds stopped; point at a bar for what would have helped"
     title = caption(0, 1, words, yshift=4 + above)
     margin = {"l": 150, "r": 12, "t": 30 + above, "b": 44}
     height = 74 + above + ROW * len(found)

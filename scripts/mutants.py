@@ -605,6 +605,27 @@ MUTANTS = [
         "test_classes.py",
     ),
     Mutant(
+        "a thread keeps what hooks saw in its last pass",
+        "jakiro/target.py",
+        "seen.clear()  # a thread keeps them for good, and a prompt may be long",
+        "pass",
+        "test_eagle3.py",
+    ),
+    Mutant(
+        "the shortest prompts of a chunk are answered first, and greedily",
+        "jakiro/training/answers.py",
+        'random.Random(f"{seed} {number}").shuffle(starts)',
+        "pass",
+        "test_training_heads.py",
+    ),
+    Mutant(
+        "a head's gradient that is no number is not looked at",
+        "jakiro/training/head_job.py",
+        "for name, value in found.items()} | norms",
+        "for name, value in found.items()} | dict.fromkeys(norms, torch.ones(()))",
+        "test_training_losses.py",
+    ),
+    Mutant(
         "the experts' own distributions are mixed by the gate of the contrast",
         "jakiro/training/losses.py",
         "gates = _take(out.gates, at).float()[:, : len(own)].log_softmax(dim=-1)",

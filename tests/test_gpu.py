@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
-METHODS = ["vanilla", "prompt_lookup", "draft_model", "eagle2", "jakiro"]
+METHODS = ["vanilla", "prompt_lookup", "draft_model", "eagle2", "eagle3", "jakiro"]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_every_method_gives_vanillas_text_with_graphs_and_without(targets, sampl
     assert len({tuple(text) for pair in texts.values() for text in pair}) == 1
 
 
-@pytest.mark.parametrize("method", ["draft_model", "eagle2", "jakiro"])
+@pytest.mark.parametrize("method", ["draft_model", "eagle2", "eagle3", "jakiro"])
 def test_drafts_are_those_without_graphs(targets, method):
     replayed, plain = (trace(one, method).steps for one in targets.values())
     assert [step.tree.tokens for step in replayed] == [step.tree.tokens for step in plain]

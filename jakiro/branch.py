@@ -43,8 +43,8 @@ def branch(
     """Rounds from round `index` on, with the run's own settings and with the changed ones.
 
     Only the prefix comes from the trace: both are decoded now, so that their times can be compared. `heed` is called
-    after every round; what it raises ends the work. Raises ValueError,
-    saying why, where the trace is not this target's, where there is no such round, or for a bad change.
+    after every round; what it raises ends the work. Raises ValueError, saying why, where the trace is not this
+    target's, where there is no such round, or for a bad change.
     """
     if trace.target != target.name:
         raise ValueError(f"this run was recorded with {trace.target}, and the model loaded here is {target.name}")

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from jakiro.commands.arguments import DEVICE
-from jakiro.commands.checks import check_writable
+from jakiro.commands.checks import check_writable, in_words
 from jakiro.drafter import Drafter
 from jakiro.engine import decode
 from jakiro.files import write_text
@@ -61,12 +61,13 @@ def run(
     command = shlex.join([*made.prog.split(), *(sys.argv[1:] if argv is None else argv)])
     try:
         if options.out:
-            check_writable(options.out)
+            asked = vars(options).get("prompts")
+            check_writable(options.out, *(asked if isinstance(asked, list) else ()))
         if "device" in options:
             check_request(options.device, "float32")
         report, tables = measure(options)
     except (ValueError, OSError) as error:
-        print(f"{made.prog}: {error}", file=sys.stderr)
+        print(f"{made.prog}: {in_words(error)}", file=sys.stderr)
         return 2
     text = json.dumps({**report, "command": command}, indent=1, allow_nan=False)
     print(text)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from jakiro.commands.arguments import parser
-from jakiro.commands.checks import in_words
+from jakiro.commands.checks import in_words, out_of_memory
 from jakiro.commands.decoding import bench, card, doctor, trace, tune
 from jakiro.commands.learning import experiment, train
 from jakiro.commands.sharing import explain, replay, validate
@@ -30,6 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 141
     except (ValueError, OSError) as error:
         print(f"jakiro {options.command}: {in_words(error)}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        if not out_of_memory(error):
+            raise
+        less = "--max-new-tokens, total_tokens, or in training the recipe's `rows`"
+        why = f"the memory does not suffice: ask for less ({less}), or use another --dtype or --device"
+        print(f"jakiro {options.command}: {why}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"\njakiro {options.command}: interrupted{GOES_ON.get(options.command, '')}", file=sys.stderr)

@@ -23,7 +23,7 @@ from jakiro.measuring.journal import Journal
 from jakiro.measuring.prompts import Prompt
 from jakiro.measuring.report import Sample
 from jakiro.measuring.tuning import Tuner
-from jakiro.methods import METHODS
+from jakiro.methods import METHODS, check_known
 from jakiro.models import hub
 from jakiro.settings import build
 from jakiro.target import Target
@@ -69,8 +69,7 @@ def asked_for(target: Target, names: Sequence[str], changes: dict[str, str]) -> 
     """
     loaded, used = {}, set()
     for name in names:
-        if name not in METHODS:
-            raise ValueError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
+        check_known(name)
         method = METHODS[name]
         if reason := method.unavailable(target):
             raise ValueError(f"{name} cannot run: {reason}")

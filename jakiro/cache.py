@@ -22,7 +22,7 @@ Shape = tuple[int, int]  # heads, width of a head
 Slots = dict[Shape, Tensor]  # by shape: [slots, 1, heads, rows, width]; a slot is one layer's keys or values
 Places = list[tuple[tuple[Shape, int], tuple[Shape, int]] | None]  # each layer's two slots; None: it stores nothing
 Views = list[tuple[Tensor, Tensor] | None]  # [1, heads, rows, width] of each layer's keys and values
-ROOM = 256  # rows that a storage gets beyond what is asked for when it has to move
+ROOM = 256  # rows that a storage has to spare when it has moved
 
 
 def argument_of(model: PreTrainedModel) -> str:
@@ -107,11 +107,12 @@ class KVCache(Cache):
     def reserve(self, rows: int) -> None:
         """Make room for so many rows after the committed ones, moving the storage if it is too small.
 
-        It gets ROOM rows more than that, so that a text which grows does not move it in every round.
+        It becomes a multiple of ROOM, with so many rows or more to spare: a growing text does not move it each round,
+        and programs that see all rows are those that see a multiple of them.
         """
-        missing = self.length + rows - self.capacity
-        if missing > 0:
-            missing += ROOM
+        wanted = self.length + rows
+        if wanted > self.capacity:
+            missing = (-(-wanted // ROOM) + 1) * ROOM - self.capacity
             self.capacity += missing
             for shape, storage in self._storage.items():
                 self._storage[shape] = torch.nn.functional.pad(storage, (0, 0, 0, missing))

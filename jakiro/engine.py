@@ -24,7 +24,7 @@ from jakiro.trace import StepTrace, Trace
 from jakiro.tree import MAX_CUT, CutNodes, DraftTree
 from jakiro.verify import Sampling, noise_of, pick, walk
 
-TREE_ROWS = 64  # cache rows set aside for a tree; a larger one makes the cache move once
+TREE_ROWS = 64  # cache rows set aside for a tree; a larger one makes the cache move late in the text
 LOWEST = -1e4  # stands in for the log of a zero probability: traces hold finite numbers
 
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from safetensors import SafetensorError
-
 WEIGHT_FILES = "model*.safetensors*"  # shards and their index, as Hugging Face names them
 
 
@@ -32,7 +30,9 @@ def _telling(path: Path) -> Iterator[None]:
     """Name the file or folder where it cannot be written; torch and safetensors have errors of their own for that."""
     try:
         yield
-    except (OSError, RuntimeError, SafetensorError) as error:
+    except Exception as error:
+        if not isinstance(error, (OSError, RuntimeError)) and type(error).__name__ != "SafetensorError":
+            raise
         why = getattr(error, "strerror", None) or error
         raise OSError(f"cannot write {path} ({why}): make room there, or name another place") from error
 

@@ -230,21 +230,18 @@ class Target:
         return blank.masked_fill(~seen, torch.finfo(self.dtype).min)[None, None]
 
     def _pass(self, tokens: Tensor, positions: Tensor, mask: Mask | None, cache, **extra) -> tuple[Tensor, Tensor]:
-        output = self.model(
-            input_ids=tokens[None],
-            position_ids=positions[None],
-            attention_mask=mask,
-            use_cache=True,
-            **{self.takes_cache: cache},
-            **extra,
-        )
         seen = vars(self._seen)
+        seen["open"] = True  # else hooks keep nothing: of a training's forwards it would stay in memory
+        given = {"attention_mask": mask, "use_cache": True, self.takes_cache: cache} | extra
+        output = self.model(input_ids=tokens[None], position_ids=positions[None], **given)
         features = torch.cat([seen[layer] for layer in cache.reads], -1) if cache.reads else seen["last"]
         seen.clear()  # a thread keeps them for good, and a prompt may be long
         return output.logits[0], features[0]
 
     def _see(self, module, inputs, output) -> None:
-        self._seen.last = output[0]  # last_hidden_state comes first in every model output
+        if seen := vars(self._seen):
+            seen["last"] = output[0]  # last_hidden_state comes first in every model output
 
     def _see_input(self, layer: int, module, inputs, named) -> None:
-        vars(self._seen)[layer] = inputs[0] if inputs else named["hidden_states"]
+        if seen := vars(self._seen):
+            seen[layer] = inputs[0] if inputs else named["hidden_states"]

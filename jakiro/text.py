@@ -114,18 +114,18 @@ def pieces(tokenizer: PreTrainedTokenizerBase | None, ids: Iterable[int]) -> dic
     if tokenizer is None:
         return {id: f"<{id}>" for id in sorted(set(ids))}
     anchor = tokenizer("a", add_special_tokens=False).input_ids[-1:]
+    before = tokenizer.decode(anchor, clean_up_tokenization_spaces=False)
     special = set(tokenizer.all_special_ids)
-    return {id: _piece(tokenizer, id, anchor, id in special) or f"<{id}>" for id in sorted(set(ids))}
+    return {id: _piece(tokenizer, id, anchor, before, id in special) or f"<{id}>" for id in sorted(set(ids))}
 
 
-def _piece(tokenizer: PreTrainedTokenizerBase, id: int, anchor: list[int], special: bool) -> str:
+def _piece(tokenizer: PreTrainedTokenizerBase, id: int, anchor: list[int], before: str, special: bool) -> str:
     token = tokenizer.convert_ids_to_tokens(id) if id < len(tokenizer) else None
     if token is None or special:
         return token or ""
     if byte := _BYTE.fullmatch(token):
         return _show(bytes([int(byte[1], 16)]))
     # After another token, since decoders drop the leading space of a text.
-    before = tokenizer.decode(anchor, clean_up_tokenization_spaces=False)
     text = tokenizer.decode([*anchor, id], clean_up_tokenization_spaces=False)[len(before) :]
     table = _byte_of_letter()
     if "\ufffd" in text and all(letter in table for letter in token):

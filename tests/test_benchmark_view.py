@@ -179,7 +179,7 @@ def test_a_rounds_cost_stands_beside_published_and_ideal_ones(tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps(data))
     first, second = json.loads(payload(tmp_path))["reports"]
     ours, theirs = first["figures"][0]["data"]
-    assert (ours["y"], theirs["y"], theirs["name"]) == ([1.5], [1.64], "EAGLE-2, published (A40)")
+    assert (ours["y"], theirs["y"], theirs["name"]) == ([1.5], [1.64], "EAGLE-2, published (A40, prefill included)")
     assert ["published", "their logs"] in first["facts"]
     assert first["table"]["rows"][1] == ["EAGLE-2", "64", "30.00", "10.00", "20.00", "1.50", "1.64"]
     spent, alone = second["figures"][0]["data"]
@@ -212,7 +212,7 @@ def test_an_experiment_is_shown_by_its_intervals(tmp_path, data):
     ]
     about = {"question": "Do they?", "reference": "dense", "intervals": found, "steps": 5, "tokens_a_step": 4096}
     about["parts"] = [{"what": "a second", "variant": "second", "against": "first"} | found[2]]
-    about["variants"] = {"dense": {}, "first": {}, "second": {}}
+    about["variants"] = {name: {"parameters": 5} for name in ("dense", "first", "second")}
     row = next(row for row in data["rows"] if row["method"] == "jakiro")
     rows = [
         row | {"method": name, "temperature": heat, "acceptance_rate_per_position": [0.5, 0.25 - 0.1 * heat][:depth]}

@@ -31,15 +31,19 @@ from benchmarks import (
 from benchmarks.published import LLAMA_3_8B, VICUNA_7B
 from jakiro.assets import BENCHMARKS
 from jakiro.commands.arguments import RECIPES
+from jakiro.measuring.prompts import examples
 from jakiro.methods import eagle2
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.training.head_recipe import HeadRecipe
+from jakiro.tree import CutNodes
+from jakiro.ui import recorded
 from scripts import architectures, copying, loops, mutants, plots, tree_sizes
+from scripts import record as recording
 
 PHASES = ("draft_s", "verify_s", "overhead_s", "round_s")
 METHODS = ["vanilla", "eagle2", "jakiro"]
-needs_chromium = pytest.mark.skipif(not browsing.CHROMIUM, reason="needs Chromium on the PATH")
+*_, needs_chromium = browsing.IN_CHROMIUM
 
 
 @pytest.fixture(scope="module")
@@ -114,13 +118,15 @@ def test_steadiness(run, folder, monkeypatch, capsys):
     """And the threads are as they were."""
     monkeypatch.setattr(steadiness, "PASSES", 1)
     before = torch.get_num_threads()
-    report = run(steadiness, "--target", folder, "--nodes", 7, "--turns", 2)
-    assert [(row["threads"], row["nodes"]) for row in report["rows"]] == [
-        (threads, nodes) for threads in sorted({1, before}) for nodes in (1, 7)
-    ]
+    torch.set_num_threads(2)
+    try:
+        report = run(steadiness, "--target", folder, "--nodes", 7, "--turns", 2)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert [(row["threads"], row["nodes"]) for row in report["rows"]] == [(1, 1), (1, 7), (2, 1), (2, 7)]
     for row in report["rows"]:
         assert 0 < row["tenth_s"] <= row["median_s"] <= row["nine_tenths_s"]
-    assert torch.get_num_threads() == before
     assert steadiness.main(["--target", str(folder), "--turns", "1"]) == 2
     assert "ask for at least 2" in capsys.readouterr().err
 
@@ -259,12 +265,35 @@ def test_long_text(run, folder, monkeypatch):
     assert report["context"] == CONTEXT
 
 
+def test_races_are_recorded_and_get_their_cut_nodes(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "RUNS", 1)
+    monkeypatch.setattr(recording, "examples", lambda: examples()[:1])
+    line = ["--target", str(folder), "--out", str(tmp_path / "races"), "--max-new-tokens", "8"]
+    assert recording.main([*line, "--set", "top_k=3", "--set", "depth=2", "--set", "total_tokens=5"]) == 0
+    [race] = recorded.read(tmp_path / "races")
+    traces = recorded.load(tmp_path / "races", race)
+    assert [one.method for one in traces] == [*recording.LANES] and {len(one.tokens) for one in traces} == {8}
+    bare = [replace(one, steps=[without_cut(step) for step in one.steps]) for one in traces]
+    assert bare[1] != traces[1] and bare[2] != traces[2]
+    recorded.save(tmp_path / "races", race.id, race.title, race.prompt, bare)
+    assert recording.main([*line, "--only-cut"]) == 0
+    assert recorded.load(tmp_path / "races", race) == traces
+
+
+def without_cut(step):
+    return replace(step, tree=replace(step.tree, cut=CutNodes()))
+
+
 def test_what_does_not_fit_is_said(folder, capsys):
     assert long_text.main(["--target", str(folder), "--lengths", "150", "--memory-rounds", "0"]) == 2
     assert "ask for shorter texts or fewer rounds" in capsys.readouterr().err
     assert shapes.main(["--out", str(folder)]) == 2
     assert "it is a folder" in capsys.readouterr().err
     assert muon.main(["--device", "gpu7"]) == 2 and "gpu7" in capsys.readouterr().err
+    asked = folder / "asked.jsonl"
+    assert auto.main(["--prompts", str(asked)]) == 2 and "there is no file" in capsys.readouterr().err
+    assert auto.main(["--prompts", str(asked), "--out", str(asked)]) == 2
+    assert "it is read, and would be lost" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import CHAT, save_heads, tiny_model, tiny_tokenizer
 
-from jakiro import trace
+from jakiro import engine, trace
 from jakiro.__main__ import COMMANDS, main
 from jakiro.assets import TRACES
 from jakiro.commands.arguments import RECIPES, parser
@@ -214,6 +214,33 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, tmp_path, capsys, monk
     error = capsys.readouterr().err
     assert code == 2 and message in error and len(error.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["trace --prompt a", "bench", "tune", "doctor"])
+def test_what_is_asked_for_is_looked_at_before_a_target_is_read(tmp_path, capsys, command):
+    name = "--methods" if command == "bench" else "--method"
+    bad = [[name, "nobody"], *([[name, "eagle2", "--temperature", "0.0001"]] if command != "doctor" else [])]
+    for more in bad:
+        out = ["--out", str(tmp_path / "out.json"), "--target", str(tmp_path / "no model here")]
+        assert main([*command.split(), *out, *more]) == 2
+        assert "no model here" not in (said := capsys.readouterr().err)
+        assert "unknown method 'nobody'" in said or "temperature" in said
+
+
+def test_too_little_memory_is_said_with_what_would_take_less(folder, tmp_path, capsys, monkeypatch):
+    def decode(*_):
+        torch.empty(1 << 60)
+
+    monkeypatch.setattr(engine, "decode", decode)
+    asked = ("trace", folder, "--method", "vanilla", "--prompt", "the", "--out", tmp_path / "t.json")
+    assert run(*asked) == 2
+    error = capsys.readouterr().err
+    assert "the memory does not suffice: ask for less (--max-new-tokens" in error and len(error.splitlines()) == 1
+    monkeypatch.setattr(
+        engine, "decode", lambda *_: torch.zeros(2) + torch.zeros(3)
+    )  # a mistake of ours is shown whole
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        run(*asked)
 
 
 @pytest.mark.parametrize("out", ["missing/t.json", "."])

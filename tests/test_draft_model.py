@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 
 import naive
 import pytest
@@ -74,11 +75,13 @@ def assert_naive(model: Target, target: Target, tokens: list[int], tree, setting
 @pytest.mark.parametrize("model", WAYS, indirect=True)
 @pytest.mark.parametrize("mode", MODES)
 def test_tree_is_the_naive_one(target, model, mode):
-    """Of every round, whether rows of the draft before were kept or not."""
-    seen = rounds(target, DraftModelDrafter(model, target, MODES[mode]))
+    """Of every round, whether rows of the draft before were kept or not; the last ones have less room than levels."""
+    count = 24
+    seen = rounds(target, DraftModelDrafter(model, target, MODES[mode]), count)
     assert len(seen) > 5
     for tokens, tree in seen:
-        assert_naive(model, target, tokens, tree, MODES[mode])
+        room = len(PROMPT) + count - len(tokens) - 1
+        assert_naive(model, target, tokens, tree, replace(MODES[mode], depth=max(1, min(MODES[mode].depth, room))))
 
 
 @pytest.mark.parametrize("family", ["gpt2", "mistral", "gemma2"])
@@ -148,6 +151,24 @@ def test_it_drafts_as_far_as_it_can_read(target):
     for step in trace.steps[:-1]:
         assert (len(step.tree) > 1) == (read + 3 <= 40), read
         read += len(step.emitted)
+
+
+def test_it_drafts_no_deeper_than_there_is_room(target, model, monkeypatch):
+    """A level is a pass; and what can still count gets the whole budget."""
+    passes, score = [], model.score
+    monkeypatch.setattr(model, "score", lambda *given: passes.append(len(given)) or score(*given))
+    settings = TreeSettings(3, 4, 6)
+    drafter = DraftModelDrafter(model, target, settings)
+    features = torch.zeros(len(PROMPT), target.hidden_size)
+    tree = drafter.draft(Context([*PROMPT, 7], features, 2, None))
+    assert max(tree.depths()) == 2 and len(tree) == 6 and len(passes) == 1  # the prompt's is no score
+    assert_naive(model, target, [*PROMPT, 7], tree, replace(settings, depth=2))
+
+
+def test_its_attention_is_written_out_where_its_targets_is(target, eager_target):
+    for one, expected in ((target, "sdpa"), (eager_target, "eager")):
+        model = METHOD.load(one)(TreeSettings(3, 3, 6)).model
+        assert model.model.config._attn_implementation == expected
 
 
 @pytest.mark.parametrize("model", WAYS, indirect=True)

@@ -145,6 +145,8 @@ def test_features_of_a_run_that_is_over_are_not_kept(deep):
         deep.prefill(torch.tensor(PROMPT), cache)
         deep.score(PROMPT[3:], [-1, 0, 1], cache)
         assert not vars(deep._seen)
+        deep.model(torch.tensor([PROMPT]))  # as training reads it
+        assert not vars(deep._seen)
 
 
 @pytest.mark.parametrize("family", ["qwen3", "mistral", "eager gemma2", "eager gpt_oss"])

@@ -8,7 +8,7 @@ from elsewhere import KIND, Device, attached
 from test_engine import PROMPT, SAMPLED
 from tiny import tiny_model
 
-from jakiro import programs
+from jakiro import methods, programs
 from jakiro.bench import load_methods
 from jakiro.drafting import head
 from jakiro.engine import decode, record
@@ -20,10 +20,15 @@ METHODS = {
     "prompt_lookup": {},
     "draft_model": TREE,
     "eagle2": TREE,
+    "eagle3": TREE,
     "jakiro": TREE,
     "jakiro, decoupled": TREE | {"candidates": "decoupled"},
     "jakiro, all levels drafted": TREE | {"contrastive": "off"},
 }
+
+
+def test_every_method_is_among_them():
+    assert {name.partition(",")[0] for name in METHODS} == {*methods.METHODS}
 
 
 @pytest.fixture

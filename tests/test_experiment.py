@@ -235,15 +235,18 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
         "command": "python -m jakiro experiment",
     }
     assert summary(report) == [
-        "At temperature 0, of 4 variants with trees as large as those of “dense”, 1 draft better, 1 worse, and 2 "
-        "cannot be told apart; the best is “flat” with tau +30.0 % (+30.0 to +30.0).",
+        "At temperature 0, of 4 variants with trees and heads as large as those of “dense”, 1 draft better, 1 worse, "
+        "and 2 cannot be told apart; the best is “flat” with tau +30.0 % (+30.0 to +30.0).",
         "Part by part, drafts are better with part up, worse with part down; 2 of 4 cannot be told apart.",
     ]
     smaller = report["settings"] | {"down": {"top_k": 3, "depth": 1}}
     assert (
-        ", of 3 variants with trees as large as those of “dense”, 1 draft better, 0 worse, and 2 cannot"
+        ", of 3 variants with trees and heads as large as those of “dense”, 1 draft better, 0 worse, and 2 cannot"
         in summary(report | {"settings": smaller})[0]
     )
+    sizes = report["experiment"]["variants"] | {"up": about | {"kind": "jakiro", "parameters": 4}}
+    few = report | {"experiment": report["experiment"] | {"variants": sizes}}
+    assert "of 3 variants" in summary(few)[0] and "0 draft better, 1 worse" in summary(few)[0]
     told = as_page(report | {"settings": smaller})
     assert "drafted with top_k 3, and depth 2 where a variant's settings do not say otherwise. Tau is" in told
     page = as_page(report, {"A plot": "plot.svg"})

@@ -248,15 +248,19 @@ def test_a_source_rests_once_it_is_announced_and_is_flushed_once_a_period(monkey
 
 def test_a_source_is_not_flushed_within_a_period(monkeypatch):
     monkeypatch.setattr(stream, "IDLE", 0.01)
+    told = threading.Event()
 
     def source():
         yield {"event": 1}
         yield {"event": 2}
-        time.sleep(0.1)
+        assert told.wait(60)
         yield {"event": 3}
 
-    first, last = [text.count("\n") for text in flushed(source(), threading.Event(), Pace(5.0, 0.0)) if text]
-    assert first in (1, 2) and last == 3  # the second may be there when the first is told
+    texts = filter(None, flushed(source(), threading.Event(), Pace(5.0, 0.0)))
+    first = next(texts).count("\n")
+    told.set()
+    assert first in (1, 2)  # the second may be there when the first is told
+    assert [text.count("\n") for text in texts] == [3]
 
 
 def test_the_stream_tells_every_token_once(models):

@@ -109,9 +109,10 @@ def test_prompts_of_a_task_are_told_as_a_range_where_tasks_differ():
 
 
 def test_details_say_where_a_round_went():
-    samples = [ours("jakiro", 0, 0.008, task=task, peak_bytes=2**20) for task in ("a", "b")]
+    more = {"peak_bytes": 2**20, "recording_s": 0.003}
+    samples = [ours("jakiro", 0, 0.008, task=task, prompt=name, **more) for task in ("a", "b") for name in ("1", "2")]
     line = report.details({"rows": report.rows(samples)}).splitlines()[-1]
-    assert line == "| jakiro | 0 | 2.00 | 25.0 | 50.0 | 25.0 | 75.0 50.0 25.0 | 1 | 1.00 |"
+    assert line == "| jakiro | 0 | 2.00 | 25.0 | 50.0 | 25.0 | 75.0 50.0 25.0 | 3.0 | 1 | 1.00 |"
 
 
 def test_one_other_output_is_never_rounded_away_and_counts_as_every_prompt_does():

@@ -34,6 +34,8 @@ def asked(*steps, **settings):
         (asked(rejected(pick_rank=7), top_k=4), NEAR),
         (asked(rejected(pick_rank=7, pick_score=-2.0, cutoff=-3.0), top_k=4), NEAR),
         (asked(rejected(pick_rank=7, pick_score=-3.0, cutoff=-3.0), top_k=4), LOW),  # twice the top_k would have it cut
+        (asked(rejected(pick_rank=7, pick_score=-3.0, cutoff=-3.0), top_k=4, total_tokens=2), LOW),
+        (asked(rejected(pick_rank=7, pick_score=-3.0, cutoff=-3.0), top_k=4, total_tokens=3), NEAR),  # there was room
         (asked(rejected(pick_rank=8), top_k=4), FAR),
         (asked(rejected(pick_rank=8, pick_score=-3.0, cutoff=-3.0), top_k=4), FAR),
         (asked(rejected(pick_rank=7), top_k=4.0), NEAR),

@@ -355,8 +355,12 @@ def test_validate_tells_sound_files_from_others(tmp_path, capsys):
 
 
 def test_replay_writes_a_page_or_says_why_not(tmp_path, capsys, monkeypatch):
-    source, out = tmp_path / "run.json", tmp_path / "page.html"
+    source, other, out = (tmp_path / name for name in ("run.json", "other.json", "page.html"))
     source.write_text(to_json(RUN))
+    other.write_text(to_json(replace(RUN, method="eagle2")))
+    assert main(["replay", str(source), str(other), "--out", str(out)]) == 0
+    assert out.read_text(encoding="utf-8").startswith("<!doctype html>") and "2 runs" in capsys.readouterr().out
+    out.unlink()
     assert main(["replay", str(source), "--out", str(tmp_path / "none" / "page.html")]) == 2
     assert "there is no folder" in capsys.readouterr().err
     assert main(["replay", *[str(source)] * 9, "--out", str(out)]) == 2

@@ -23,7 +23,7 @@ from jakiro.training.data import draw
 from jakiro.training.growth import widen
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
-from jakiro.training.heads import head_config, train_heads
+from jakiro.training.heads import answer, head_config, train_heads
 from jakiro.training.losses import TOP, Losses, Wanted, loss_of
 from jakiro.training.packing import Rows, load_rows
 from jakiro.training.trial import Trial, Trials
@@ -414,3 +414,22 @@ def test_heads_learn_on_the_targets_own_answers(trained, data, tmp_path):
     said = [token for ids, said, _ in load_rows(tmp_path / "rows.npz", [32]) for token in ids[said].tolist()]
     assert sorted(said) == sorted(token for answer in written for token in answer)
     load_head(tmp_path / "eagle2", Target.load(trained / "out"))
+
+
+def test_a_target_answers_in_the_precision_of_training(trained, data, tmp_path, monkeypatch):
+    """Whatever its file holds: a processor that has no instructions for bfloat16 emulates it, several times slower."""
+    model = AutoModelForCausalLM.from_pretrained(trained / "out", dtype=torch.bfloat16)
+    tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    asked = head_recipe(answers={"new_tokens": 9, "batch": 4, "temperatures": [0.0]})
+    used = []
+
+    def generated(model, prompts, *how):
+        used.append(model.dtype)
+        return [[5]] * len(prompts)
+
+    monkeypatch.setattr(answers, "generated", generated)
+    for native in (True, False):
+        monkeypatch.setattr("jakiro.training.precision.in_bfloat16", lambda device, native=native: native)
+        answer(workers.start(), asked, model.bfloat16(), tokenizer, data, tmp_path / f"{native}.jsonl")
+        assert set(used) == {torch.bfloat16 if native else torch.float32}
+        used.clear()

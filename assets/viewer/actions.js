@@ -17,9 +17,14 @@ export function applyTheme() {
 export function toggleTheme() {
   document.body.classList.toggle('dark');
   store('jakiro-theme', theme());
+  keepTheme();
+}
+
+/** Where the address has a theme, let it be the one that is shown: else who reloads, or is given it, gets the other one. */
+export function keepTheme() {
   const address = new URL(location.href);
   if (!address.searchParams.has('theme')) return;
-  address.searchParams.set('theme', theme()); // else who reloads, or is given the address, gets the other one
+  address.searchParams.set('theme', theme());
   history.replaceState(history.state, '', address);
 }
 

@@ -63,6 +63,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
       run: live.start, stop: live.stop, theme: toggleTheme, help,
       whole: () => view.open(race.back.race, {...race.back, node: null, place: null, against: '', tab: 'whatif'}),
       file: () => part('file').click(),
+      again: () => view.open(state.race),
       share: () => share(race, address(state), say),
       tour: () => { part('help').close(); guide(); },
       escape: () => { if (part('export').open) { closeMenu(); part('export').querySelector('summary').focus(); } else if (viewer.classList.contains('presenting')) act('present'); },

@@ -45,7 +45,8 @@ export function compareView(box, ask, choose) {
     select.replaceChildren(...options.map(([at, one]) => h('option', {value: at, selected: at === other}, one.title)));
     const found = lane.compared?.get(other), asking = !found && lane.compared?.has(other);
     button.disabled = Boolean(why) || !options.length || asking;
-    note.textContent = why || (found ? '' : 'Both lanes draft after every token of this one’s text, and the trees are laid over one another.');
+    note.textContent = options.length ? why : 'This race has one lane: run two methods, or open several traces together.';
+    if (!note.textContent && !found) note.textContent = 'Both lanes draft after every token of this one’s text, and the trees are laid over one another.';
     reveal(note, Boolean(note.textContent));
     const key = `${race.id} ${lane.method} ${other} ${theme} ${enlarged(box)}`;
     if (key !== text) settle();

@@ -46,14 +46,14 @@ export function stillness() {
 
 /** Definitions: one floating box that shows data-help of whatever is hovered or focused. */
 export function helpBox(root, tip) {
-  let described = null, still = false; // whether a key was the last: what then scrolls under a mouse was not pointed at
+  let described = null, control = null, still = false; // what it is of, what is told so, and whether a key was the last: what then scrolls under a mouse was not pointed at
   const opened = (one) => one.matches('[open] > summary'); // a definition would lie over what it opens
   const gone = new MutationObserver(() => { if (!described?.getClientRects().length || opened(described)) hide(); });
   const hide = () => {
     gone.disconnect();
     tip.hidden = true;
-    described?.removeAttribute('aria-describedby');
-    described = null;
+    control?.removeAttribute('aria-describedby');
+    described = control = null;
   };
   const place = () => {
     const box = described.getBoundingClientRect();
@@ -71,8 +71,9 @@ export function helpBox(root, tip) {
     tip.textContent = owner.dataset.help;
     tip.hidden = false;
     described = owner;
+    control = owner.control ?? owner; // of a label
     gone.observe(root, {childList: true, subtree: true, attributeFilter: ['hidden', 'class', 'open']});
-    owner.setAttribute('aria-describedby', tip.id);
+    control.setAttribute('aria-describedby', tip.id);
     place();
   };
   root.addEventListener('pointerover', open);

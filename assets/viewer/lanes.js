@@ -15,6 +15,7 @@ export function lanesView(box, choose, cross, summaries = {}) {
   box.addEventListener('click', (event) => {
     const card = event.target.closest('.lane');
     if (!card || race?.running) return;
+    if (event.target.closest('.text') && getSelection()?.type === 'Range') return; // text was selected, to be copied
     const round = event.target.closest('.text [data-round]')?.dataset.round;
     if (round === undefined || round < 0) cross(cards.findIndex(({root}) => root === card));
     else choose({method: card.dataset.method, round: Number(round), node: null});

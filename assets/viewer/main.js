@@ -1,6 +1,6 @@
 // The viewer: one race, one playhead, many views. Every view is a function of (race, state), and the state is the address.
 
-import {applyTheme, theme} from './actions.js';
+import {applyTheme, keepTheme, theme} from './actions.js';
 import {benchmarksView} from './benchmarks.js';
 import {bindButtons} from './buttons.js';
 import {facing} from './compare.js';
@@ -29,18 +29,19 @@ const PATIENCE = 700; // ms after which the page says that it waits for a race
 export function mount({element: root, props, watch, send}) {
   applyTheme();
   const part = parts(root), viewer = root.closest('#viewer');
-  const {keep, drop} = addressKeeper();
+  const {keep, drop, stay} = addressKeeper();
   const redraw = eachFrame(() => race && !race.running && redrawNow());
   let state = fromAddress(), race = null, lane = null, Plotly = null;
   let before = null; // the race that was shown when one began to run
   let turn = 0, settled = 0, since = 0; // what was last asked for, what of it has come or failed, what had been when rounds were to be decoded again
 
+  const examinations = new Map(); // what the doctor found on the heads that are loaded: method -> findings
   const notice = noticeView(part('notice')), {say} = notice;
   const header = headerView(part, props);
   const lanes = lanesView(part('lanes'), go, (index) => act('lane', index), props.summaries);
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
   const transport = transportView(part, go);
-  const branching = {methods: props.methods, unable: (run) => live.unable(run), again: (request) => { since = turn; live.again(request); }, compare: (request) => live.compare(request), examine: (method) => live.examine(method), heads: () => live.heads()};
+  const branching = {methods: props.methods, unable: (run) => live.unable(run), again: (request) => { since = turn; live.again(request); }, compare: (request) => live.compare(request), examine: (method) => live.examine(method), heads: () => live.heads(), findings: (one) => (live.loaded(one.about) && examinations.get(one.kind)) || []};
   const round = roundView(part, go, branching);
   const inspect = nodeView(part('node'));
   const benchmarks = benchmarksView(part, go, say);
@@ -59,6 +60,9 @@ export function mount({element: root, props, watch, send}) {
   open(state.race);
 
   // ---- races
+
+  /** The state as it is for a race that is shown from its beginning. */
+  function opening(id) { return {...state, race: id, round: null, node: null, place: null}; }
 
   /** Fetch a race and show it with a change of the state; without an id, or where nothing is shown in place of one that
    * is not there, the first recorded one. What was asked for later wins. */
@@ -79,7 +83,10 @@ export function mount({element: root, props, watch, send}) {
       if (error.early) header.later(id);
       if (id && first && id !== first && !race) await open(first, {...change, method: '', round: null, node: null, place: null});
       else if (!race) nothing();
-      else header.stays(race, error.gone ? id : null);
+      else {
+        header.stays(race, error.gone ? id : null);
+        stay(state);
+      }
       say(error.message);
     } finally {
       clearTimeout(waits);
@@ -94,7 +101,8 @@ export function mount({element: root, props, watch, send}) {
 
   /** The browser has gone back or on: nothing of the race that is left may come into the history. */
   function travelled() {
-    if (!free()) return;
+    keepTheme();
+    if (!free()) return stay(opening(race.id));
     timeline.stop();
     drop();
     const before = fromAddress();
@@ -118,6 +126,7 @@ export function mount({element: root, props, watch, send}) {
     header.empty();
     reveal(part('stage'), false);
     reveal(part('empty'), true);
+    if (reveal(part('again'), props.races.length > 0)) part('empty-text').textContent = 'The race could not be fetched.';
     root.dataset.ready = 'empty';
   }
 
@@ -149,7 +158,7 @@ export function mount({element: root, props, watch, send}) {
       return 'The rounds that were decoded again are in the list of races.';
     }
     settled = turn += 1;
-    if (next.running) keep({...state, race: next.id, round: null, node: null, place: null}); // who reloads gets what there is of it
+    if (next.running) keep(opening(next.id)); // who reloads gets what there is of it
     else state = {...state, round: replay || next.back ? 0 : null, node: null, place: null, tab: next.back ? '' : state.tab};
     if (next.back) state = {...state, method: next.lanes.at(-1).method, against: next.lanes[0].method};
     if (!next.running) benchmarks.renew();
@@ -167,9 +176,9 @@ export function mount({element: root, props, watch, send}) {
     redraw();
   }
 
-  /** The doctor has looked at a method's head. */
+  /** The doctor has looked at a method's head: what it found holds for all races of the model that is loaded. */
   function examined({method, findings}) {
-    for (const one of race?.lanes ?? []) if (one.kind === method && !live.unable(one.about)) one.findings = findings;
+    examinations.set(method, findings);
     redraw();
   }
 
@@ -178,7 +187,7 @@ export function mount({element: root, props, watch, send}) {
     if (!race?.running) return null;
     race = null;
     header.forget(gone);
-    keep(state);
+    stay(state);
     return before ? show(before) : open(state.race);
   }
 
@@ -253,6 +262,6 @@ export function mount({element: root, props, watch, send}) {
   function presenting() {
     state = {...state, present: state.present ? '' : '1'};
     header.present(viewer, state.present === '1');
-    keep({...state, race: race.id, round: null, node: null, place: null});
+    keep(opening(race.id));
   }
 }

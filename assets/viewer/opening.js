@@ -24,6 +24,7 @@ export function openFiles(input, free, opened, say) {
     say(`Reading ${name} …`, 'next');
     const own = sent += 1;
     try {
+      await Promise.all(files.map((file) => file.slice(0, 1).arrayBuffer())).catch(() => { throw new Error('it is a folder, or cannot be read: choose the files themselves.'); });
       const answer = await reached('races', {method: 'POST', body: new Blob(files.flatMap((file) => [file, '\n']))});
       const {id, error} = answer.ok ? await answer.json() : {error: `the server answered ${answer.status}`};
       if (!id) throw new Error(error);

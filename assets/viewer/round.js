@@ -26,8 +26,8 @@ export const TABS = [
 
 /** The card of the round. `choose({tab})`, `choose({node})`. For the view What if: the methods' settings, `unable(run)`
  * says why a run cannot be decoded again, `again(request)` does it; `compare(request)` has two lanes compared,
- * `examine(method)` a head, where `heads()` names the methods that have one. */
-export function roundView(part, choose, {methods, unable, again, compare, examine, heads}) {
+ * `examine(method)` a head, where `heads()` names the methods that have one and `findings(lane)` are those on a lane's. */
+export function roundView(part, choose, {methods, unable, again, compare, examine, heads, findings}) {
   const plots = new Map(); // name -> {box, later, settle}
   let Plotly = null, race = null, lane = null, theme = null, tree = null, against = null, open = null;
 
@@ -97,7 +97,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     let empty = panels.get(tab).querySelector('.none');
     if (!empty) panels.get(tab).append(empty = note(none ?? ''));
     reveal(empty, !any && Boolean(none) && lane.rounds.nodes.some((count) => count > 1)); // what drafts nothing is said to
-    if (tab === 'run') doctor.at(lane, heads(), unable(lane.about));
+    if (tab === 'run') doctor.at(lane, heads(), unable(lane.about), findings(lane));
     if (tab === 'diversity') samePlaces(panels.get(tab));
   }
 

@@ -26,7 +26,7 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
   run.addEventListener('failed', () => through(10 * QUIET));
   new PerformanceObserver((list) => list.getEntries().some(({name}) => new URL(name).pathname.endsWith('/queue/join')) && setTimeout(joined)).observe({type: 'resource'});
   askForModels();
-  return {read: reader.read, stop: halt, start, again, compare, examine, unable, heads: () => heads};
+  return {read: reader.read, stop: halt, start, again, compare, examine, unable, loaded, heads: () => heads};
 
   function start() {
     if (doing) return say('The model is busy with what was asked: stop that first, or wait.');
@@ -138,8 +138,11 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
   function unable(run) {
     if (doing) return 'The model is busy.';
     if (model === null) return lacking;
-    return run.model === model ? '' : `This race was recorded with ${run.model}, and the model loaded here is ${model}.`;
+    return loaded(run) ? '' : `This race was recorded with ${run.model}, and the model loaded here is ${model}.`;
   }
+
+  /** Whether a run is of the model that is loaded. */
+  function loaded(run) { return run.model === model; }
 
   function halt() {
     if (!doing) return;
@@ -170,10 +173,12 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
     leaving = stop.matches(':focus-visible');
     reveal(stop, false);
     let gone = null; // of a race that was stopped so early that there is nothing of it
+    const waits = setTimeout(() => own === asked && !text && say('The race is over; its trees are being prepared …', 'next'), PATIENCE);
     const race = id && await fetched(id).catch((error) => {
       gone = error.gone ? id : null;
       text = gone && !replay ? 'Stopped before its first token.' : error.message;
     });
+    clearTimeout(waits);
     if (own !== asked) return;
     rest();
     const listed = race && shown(race, {replay: replay && !race.back});

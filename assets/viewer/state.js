@@ -40,11 +40,18 @@ export function address(state) {
 }
 
 /** Keep the address in step, at most a few times a second: browsers refuse more. The browser's Back leads to the race
- * before; then `drop` what is still to be written: it is of the race that is left. */
+ * before; then `drop` what is still to be written: it is of the race that is left. Where that race cannot be shown, `stay`
+ * gives its place in the history to the one that still is. */
 export function addressKeeper() {
   let timer = null, latest = null, shown = null;
   const drop = () => { clearTimeout(timer); timer = null; };
-  return {keep, drop};
+  return {keep, drop, stay};
+
+  function stay(state) {
+    drop();
+    shown = state.race;
+    history.replaceState(history.state, '', address(state));
+  }
 
   function keep(state) {
     if (timer && latest.race !== state.race) write(); // the race that is left has its own

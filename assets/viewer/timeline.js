@@ -12,7 +12,7 @@ export function timelineView(part, go, frame) {
 
   slider.addEventListener('input', () => go({round: Number(slider.value), node: null}));
   plot.addEventListener('pointerdown', (event) => {
-    if (event.button !== 0 || !figure || event.target.closest('.modebar, .legend')) return;
+    if (event.button !== 0 || !figure || event.target.closest('.modebar, .legend, .legend2')) return;
     const over = new AbortController();
     const drag = (move) => go({round: roundUnder(move), node: null});
     const on = (kind, act) => window.addEventListener(kind, (one) => one.pointerId === event.pointerId && act(one), {signal: over.signal});

@@ -69,7 +69,7 @@ export function tour(part, root, now, go, say) {
     const {race: {lanes}, state} = now(), {moments} = lanes.find(({method}) => method === state.method);
     const first = moments.findIndex((kinds, round) => round > 0 && kinds.length);
     if (moves && first > 0) go({round: first, node: null});
-    return moments[moves && first > 0 ? first : state.round].length > 0;
+    return Boolean(moments[moves && first > 0 ? first : state.round]?.length); // a lane may have no rounds
   }
 
   /** Go to a stop, one on (`by` 1) or back (-1); a number that is no stop hides the tour. */

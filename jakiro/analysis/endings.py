@@ -50,7 +50,8 @@ def moments(trace: Trace, index: int) -> list[str]:
     tree, ends = step.tree, ending(trace, index)
     source = tree.columns.get("source", [None] * len(tree))
     q = draft_probabilities(tree)
-    sure = any((q[node] or 0) >= SURE for node in rejected(step))
+    noisy = trace.settings.get("coupled") is True and trace.temperature > 0  # its q is given the target's noise
+    sure = not noisy and any((q[node] or 0) >= SURE for node in rejected(step))
     found = {
         "rescue": not alone(trace) and any(source[node] in (0, 1) for node in step.accepted),
         "surprise": ends != TEXT_END and sure,

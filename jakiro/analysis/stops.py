@@ -52,7 +52,8 @@ def stop(trace: Trace, index: int) -> str:
         if rank >= 2 * width:
             return FAR
         score, cutoff = at_stop(step, "pick_score"), at_stop(step, "cutoff")
-        return LOW if score is not None and cutoff is not None and score <= cutoff else NEAR
+        full = len(step.tree) >= (trace.number("total_tokens") or 0)  # else there was room for a node of any score
+        return LOW if full and score is not None and cutoff is not None and score <= cutoff else NEAR
     return ends
 
 

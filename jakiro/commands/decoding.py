@@ -15,6 +15,7 @@ def trace(options: argparse.Namespace) -> int:
     """Decode one prompt and write its trace."""
     from jakiro.bench import load_methods
     from jakiro.engine import as_trace, decode
+    from jakiro.methods import check_known
     from jakiro.metrics import tau
     from jakiro.text import encode
     from jakiro.trace import save
@@ -22,10 +23,11 @@ def trace(options: argparse.Namespace) -> int:
 
     check_writable(options.out, options.chat_template)
     check_replaced(options.out, "jakiro-trace", "trace of one run")
-    target, sampling = _target(options), _sampling(options)
+    check_known(options.method)
+    sampling, changes = _sampling(options), pairs(options.set, "--set")
+    target = _target(options)
     ids = encode(target.tokenizer, options.prompt)
-    asked = target, [options.method], pairs(options.set, "--set"), sampling
-    [(make, settings)] = load_methods(*asked).values()
+    [(make, settings)] = load_methods(target, [options.method], changes, sampling).values()
     length = options.max_new_tokens
     rounds = decode(target, make(settings), ids, length, sampling)
     prefill, steps = next(rounds), list(within_limits(rounds))
@@ -50,6 +52,8 @@ def bench(options: argparse.Namespace) -> int:
     from jakiro.measuring.bootstrap import check_tasks, intervals
     from jakiro.measuring.limits import limits
     from jakiro.measuring.prompts import read_prompts
+    from jakiro.methods import check_known
+    from jakiro.settings import autos
 
     check_writable(options.out, *(options.prompts or ()), options.variants, options.chat_template)
     check_replaced(options.out, "jakiro-bench", "benchmark report")
@@ -66,8 +70,10 @@ def bench(options: argparse.Namespace) -> int:
             raise ValueError("beside --variants there is no --methods: each variant names its own `method`")
         if options.max_new_tokens < 2:
             raise ValueError("beside --variants --max-new-tokens must be at least 2: tau is of tokens after the first")
-    target, samplings = _target(options), _samplings(options)
-    changes = pairs(options.set, "--set")
+    for name in named:
+        check_known(name)
+    samplings, changes = _samplings(options), pairs(options.set, "--set")
+    target = _target(options)
     asked = variants.asked_for(target, compared) if compared else benchmark.asked_for(target, named, changes)
     peers = _peers(options, target)
     if taken := [name for name in peers or () if name in asked]:
@@ -78,6 +84,8 @@ def bench(options: argparse.Namespace) -> int:
         print(f"going on with {journal.path}: {len(journal)} prompts are done", file=sys.stderr)
     methods = benchmark.settled(target, texts, asked, samplings[0], journal)
     report = benchmark.run(target, texts, methods, *how, journal) | {"command": options.line}
+    if found := {name: autos(settings) for name, (_, settings) in asked.items() if autos(settings)}:
+        report["auto"] = {"settings": found, "temperature": samplings[0].temperature, "top_p": samplings[0].top_p}
     if options.limits:
         report["limits"] = limits(target, methods, texts[0].text)
     told = [tables.as_markdown(report), tables.details(report), tables.allowed(report)]
@@ -112,10 +120,11 @@ def tune(options: argparse.Namespace) -> int:
         check_replaced(options.out, "jakiro-tuning", "report of tune")
     check_tree(options.method)
     texts = read_prompts(options.prompts, options.limit)
-    target, sampling = _target(options), Sampling(options.temperature, options.top_p)
+    sampling = Sampling(options.temperature, options.top_p)
+    sizes = dict.fromkeys(("top_k", "depth", "total_tokens"), "auto") | pairs(options.set, "--set")
+    target = _target(options)
     tuner = Tuner(target, texts)
-    sizes = dict.fromkeys(("top_k", "depth", "total_tokens"), "auto")
-    load_methods(target, [options.method], sizes | pairs(options.set, "--set"), sampling, tuner)
+    load_methods(target, [options.method], sizes, sampling, tuner)
     if not tuner.found:
         raise ValueError("nothing is auto: leave one of top_k, depth and total_tokens out of --set")
     [found] = tuner.found.values()
@@ -128,10 +137,12 @@ def doctor(options: argparse.Namespace) -> int:
     """Examine a head; 1 where something about it is wrong."""
     from jakiro.doctor.visit import as_json, as_text, visit
     from jakiro.measuring.prompts import read_prompts
+    from jakiro.methods import check_known
 
     if options.out:
         check_writable(options.out, *(options.prompts or ()), options.chat_template)
         check_replaced(options.out, "jakiro-doctor", "report of doctor")
+    check_known(options.method)
     texts = read_prompts(options.prompts, options.limit)
     target = _target(options)
     findings = visit(target, options.method, [one.text for one in texts])

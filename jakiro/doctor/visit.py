@@ -11,7 +11,7 @@ from jakiro.doctor.evidence import SHORT, write
 from jakiro.drafting.eagle3_head import Eagle3Head, load_eagle3
 from jakiro.drafting.head import Head
 from jakiro.drafting.weights import EMBEDDING, foreign, head_tensors, load_head
-from jakiro.methods import METHODS, on_heads
+from jakiro.methods import METHODS, check_known, on_heads
 from jakiro.target import Target
 from jakiro.text import encode
 
@@ -30,8 +30,7 @@ def visit(
     """All findings on the head of `method`; only the first where it cannot be loaded. `heed` is called now and then;
     what it raises ends the work. Raises ValueError for a method that has no head or one of a kind that is not known
     here, or where the target writes too little."""
-    if method not in METHODS:
-        raise ValueError(f"unknown method {method[:40]!r}; known: {', '.join(METHODS)}")
+    check_known(method)
     if method not in patients():
         what = "a head of a kind that the doctor does not know" if method in on_heads() else "no head"
         raise ValueError(f"{method} has {what}; examine one of {', '.join(patients())}")

@@ -90,10 +90,15 @@ class TreeDrafter(Drafter):
         self._round: Round | None = None
         self._noise: Tensor | None = None  # [depth, vocab] of the draft at hand: what is added to a level's logits
         self._divisor = settings.draft_temperature  # of logits
+        self._levels = settings.depth  # of the draft at hand
 
     def idle(self, context: Context) -> bool:
         """Whether nothing is drafted; a round without room is the last one."""
         return self.settings.total_tokens == 1 or context.room == 0
+
+    def levels(self, context: Context) -> int:
+        """How deep to draft. What is recorded is as deep in every round, and beyond the room it is cut off."""
+        return self.settings.depth
 
     @torch.inference_mode()
     def draft(self, context: Context) -> DraftTree:
@@ -106,11 +111,12 @@ class TreeDrafter(Drafter):
         noise = [self.coupling(drawn, len(context.tokens))] if drawn else []
         heat = drawn.temperature if drawn else None
         self._divisor = self.settings.draft_temperature * (heat or 1.0)
+        self._levels = self.levels(context)
         growth, steps, packed = self.run(self._grow, context, *noise, kind=heat)
         self._noise, kept = noise[0] if noise else None, Kept.read(packed)
         if any(map(math.isnan, kept.scores)):
-            dtype = self.target.dtype
-            raise ValueError(f"the drafter answers with what is no number in {dtype}: use bfloat16 or float32")
+            why = f"the drafter answers with what is no number in {self.target.dtype}"
+            raise ValueError(f"{why}: use bfloat16 or float32, or another head or draft model")
         self._round = Round(kept, growth, steps)
         return DraftTree([root, *kept.tokens], [-1, *kept.parents], [0.0, *kept.scores])
 
@@ -126,7 +132,7 @@ class TreeDrafter(Drafter):
         growth = Growth(self.width)
         steps = [self.begin(tokens, features)]
         growth.add(steps[0].children)
-        for level in range(1, self.settings.depth):
+        for level in range(1, self._levels):
             frontier, rows = growth.frontier()
             steps.append(self.follow(level, frontier, rows, steps[-1]))
             growth.add(steps[-1].children)

@@ -16,6 +16,7 @@ NONE = "–"
 NO_PICTURES: Mapping[str, str] = MappingProxyType({})
 BETTER, WORSE, SAME = "better", "worse", "not told apart"
 SIZES = ("top_k", "depth", "total_tokens")  # of a tree: a smaller one accepts less, whatever drafts it
+NEARLY = 0.01  # by so much heads of a size differ in their parameters: a router's
 OF_EXPERTS = ("decoupled", "contrast", "contrast_entropy", "diversity")  # weights of losses.py that are Jakiro's alone
 HEAD = [
     "variant",
@@ -131,8 +132,8 @@ def _identical(report: dict[str, Any]) -> str:
 
 
 def summary(report: dict[str, Any]) -> list[str]:
-    """Two sentences a temperature: how the variants with trees of the reference's size do against it, and which parts
-    bring something."""
+    """Two sentences a temperature: how the variants with trees and heads of the reference's size do against it, and
+    which parts bring something."""
     about, lines = report["experiment"], []
     for temperature in sorted({row["temperature"] for row in about["intervals"]}):
         rows = _others(report, temperature)
@@ -140,7 +141,7 @@ def summary(report: dict[str, Any]) -> list[str]:
         if rows:
             most = max(rows, key=itemgetter("over_reference"))
             lines.append(
-                f"At temperature {temperature:g}, of {len(rows)} variants with trees as large as those of "
+                f"At temperature {temperature:g}, of {len(rows)} variants with trees and heads as large as those of "
                 f"“{about['reference']}”, {found.count(BETTER)} draft better, {found.count(WORSE)} worse, and "
                 f"{found.count(SAME)} cannot be told apart; the best is “{most['variant']}” with tau {_change(most)}."
             )
@@ -156,11 +157,12 @@ def summary(report: dict[str, Any]) -> list[str]:
 
 
 def _others(report: dict[str, Any], temperature: float) -> list[dict[str, Any]]:
-    """Intervals of the variants beside the reference whose tree has its size."""
+    """Intervals of the variants beside the reference whose tree has its size, and whose head as many parameters."""
     about, own = report["experiment"], report["experiment"]["reference"]
-    size = {label: [settings.get(name) for name in SIZES] for label, settings in report["settings"].items()}
-    alike = [row for row in about["intervals"] if row["variant"] != own and size[row["variant"]] == size[own]]
-    return [row for row in alike if row["temperature"] == temperature]
+    tree = {label: [settings.get(name) for name in SIZES] for label, settings in report["settings"].items()}
+    head = {label: one["parameters"] for label, one in about["variants"].items()}
+    alike = [one for one in head if one != own and tree[one] == tree[own] and abs(head[one] / head[own] - 1) < NEARLY]
+    return [row for row in about["intervals"] if row["variant"] in alike and row["temperature"] == temperature]
 
 
 def _verdict(row: dict[str, Any]) -> str:

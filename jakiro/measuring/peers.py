@@ -19,7 +19,7 @@ from jakiro.engine import stopwatch
 from jakiro.methods import DRAFT_MODEL
 from jakiro.models import hub
 from jakiro.models.generation import plain
-from jakiro.models.loading import load_model
+from jakiro.models.loading import alike, load_model
 from jakiro.models.products import lay_out
 from jakiro.target import Target
 from jakiro.verify import Sampling
@@ -72,7 +72,7 @@ def _assistant(target: Target) -> PreTrainedModel | None:
         return None
     folder = target.heads[DRAFT_MODEL]
     hub.check_weights(folder)
-    model = load_model(folder, dtype=target.dtype).to(target.device).eval()
+    model = load_model(folder, dtype=target.dtype, **alike(target.model)).to(target.device).eval()
     ids = model.config.get_text_config(decoder=True).vocab_size
     if ids != target.vocab_size:
         LOG.warning("without hf_assisted: %s has %d ids, the target %d", folder, ids, target.vocab_size)

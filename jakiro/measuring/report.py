@@ -14,7 +14,7 @@ compiles on CUDA for its static cache is in none at all (peers.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any
@@ -82,9 +82,12 @@ def _row(key: tuple, samples: list[Sample], speeds: dict[tuple, list]) -> dict[s
         "tokens_per_s_spread": _spread(own),
         "speedup": _median(ratios),
         "speedup_spread": _spread(ratios),
-        "prefill_s": median(sum(sample.prefill_s for sample in repeat) for repeat in repeats),
-        **{f"{phase}_s": _phase(repeats, index) for index, phase in enumerate(PHASES)},
-        "recording_s": _recording(repeats),
+        "prefill_s": _seconds(repeats, lambda one: one.prefill_s),
+        **{
+            f"{phase}_s": _seconds(repeats, lambda one, at=at: one.phases and one.phases[at])
+            for at, phase in enumerate(PHASES)
+        },
+        "recording_s": _seconds(repeats, lambda one: one.recording_s),
         "peak_bytes": max(peaks, default=None),
         "identical": mean(checked) if checked else None,
     }
@@ -103,16 +106,10 @@ def _acceptance(samples: list[Sample]) -> dict[str, Any]:
     }
 
 
-def _phase(repeats: list[list[Sample]], index: int) -> float | None:
-    if repeats[0][0].phases is None:
-        return None
-    return median(sum(sample.phases[index] for sample in repeat) for repeat in repeats)
-
-
-def _recording(repeats: list[list[Sample]]) -> float | None:
-    if repeats[0][0].recording_s is None:
-        return None
-    return median(sum(sample.recording_s for sample in repeat) for repeat in repeats)
+def _seconds(repeats: list[list[Sample]], of: Callable[[Sample], float | None]) -> float | None:
+    """Of all prompts, the median over the repeats; None where a sample does not tell."""
+    found = [[of(sample) for sample in repeat] for repeat in repeats]
+    return None if found[0][0] is None else median(map(sum, found))
 
 
 def _median(values: list[float | None]) -> float | None:
@@ -204,19 +201,22 @@ def _cell(row: dict[str, Any]) -> str:
 def details(report: dict[str, Any]) -> str:
     """A Markdown table with one line a method and temperature: where the time went, over all tasks together."""
     head = ["method", "temperature", "ms a round", *map("{} %".format, PHASES), "accepted at depth 1, 2, ... (%)"]
-    lines = [f"| {' | '.join([*head, 'peak MiB', 'identical'])} |", "|---|" + "--:|" * (len(head) + 1)]
+    head += ["recording, ms a prompt", "peak MiB", "identical"]
+    lines = [f"| {' | '.join(head)} |", "|---|" + "--:|" * (len(head) - 1)]
     for line in method_totals(report):
         rounds = [f"{1000 * line['round_s']:.2f}", *(f"{100 * share:.1f}" for share in line["shares"])]
         depths = " ".join(f"{100 * rate:.1f}" for rate in line["acceptance_rate_per_position"])
+        recording = "" if line["recording_s"] is None else f"{1000 * line['recording_s']:.1f}"
         peak = "" if line["peak_bytes"] is None else f"{line['peak_bytes'] / 2**20:.0f}"
         same = "" if line["identical"] is None else f"{short_of_one(line['identical']):.2f}"
-        cells = [line["method"], f"{line['temperature']:g}", *rounds, depths, peak, same]
+        cells = [line["method"], f"{line['temperature']:g}", *rounds, depths, recording, peak, same]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def method_totals(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each of our methods at each temperature over all tasks: seconds a round and their shares, acceptance, memory.
+    """Each of our methods at each temperature over all tasks: seconds a round and their shares, acceptance, memory, and
+    seconds in which a prompt's programs were recorded, which are in no others.
 
     By temperature, methods in the order of the report.
     """
@@ -237,12 +237,14 @@ def _total(temperature: float, method: str, found: list[dict[str, Any]]) -> dict
     rates = [[*row["acceptance_rate_per_position"], *[0.0] * depth][:depth] for row in found]
     weighted = [sum(rate[at] * row["rounds"] for rate, row in zip(rates, found, strict=True)) for at in range(depth)]
     peaks = [row["peak_bytes"] for row in found if row.get("peak_bytes") is not None]
+    recordings = [row["recording_s"] for row in found if row.get("recording_s") is not None]
     return {
         "method": method,
         "temperature": temperature,
         "round_s": sum(spent) / rounds,
         "shares": [seconds / sum(spent) for seconds in spent],
         "acceptance_rate_per_position": [value / rounds for value in weighted],
+        "recording_s": sum(recordings) / sum(row["prompts"] for row in found) if recordings else None,
         "peak_bytes": max(peaks, default=None),
         "identical": _identical(found),
     }

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jakiro.bench import Methods
-from jakiro.methods import METHODS
+from jakiro.methods import METHODS, check_known
 from jakiro.models import hub
 from jakiro.settings import build
 from jakiro.target import Target
@@ -36,8 +36,7 @@ class Variant:
             kind = dict if one.name == "set" else str
             if not isinstance(value := getattr(self, one.name), kind):
                 raise ValueError(f"{one.name} is {value!r}, expected {'an object' if kind is dict else 'a text'}")
-        if self.method not in METHODS:
-            raise ValueError(f"unknown method {self.method!r}; known: {', '.join(METHODS)}")
+        check_known(self.method)
 
 
 def _variant(given: Any, which: str) -> Variant:

@@ -52,6 +52,12 @@ def with_trees() -> list[str]:
     return [name for name, method in METHODS.items() if issubclass(method.settings, TreeSettings)]
 
 
+def check_known(name: str) -> None:
+    """Raise ValueError where no method has the name."""
+    if name not in METHODS:
+        raise ValueError(f"unknown method {name[:40]!r}; known: {', '.join(METHODS)}")
+
+
 def check_names(names: Iterable[str]) -> None:
     """Raise ValueError for a head of no method: it would be left aside silently."""
     for name in names:
@@ -61,6 +67,7 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def check_tree(name: str) -> None:
-    """Raise ValueError for a method whose draft has no sizes to tune."""
-    if name in METHODS and name not in with_trees():
+    """Raise ValueError for an unknown method, and for one whose draft has no sizes to tune."""
+    check_known(name)
+    if name not in with_trees():
         raise ValueError(f"{name} has no draft tree to tune; those that have one: {', '.join(with_trees())}")

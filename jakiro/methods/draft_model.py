@@ -23,7 +23,7 @@ from jakiro.drafting.drafter import Round, Step, TreeDrafter
 from jakiro.drafting.sizes import TreeSettings, sizes
 from jakiro.engine import LOWEST
 from jakiro.models import hub
-from jakiro.models.loading import load_model, read_tokenizer
+from jakiro.models.loading import alike, load_model, read_tokenizer
 from jakiro.models.products import lay_out, read_by_pass
 from jakiro.noise import Noise
 from jakiro.settings import build
@@ -55,6 +55,10 @@ class DraftModelDrafter(TreeDrafter):
     def idle(self, context: Context) -> bool:
         """Also where the draft model cannot read as long a text."""
         return super().idle(context) or len(context.tokens) + self.settings.depth > self.model.context
+
+    def levels(self, context: Context) -> int:
+        """No deeper than there is room: a level is a pass."""
+        return min(self.settings.depth, context.room)
 
     def run(self, work: Callable[..., T], context: Context, *more: Tensor, kind: Hashable = None) -> T:
         """Right away: a pass is told on the host what the one before it proposed."""
@@ -151,10 +155,10 @@ class DraftModel:
         """Read the model, in the target's dtype. Raises OSError or ValueError where it cannot draft for the target."""
         folder = target.heads[self.name]
         hub.check_weights(folder)
-        weights = load_model(folder, dtype=target.dtype)
+        weights = load_model(folder, dtype=target.dtype, **alike(target.model))
         lay_out(weights.to(target.device))
         recorded = bool(target.graphs or target.tapes)
-        model = Target(weights, name=hub.title(folder), path=folder, graphs=recorded, compile=target.compiled)
+        model = Target(weights, name=hub.place(folder), path=folder, graphs=recorded, compile=target.compiled)
         check_vocabulary(model, target)
         return lambda settings: DraftModelDrafter(model, target, settings)
 

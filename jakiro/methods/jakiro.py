@@ -79,7 +79,7 @@ class JakiroDrafter(HeadDrafter):
         count = self.head.count
         weights = gates[:, :count].softmax(-1)
         if self.settings.expert != "all":
-            read = [mixed := self.head.own(residual, active)[int(self.settings.expert)]]
+            read = [mixed := self.head.alone(residual, active, int(self.settings.expert))]
         elif self._decoupled:
             own = self.head.own(residual, active)
             mixed = (own * weights.T[..., None]).sum(0).to(own.dtype)  # in float32, where the weights sum to one

@@ -62,6 +62,12 @@ def load_model(folder: Path, **how: Any) -> PreTrainedModel:
     return model
 
 
+def alike(model: PreTrainedModel) -> dict[str, Any]:
+    """How to load another model with the attention of this one, where that is eager: the other may need it, too."""
+    eager = getattr(model.config, "_attn_implementation", None) == "eager"
+    return {"attn_implementation": "eager"} if eager else {}
+
+
 def _reader(folder: Path) -> type:
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:

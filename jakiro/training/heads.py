@@ -241,6 +241,7 @@ def _answers(
     seed, width = recipe.seed + 77, recipe.row + 1
     prompts = draw(recipe.mix, data, tokenizer, width, seed)
     ends = end_ids(model, tokenizer)
+    model = model.to(product_dtype(accelerator.device))  # a file's bfloat16 is emulated by many a processor
     return answers.write(accelerator, model, prompts, recipe.answers, _needed(recipe), width, file, seed, ends)
 
 

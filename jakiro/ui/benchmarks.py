@@ -22,10 +22,14 @@ from jakiro.ui.figures.theme import CONFIG, THEMES
 from jakiro.ui.figures.tuning import tuning_figure
 from jakiro.ui.library import TITLES
 
-HEAD = ["method", "temperature", "speed-up", "tokens/s", "tau", "ms a round", "peak MiB", "identical outputs"]
+HEAD = ["method", "temperature", "speed-up", "tokens/s", "tau", "ms a round", "recording, ms a prompt", "peak MiB"]
+HEAD += ["identical outputs"]
 COSTS = ["method", "tokens of context", "ms a round", "draft, ms", "verify, ms"]
 TREES = ["total_tokens", "top_k", "depth", "expected tau", "ms a round", "expected tokens/s"]
-MEANS = "means over the tasks, each task's own speed-up among them; ms a round and identical outputs are of all tasks"
+MEANS = (
+    "means over the tasks, each task's own speed-up among them; ms a round and identical outputs are of all tasks; "
+    "what recording CUDA graphs or tapes takes is in no speed"
+)
 POINTS = 10  # of a tuning, the quickest
 
 
@@ -55,6 +59,9 @@ def _bench(name: str, data: dict[str, Any]) -> dict[str, Any]:
         ["repeats", f"{repeats}; speeds are medians over them, bars their spread" if repeats > 1 else "1"],
         ["trees", "; ".join(f"{method}: {_settings(own)}" for method, own in data["settings"].items() if own)],
     ]
+    if auto := data.get("auto"):
+        measured = "; ".join(f"{method}: {', '.join(names)}" for method, names in auto["settings"].items())
+        facts.append(["auto", f"{measured}; measured on some of these prompts, {_heat(auto)}"])
     table = {"head": HEAD, "rows": _rows(data)}
     figures = experiment.figures(data) if "experiment" in data else benchmark.figures(data, TITLES)
     facts.append(["table", MEANS])
@@ -136,12 +143,13 @@ def _rows(data: dict[str, Any]) -> list[list[str]]:
     for heat in temperatures(data):
         for method, mean in means(data, heat).items():
             line = totals.get((heat, method), {})
-            peak, round_s = line.get("peak_bytes"), line.get("round_s")
+            peak, round_s, recording = (line.get(name) for name in ("peak_bytes", "round_s", "recording_s"))
             cells = [
                 _number(mean.get("speedup"), 2, "×"),
                 _number(mean.get("tokens_per_s"), 1),
                 _number(mean.get("tau"), 2),
                 _number(round_s and 1000 * round_s, 2),
+                _number(recording and 1000 * recording, 1),
                 _number(peak and peak / 2**20, 0),
                 _share(mean.get("identical")),
             ]

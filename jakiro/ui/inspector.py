@@ -17,7 +17,11 @@ FIELDS: dict[str, tuple[str, str, str]] = {
     "id": ("token", "token", "The candidate token and its id."),
     "state": ("state", "word", "What the walk made of it: accepted, among the first rejected, or never reached."),
     "depth": ("depth", "number", "Levels below the root."),
-    "q": ("draft q", "share", "Probability after its parent under the draft, at its draft_temperature."),
+    "q": (
+        "draft q",
+        "share",
+        "Probability after its parent under the draft, at its draft_temperature; if coupled, given the noise.",
+    ),
     "p": ("target p", "share", "Probability of the token after its path under the target, at temperature 1."),
     "rank": ("draft rank", "rank", f"Place of the token in the draft's distribution after its parent. {PROPOSED}"),
     "score": ("path log-probability", "log", "Sum of log q along the path; the tree keeps the nodes with the best."),

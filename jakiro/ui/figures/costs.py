@@ -25,7 +25,7 @@ def shapes_figure(report: dict[str, Any], titles: Mapping[str, str]) -> dict:
         hover = f"{title} at %{{x}} tokens: a round is %{{y:.2f}} steps<extra></extra>"
         data.append(curve(lengths, ratios, color, title, showlegend=True, hovertemplate=hover))
         if name in published:
-            label = f"{title}, published ({report['published']['gpu']})"
+            label = f"{title}, published ({report['published']['gpu']}, prefill included)"
             data.append(_dashed(lengths, [published[name]] * len(lengths), color, label))
     return _figure(data, "a round over a step of vanilla", "steps")
 

@@ -30,7 +30,7 @@ def round_diversity_figure(trace: Trace) -> dict | None:
     domains = [(0, 0.28), (0.37, 0.64), (0.73, 1)] if experts else [(0, 1)]
     depths = by_level(levels)
     axes = {"xaxis": axis(domains[0], "y", "depth", **depths), "yaxis": axis((0, 0.9), "x", **PERCENT)}
-    hover = "depth %{x}: %{y:.1%} of the target's mass is in the tree<extra></extra>"
+    hover = "depth %{x}: %{y:.1%} of the target's mass, at temperature 1, is in the tree<extra></extra>"
     data = [bars([], [], "@accepted", "covered", hovertemplate=hover)]
     if experts:
         most = max([APART, *(node.js for found in rounds for node in found.experts if node.js is not None)])
@@ -132,7 +132,7 @@ def _coverage(runs: list[tuple[str, str, RunDiversity]]) -> list[dict]:
     for i, (name, color, run) in enumerate(runs):
         depths = list(range(1, len(run.coverage) + 1))
         line = {"color": color, "width": 2.5 if i == 0 else 1.8, "dash": DASHES[i % len(DASHES)]}
-        hover = f"{name}, depth %{{x}}: %{{y:.1%}}<extra></extra>"
+        hover = f"{name}, depth %{{x}}: %{{y:.1%}}, at temperature 1<extra></extra>"
         look = {"line": line, "showlegend": len(runs) > 1, "hovertemplate": hover}
         found.append(curve(depths, rounded_list(run.coverage), color, name, **look))
     return found

@@ -38,7 +38,7 @@ def coverage_figure(places: list[Pair], names: tuple[str, str], looks: tuple[Loo
     }
     title = caption(0, 0.92, "target's probability that stays in the tree, by level")
     look = layout(220, axes, margin={"l": 46, "r": 12, "t": 30, "b": 40}, barmode="group", annotations=[title])
-    hover = "depth %{x}: %{y:.1%}<extra></extra>"
+    hover = "depth %{x}: %{y:.1%}, at temperature 1<extra></extra>"
     data = [bars([], [], looks[side][0], names[side], hovertemplate=hover) | {"showlegend": True} for side in (0, 1)]
     return {
         "template": {"data": data, "layout": look},

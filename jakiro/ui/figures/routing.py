@@ -102,7 +102,7 @@ def run_routing_figure(trace: Trace) -> dict | None:
         caption(0, 1.02, "router at the root of each round"),
         caption(0.57, 1.02, f"mean weight by depth · expert 0 leads at {share0:.0%} of parents"),
         caption(0, 0.44, f"entropy, mean of a round's parents · run {run.mean_entropy:.2f} of at most 0.69"),
-        caption(0.57, 0.44, "target's choice was in the tree, by weight"),
+        caption(0.57, 0.44, "target's choice in the tree, where it had candidates"),
     ]
     margin = {"l": 46, "r": 12, "t": 34, "b": 40}
     look = layout(RUN_HEIGHT, axes, margin=margin, barmode="stack", bargap=0.12, annotations=captions)

@@ -72,10 +72,11 @@ class Oracle:
         decoupled: bool = False,
         temperature: float = 1.0,
         coupled: Sampling = GREEDY,
+        expert: str = "all",
     ) -> None:
-        """`coupled`: what the target samples with, where drafts share its noise."""
+        """`coupled`: what the target samples with, where drafts share its noise. `expert`: which drafts alone."""
         self.head, self.target, self.decoupled, self.temperature = head, target, decoupled, temperature
-        self.coupled = coupled
+        self.coupled, self.expert = coupled, expert
         with torch.no_grad():
             output = target.model(torch.tensor([tokens[:-1]]), output_hidden_states=True)
         self.features, self.tokens = output.hidden_states[-1][0], list(tokens[1:])
@@ -94,6 +95,8 @@ class Oracle:
         if isinstance(self.head, EagleHead):
             return Answer(output[0, -1], self._log(output[0, -1], position))
         mixed, contrast, gates = output.mixed[0, -1], output.contrast[0, -1], output.gates[0, -1]
+        if self.expert != "all":
+            mixed = output.experts[int(self.expert), 0, -1]
         experts = self._log(output.experts[:, 0, -1], position)
         logprobs = self._log(mixed, position)
         if self.decoupled:

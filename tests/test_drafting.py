@@ -27,6 +27,8 @@ MODES = {
     "decoupled": JakiroSettings(4, 4, 30, "decoupled", contrastive=False),
     "decoupled, contrastive": JakiroSettings(4, 4, 60, "decoupled", contrastive=True),
     "decoupled, mixed up": JakiroSettings(4, 4, 60, "decoupled", contrastive=True, aligned=False),
+    "expert 0 alone": JakiroSettings(4, 4, 30, contrastive=False, expert="0"),
+    "expert 1 alone": JakiroSettings(4, 4, 30, contrastive=False, expert="1"),
     "two levels": JakiroSettings(4, 2, 60, "mixture", contrastive=True),
     "one level": JakiroSettings(4, 1, 60, "decoupled", contrastive=False),
     "a chain": TreeSettings(1, 5, 60),
@@ -79,7 +81,8 @@ def test_one_expert_alone_has_no_contrastive_level(expert: str) -> None:
 
 def oracle_for(head, target, tokens: list[int], settings) -> naive.Oracle:
     decoupled = getattr(settings, "candidates", "") == "decoupled"
-    return naive.Oracle(head, target, tokens, decoupled, settings.draft_temperature, sampling_of(settings))
+    more = (settings.draft_temperature, sampling_of(settings), getattr(settings, "expert", "all"))
+    return naive.Oracle(head, target, tokens, decoupled, *more)
 
 
 def rounds(target, drafter, count: int = 24) -> list[tuple[list[int], DraftTree]]:

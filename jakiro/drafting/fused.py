@@ -117,6 +117,6 @@ class FusedJakiro(FusedHead):
         return torch.addmm(residual, active[:, expert], down.T)
 
     def own(self, residual: Tensor, active: Tensor) -> Tensor:
-        """Each expert's own answer, [N, n, h]. Weights of one expert laid out for few rows are no quicker here."""
+        """Each expert's own answer, [N, n, h]. One product for each, laid out for few rows, is no quicker."""
         down = self.down.weight.view(-1, self.count, self.inner).permute(1, 2, 0)  # [N, inner, h]
         return torch.baddbmm(residual.expand(self.count, -1, -1), active.transpose(0, 1), down)

@@ -98,6 +98,21 @@ def test_back_leads_to_a_race_that_was_left_at_once(show):
     assert f"race={left}" in tab.url
 
 
+def test_back_to_a_race_that_is_gone_leaves_the_address_of_the_one_shown(show):
+    tab = show("?race=question&method=eagle2&motion=0", expected="404")
+    tab.wait_for_selector("[data-round][data-method=eagle2]")
+    part(tab, "races").select_option("hostile")
+    tab.wait_for_function("location.search.includes('race=hostile')")
+    tab.route("**/races/question.json", lambda route: route.fulfill(status=404, body="it is not kept any more"))
+    tab.go_back()
+    expect(part(tab, "notice")).to_have_text("it is not kept any more")
+    tab.wait_for_function("location.search.includes('race=hostile')")
+    count = tab.evaluate("history.length")
+    tab.keyboard.press("Home")
+    tab.wait_for_function("location.search.includes('round=0')")
+    assert tab.evaluate("history.length") == count and "race=hostile" in tab.url
+
+
 def test_a_lane_that_is_chosen_changes_places_with_the_one_above_it(show):
     tab = show("?race=question&method=jakiro&against=eagle2&round=0&tab=compare")
     other = tab.locator("[data-view=compare]").get_by_label("The other lane")

@@ -189,6 +189,13 @@ def test_traces_can_be_dropped_and_what_is_damaged_is_refused(show):
     expect(part(tab, "notice")).to_have_text("")
 
 
+def test_a_folder_that_is_dropped_is_not_taken_for_a_server_out_of_reach(show):
+    tab = show("?race=question&motion=0", script="Blob.prototype.arrayBuffer = () => Promise.reject(new Error('no'));")
+    wait_for_tree(tab)
+    tab.evaluate(DROP, "{}")
+    expect(part(tab, "notice")).to_contain_text("could not be opened: it is a folder, or cannot be read")
+
+
 def test_of_two_files_the_later_is_shown_whichever_is_read_first(show):
     tab, held = show("?race=question&round=3"), []
     wait_for_tree(tab)

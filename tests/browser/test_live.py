@@ -209,7 +209,6 @@ def test_a_race_that_is_stopped_without_a_server_gives_back_the_view(show, monke
     run_until_it_is_in_the_address(tab)
     tab.route("**/races/**", lambda route: route.abort())
     tab.locator("[data-do=stop]").click()
-    expect(part(tab, "notice")).to_contain_text("The server cannot be reached")
     tab.wait_for_selector("[data-round='3'][data-method=eagle2]")
     expect(part(tab, "prompt")).to_have_text("Why?")
     tab.wait_for_function("location.search.includes('race=question')")
@@ -406,10 +405,24 @@ def test_a_race_that_is_stopped_before_its_first_token_leaves_nothing(show, monk
     tab = show("?race=question&method=jakiro&round=3&motion=0", expected="404")
     run(tab, "the the an")
     tab.wait_for_function("location.search.includes('race=live-')")
+    count = tab.evaluate("history.length")
     tab.locator("[data-do=stop]").click()
     expect(part(tab, "notice")).to_have_text("Stopped before its first token.")
     tab.wait_for_selector("[data-round='3'][data-method=jakiro]")
+    tab.wait_for_function("location.search.includes('race=question')")
+    assert tab.evaluate("history.length") == count  # Back does not lead to it
     assert not [one for one in part(tab, "races").locator("option").all_text_contents() if one.startswith("live")]
+
+
+def test_a_race_whose_trees_take_a_while_is_said_to_be_over(show):
+    """Another visitor's race may come first."""
+    tab, held = show("?race=question&motion=0"), []
+    tab.route("**/races/live-*.json", lambda route: held.append(route))
+    run(tab, "the the an")
+    expect(part(tab, "notice")).to_have_text("The race is over; its trees are being prepared …")
+    held[0].continue_()
+    expect(part(tab, "kind")).to_have_text("live")
+    expect(part(tab, "notice")).to_have_text("")
 
 
 def test_a_running_race_copies_nothing_that_stays_the_same(show):
@@ -439,13 +452,27 @@ def test_the_page_without_recordings_says_what_to_do(chromium, tmp_path):
     with served(tmp_path) as address:
         tab, trouble = open_page(chromium, address)
         assert tab.locator("[data-ready]").get_attribute("data-ready") == "empty"
-        assert "press Run live" in part(tab, "empty-text").text_content()
+        assert "press Run live" in part(tab, "empty-text").text_content() and part(tab, "again").is_hidden()
         tab.wait_for_selector("#viewer [data-models=failed]")
         assert "without a model" in part(tab, "notice").text_content()
         assert tab.locator("[data-do=run]").is_disabled()
         expect(tab.locator("[data-do=run]")).to_have_text("Run live")
         tab.context.close()
     assert trouble == []
+
+
+def test_where_the_first_race_cannot_be_fetched_it_can_be_tried_again(chromium, tmp_path):
+    recorded.save(tmp_path, "one", "One", "Why?", [synthetic.tree_trace(3, nodes=4)])
+    with served(tmp_path) as address:
+        tab = chromium.new_context().new_page()
+        tab.route("**/races/one.json", lambda route: route.abort())
+        tab.goto(address)
+        expect(part(tab, "empty-text")).to_have_text("The race could not be fetched.")
+        tab.unroute("**/races/one.json")
+        part(tab, "again").click()
+        expect(part(tab, "empty")).to_be_hidden()
+        expect(part(tab, "prompt")).to_have_text("Why?")
+        tab.context.close()
 
 
 def test_what_needs_a_model_says_why_there_is_none(chromium, tmp_path):

@@ -195,6 +195,22 @@ def test_keys_and_slider_and_tokens_move_the_one_playhead(show):
     assert part(tab, "scrub").input_value() == "7"
 
 
+def test_text_is_selected_and_a_legend_clicked_without_a_move(show):
+    tab = show("?race=question&method=jakiro&round=5&node=1&motion=0")
+    wait_for_tree(tab)
+    first, last = (tab.locator(".lane[data-method=vanilla] .text span").nth(at).bounding_box() for at in (1, 3))
+    tab.mouse.move(first["x"] + 1, first["y"] + 5)
+    tab.mouse.down()
+    tab.mouse.move(last["x"] + last["width"] - 1, last["y"] + 5, steps=5)
+    tab.mouse.up()
+    assert tab.evaluate("getSelection().toString().length > 1")
+    for name in ("legend", "legend2"):
+        tab.locator(f"[data-part=bars] .{name}toggle").last.click()
+        tab.wait_for_timeout(400)  # plotly waits whether the click is a double one
+    assert tab.locator("[data-round='5'][data-method=jakiro]").count() == 1
+    assert part(tab, "node").get_attribute("data-node") == "1"
+
+
 def test_a_finger_that_scrolls_over_the_timeline_leaves_the_playhead(show):
     tab = show("?race=question&round=5")
     tab.wait_for_selector("[data-figure=tree][data-drawn=yes]")
@@ -336,6 +352,12 @@ def test_the_address_goes_with_the_theme_that_is_shown(show):
     tab.locator("[data-do=share]").click()
     expect(part(tab, "notice")).to_contain_text("theme=light")
     tab.wait_for_function("location.search.includes('theme=light') && location.search.includes('method=')")
+    part(tab, "races").select_option("hostile")
+    tab.wait_for_function("location.search.includes('race=hostile')")
+    tab.locator("[data-do=theme]").click()
+    tab.wait_for_function("location.search.includes('theme=dark')")
+    tab.go_back()
+    tab.wait_for_function("location.search.includes('race=question') && location.search.includes('theme=dark')")
 
 
 def test_a_theme_that_was_chosen_outlasts_a_change_of_the_systems(show):
@@ -364,6 +386,12 @@ def test_a_definition_describes_what_it_is_of(show):
     expect(described).to_have_text(number.get_attribute("data-help"))
     number.blur()
     assert number.get_attribute("aria-describedby") is None
+    clock = part(tab, "clock")  # the definition is of its label
+    clock.focus()
+    described = tab.locator(f"#{clock.get_attribute('aria-describedby')}")
+    expect(described).to_contain_text("What the replay and the bars of the lanes go by")
+    clock.blur()
+    assert clock.get_attribute("aria-describedby") is None
 
 
 def test_a_definition_stays_where_the_page_scrolls_to_what_has_the_keyboard(show):
@@ -416,6 +444,12 @@ def test_a_run_of_one_token_says_so_and_leaves_the_views_whole(chromium, tmp_pat
         for view in ("table", "compare", "tree"):
             tab.locator(f"[data-tab={view}]").click()
             expect(note).to_be_visible()
+        tab.locator("[data-do=help]").click()
+        part(tab, "help").locator("[data-do=tour]").click()
+        for stop in range(2, 7):
+            part(tab, "tour").get_by_role("button", name="Next").click()
+            expect(part(tab, "tour")).to_contain_text(f"{stop} of 8")
+        part(tab, "tour").get_by_role("button", name="Close").click()
         part(tab, "races").select_option("stopped")
         expect(note).to_contain_text("was stopped after its first token")
         part(tab, "races").select_option("long")
@@ -424,7 +458,8 @@ def test_a_run_of_one_token_says_so_and_leaves_the_views_whole(chromium, tmp_pat
         tab.locator("[data-tab=table]").click()
         expect(tab.locator("[data-view=table] tbody tr").nth(1)).to_be_visible()
         tab.locator("[data-tab=compare]").click()
-        expect(tab.locator("[data-view=compare] .primary")).to_be_visible()
+        expect(tab.locator("[data-view=compare] .primary")).to_be_disabled()
+        expect(tab.locator("[data-view=compare] .none")).to_contain_text("This race has one lane")
         tab.context.close()
     assert trouble == []
 

@@ -324,6 +324,15 @@ def test_the_doctor_examines_the_head_of_the_lane_shown(show_live):
     expect(view.locator(".findings tr").first).to_contain_text("good")
     tab.keyboard.press("1")  # vanilla has no head
     expect(view.locator(".doctor")).to_be_hidden()
+    tab.keyboard.press("3")
+    expect(view.locator(".findings tr")).to_have_count(7)
+    race = part(tab, "races").input_value()
+    part(tab, "races").select_option("question")  # of another model
+    expect(view.locator(".doctor small")).to_contain_text("This race was recorded with")
+    expect(view.locator(".findings")).to_be_hidden()
+    part(tab, "races").select_option(race)
+    expect(view.locator(".findings tr")).to_have_count(7)
+    expect(view.locator(".doctor small")).to_have_text("")
 
 
 def test_another_models_run_cannot_be_decoded_again_and_the_form_says_so(show):

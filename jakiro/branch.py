@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any
 
 from jakiro.drafter import Drafter
@@ -12,7 +12,7 @@ from jakiro.engine import Prefill, as_trace, decode
 from jakiro.metrics import first_difference, tau
 from jakiro.settings import build, check_numbers, written
 from jakiro.target import Target
-from jakiro.trace import Trace, walk_positions
+from jakiro.trace import StepTrace, Trace, walk_positions
 from jakiro.verify import Sampling
 
 MOST_ROUNDS = 64
@@ -42,8 +42,8 @@ def branch(
 ) -> tuple[Trace, Trace]:
     """Rounds from round `index` on, with the run's own settings and with the changed ones.
 
-    Only the prefix comes from the trace: both are decoded now, so that their times can be compared. `heed` is called
-    after every round; what it raises ends the work. Raises ValueError, saying why, where the trace is not this
+    Only the prefix comes from the trace: both are decoded now, in turns, so that their times can be compared. `heed` is
+    called after every turn; what it raises ends the work. Raises ValueError, saying why, where the trace is not this
     target's, where there is no such round, or for a bad change.
     """
     if trace.target != target.name:
@@ -68,22 +68,35 @@ def branch(
         )
     *before, last = [*text, *change.forced]
 
-    def run(which: str, prompt: list[int], first: int, settings: Any, sampling: Sampling) -> Trace:
-        length = _enough(settings, change.rounds)
-        if trace.most is not None:  # the run could not go on, so neither do its rounds
-            length = min(length, max(2, trace.most - len(prompt)))
-        events = decode(target, make(settings), prompt, length, sampling, first=first)
-        steps = []
-        for step in islice((event for event in events if not isinstance(event, Prefill)), change.rounds):
-            heed()
-            steps.append(step)
-        start = Prefill(first, 0.0)  # both clocks start at the round
-        made = as_trace(target, prompt, length, sampling, start, steps, trace.method, settings)
-        filled = {made.stop, trace.stop} == {"length", "context"}  # the cap that it was held to is the context's
-        most = 0 if trace.most is None else max(2, trace.most - len(prompt))
-        return replace(made, branch=which, stop="context" if filled else made.stop, max_new_tokens=most)
+    def length(prompt: list[int], settings: Any) -> int:
+        found = _enough(settings, change.rounds)  # a run that could not go on has rounds that cannot either
+        return found if trace.most is None else min(found, max(2, trace.most - len(prompt)))
 
-    return run("as it was", text[:-1], text[-1], had, Sampling(**was)), run("what if", before, last, settings, sampling)
+    def rounds(prompt: list[int], first: int, settings: Any, sampling: Sampling) -> Iterator[StepTrace]:
+        events = decode(target, make(settings), prompt, length(prompt, settings), sampling, first=first)
+        return islice((event for event in events if not isinstance(event, Prefill)), change.rounds)
+
+    def made(
+        which: str, steps: list[StepTrace], prompt: list[int], first: int, settings: Any, sampling: Sampling
+    ) -> Trace:
+        start = Prefill(first, 0.0)  # both clocks start at the round
+        found = as_trace(target, prompt, length(prompt, settings), sampling, start, steps, trace.method, settings)
+        filled = {found.stop, trace.stop} == {"length", "context"}  # the cap that it was held to is the context's
+        most = 0 if trace.most is None else max(2, trace.most - len(prompt))
+        return replace(found, branch=which, stop="context" if filled else found.stop, max_new_tokens=most)
+
+    sides = {
+        "as it was": (text[:-1], text[-1], had, Sampling(**was)),
+        "what if": (before, last, settings, sampling),
+    }
+    steps: dict[str, list[StepTrace]] = {which: [] for which in sides}
+    for turn in zip_longest(*(rounds(*side) for side in sides.values())):  # whatever slows a machine slows both
+        heed()
+        for own, step in zip(steps.values(), turn, strict=True):
+            if step is not None:
+                own.append(step)
+    as_was, would = (made(which, steps[which], *side) for which, side in sides.items())
+    return as_was, would
 
 
 def _enough(settings: Any, rounds: int) -> int:

@@ -120,7 +120,7 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
     rows, recipes = measure(recipe, options.repeats), compare(recipe, options.repeats, options.compile)
     large = extrapolated(HeadRecipe.read(RECIPES / "heads-chat.json"))
     head = common.head(SCHEMA, torch.device("cpu"))
-    whole = head | {"rows": rows, "recipes": recipes, "extrapolated": large}
+    whole = head | {"target": TARGET.name, "rows": rows, "recipes": recipes, "extrapolated": large}
     return whole, [_table(rows), _recipes(recipes), _large(large)]
 
 

@@ -32,7 +32,7 @@ class Drafter(ABC):
     def draft(self, context: Context) -> DraftTree:
         """The next tree, whose root is the context's last token. Timed.
 
-        Levels beyond the room are cut off, and the nodes that are left numbered anew.
+        It may be deeper than the room: the engine cuts those levels off, and numbers the nodes that are left anew.
         """
 
     def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:

@@ -5,7 +5,8 @@ rate, whichever takes longer. The ideal round: one bare forward of the target ov
 beforehand, and the draft's bare network passes, each timed alone. Bandwidth is that of reading as many bytes as a
 target pass reads, again and again, so a model that fits into a processor's cache is held against that cache. What a
 pass of a mixture of experts reads depends on its tokens: such a target has no floor, and all that rests on it is None.
-Of a draft only the bytes count.
+Of a draft only the bytes count. The rate is that of a large square product; on a CPU layers laid out for few rows
+(models/products.py) can be quicker, so the floor of a large tree is a yardstick there and no bound.
 
 Seconds are medians over rounds whose tree has its full size, on one prompt; runs, runs whose columns are recorded too
 (`traced`), and bare passes take turns, and a turn's rounds are held against its own bare passes. Greedy runs have the

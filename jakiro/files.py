@@ -1,12 +1,14 @@
-"""Files, written whole or not at all."""
+"""Files, written whole or not at all, or line by line; what cannot be written is named."""
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 WEIGHT_FILES = "model*.safetensors*"  # shards and their index, as Hugging Face names them
 
@@ -23,6 +25,12 @@ def write_text(path: str | Path, text: str) -> None:
     """Replace a file in one step, so that a crash or a full disk leaves the old one or none. Raises OSError."""
     with replacing(destination(path)) as new:
         new.write_text(text, encoding="utf-8")
+
+
+def append_lines(path: Path, values: Iterable[Any]) -> None:
+    """Add each value to a file as a line of JSON, at once. Raises OSError."""
+    with _telling(path), path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(value) + "\n" for value in values)
 
 
 @contextmanager

@@ -344,6 +344,13 @@ def test_what_the_browser_fetches_is_served_from_here(address):
     assert get("races/sample/nodes.csv").headers["content-disposition"] == 'attachment; filename="sample-nodes.csv"'
     assert len(get("races/sample/traces.json").json()) == 2
     assert get("races/sample/cut/1.json").status_code == 200
+    for path in ("races/sample.json", "races/sample/replay.html"):  # compressed here: not by what serves all visitors
+        asked = {
+            accepted: httpx.get(address + path, headers={"Accept-Encoding": accepted}, timeout=60)
+            for accepted in ("br, gzip", "identity")
+        }
+        assert [one.headers.get("content-encoding") for one in asked.values()] == ["gzip", None]
+        assert asked["br, gzip"].text == asked["identity"].text
     for missing in ("races/other.json", "races/other/nodes.csv", "races/sample/secrets", "races/sample/cut/2.json"):
         assert get(missing).status_code == 404
     for long in (f"races/sample/{'x' * 5000}", *(f"races/sample/cut/{'9' * digits}.json" for digits in (9, 300, 5000))):

@@ -292,6 +292,10 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
         ({"variants": [*TINY["variants"], {"label": "vanilla", "head": "two"}]}, "the label 'vanilla' is taken"),
         ({"tree": {"top_k": 0}}, "variant 'dense': top_k must be"),
         ({"tree": {"deep": 3}}, "variant 'dense': unknown setting 'deep'"),
+        ({"deep": 3}, "the experiment has the unknown field 'deep'; known are question, "),
+        ({"variants": [{"label": "a", "heads": "b"}]}, "a variant has the unknown field 'heads'; known are label, "),
+        ({"variants": [{"label": "a"}]}, "a variant has no 'head'"),
+        ({"variants": ["a"]}, "a variant is 'a', expected an object with label, head, set"),
         ({"tree": {"depth": "auto"}}, "depth is auto"),
         (
             {"variants": [*TINY["variants"], {"label": "x", "head": "two", "set": {"candidates": "own"}}]},

@@ -1,7 +1,10 @@
 """An interrupted benchmark goes on where it was."""
 
+from pathlib import Path
+
 import pytest
 
+from jakiro.files import append_lines
 from jakiro.measuring.journal import Journal
 from jakiro.measuring.report import Sample
 
@@ -69,3 +72,11 @@ def test_closing_removes_the_file(tmp_path):
     journal = Journal(path, {})
     journal.close()
     assert not path.exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no file here that is always full")
+def test_a_full_disk_is_named(tmp_path):
+    path = tmp_path / "bench.json.partial"
+    path.symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"cannot write .*bench\.json\.partial .*No space left"):
+        append_lines(path, [{"a": 1}])

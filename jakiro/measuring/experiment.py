@@ -44,7 +44,7 @@ class Variant:
 
     label: str
     head: str
-    set: dict[str, Any]
+    set: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,10 @@ class Experiment:
         """From JSON's types. Raises TypeError, KeyError or ValueError naming what is unknown, missing or wrong."""
         data = dict(data)
         training = HeadRecipe.of(data.pop("training"))
-        variants = [Variant(**{"set": {}, **one}) for one in data.pop("variants")]
-        parts = [Part(**one) for one in data.pop("parts", [])]
-        found = cls(training=training, variants=variants, parts=parts, **data)
+        variants = [recipe_file.made(Variant, one, "a variant") for one in data.pop("variants")]
+        parts = [recipe_file.made(Part, one, "one of `parts`") for one in data.pop("parts", [])]
+        own = {"training": training, "variants": variants, "parts": parts}
+        found = recipe_file.made(cls, data | own, "the experiment")
         found._check_labels()
         found._check_decoding()
         return found

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from jakiro.files import write_text
+from jakiro.files import append_lines, write_text
 from jakiro.measuring.report import Sample
 
 SETTINGS = "settings"  # key of the line that is no group
@@ -70,5 +70,4 @@ class Journal:
 
     def _write(self, key: str, value: Any) -> None:
         if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([key, value]) + "\n")
+            append_lines(self.path, [[key, value]])

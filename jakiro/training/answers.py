@@ -21,6 +21,7 @@ from accelerate.utils import gather_object
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
+from jakiro.files import append_lines
 from jakiro.models.generation import generated
 from jakiro.training.data import Document
 
@@ -81,7 +82,8 @@ def write(
                 )
             for records in everyones:
                 if total < tokens:
-                    _append(file, records, accelerator.is_main_process)
+                    if accelerator.is_main_process:
+                        append_lines(file, records)
                     found = [_document(**record) for record in records]
                     more = sum(len(ids) for ids, _ in found)
                     done += found
@@ -130,12 +132,6 @@ def _answered(
     torch.manual_seed(seed * 1_000_003 + number)
     found = generated(model, prompts, how.new_tokens, how.temperatures[number % len(how.temperatures)], ends)
     return [{"prompt": prompt, "answer": answer} for prompt, answer in zip(prompts, found, strict=True)]
-
-
-def _append(file: Path, records: list[dict], main: bool) -> None:
-    if main:
-        with file.open("a") as lines:
-            lines.writelines(json.dumps(record) + "\n" for record in records)
 
 
 def _cut(file: Path, batch: int) -> None:

@@ -72,12 +72,14 @@ class HeadRecipe:
         common = data.pop("losses", {})
         heads = {name: _plan(name, dict(one), common) for name, one in data.pop("heads").items()}
         if how := data.pop("answers", None):
-            data["answers"] = Answers(**{**how, "temperatures": tuple(how["temperatures"])})
+            how = {**how, "temperatures": tuple(how["temperatures"])}
+            data["answers"] = recipe_file.made(Answers, how, "`answers`")
         if how := data.pop("trial", None):
-            data["trial"] = Trial(**how)
+            data["trial"] = recipe_file.made(Trial, how, "`trial`")
         if odd := [name for name in heads if not re.fullmatch(r"\w[\w.-]*", name)]:
             raise ValueError(f"a head is called {odd[0]!r}, which names its folder: use letters, digits, _, . and -")
-        found = cls(mix=mix, heads=heads, short=tuple(data.pop("short", ())), **data)
+        own = {"mix": mix, "heads": heads, "short": tuple(data.pop("short", ()))}
+        found = recipe_file.made(cls, data | own, "the recipe")
         recipe_file.check_positive(found, "steps", "row", "rows", "scored", "epochs", "passes")
         recipe_file.check_numbers(found, "remember", "decay", "noise", "rate")
         recipe_file.check_numbers(found, "own_features", "average", high=1.0)
@@ -100,7 +102,8 @@ class HeadRecipe:
 
 
 def _plan(name: str, one: dict, common: dict) -> Plan:
-    kind, losses = one.pop("kind", name), Losses(**{**common, **one.pop("losses", {})})
+    kind, weights = one.pop("kind", name), {**common, **one.pop("losses", {})}
+    losses = recipe_file.made(Losses, weights, "`losses`")
     recipe_file.check_numbers(losses, *Losses.__slots__, low=-recipe_file.LARGEST)
     seed = one.pop("seed", None)
     if seed is not None and (type(seed) is not int or not 0 <= seed < 2**63):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -28,6 +28,18 @@ def read(path: Path, of: Callable[[dict[str, Any]], T], what: str) -> T:
         raise ValueError(f"{path} is not {what}: it has no {error}") from error
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not {what}: {error}") from error
+
+
+def made(kind: type[T], given: Any, what: str) -> T:
+    """A dataclass from a JSON object. Raises ValueError saying which field `what` has that is unknown, or has not."""
+    if not isinstance(given, dict):
+        raise ValueError(f"{what} is {given!r}, expected an object with {', '.join(one.name for one in fields(kind))}")
+    known = {one.name: one.default is MISSING and one.default_factory is MISSING for one in fields(kind)}
+    if unknown := [name for name in given if name not in known]:
+        raise ValueError(f"{what} has the unknown field {unknown[0]!r}; known are {', '.join(known)}")
+    if missing := [name for name, needed in known.items() if needed and name not in given]:
+        raise ValueError(f"{what} has no {missing[0]!r}")
+    return kind(**given)
 
 
 def check_types(made: object) -> None:

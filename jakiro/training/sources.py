@@ -45,7 +45,8 @@ class Source:
     @classmethod
     def of(cls, data: dict) -> Source:
         """From JSON's types. Raises TypeError or ValueError naming the field that is unknown, missing or wrong."""
-        found = cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
+        data = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+        found = recipe_file.made(cls, data, "a source")
         try:
             recipe_file.check_numbers(found, "weight", "longest", "turns")
         except ValueError as error:

@@ -43,7 +43,8 @@ class Stage:
     @classmethod
     def of(cls, data: dict) -> Stage:
         """From JSON's types. Raises TypeError, KeyError or ValueError naming the field that is wrong or missing."""
-        found = cls(**{**data, "rate": tuple(data["rate"]), "short": tuple(data.get("short", ()))})
+        own = {"rate": tuple(data["rate"]), "short": tuple(data.get("short", ()))}
+        found = recipe_file.made(cls, data | own, "a stage")
         recipe_file.check_positive(found, "layers", "row", "rows", "passes")
         recipe_file.check_numbers(found, "tokens", "rate", "unlikelihood", "answers", "looping", "average")
         row_widths(found.row, found.short)
@@ -85,7 +86,7 @@ class Recipe:
                 raise ValueError(f"average is {stage.average} in stage {number}: name one before it, or 0")
             if stage.average and stages[stage.average - 1].layers != stage.layers:
                 raise ValueError(f"stage {number} and stage {stage.average}, its average, differ in their layers")
-        found = cls(mixes=mixes, stages=stages, **data)
+        found = recipe_file.made(cls, data | {"mixes": mixes, "stages": stages}, "the recipe")
         recipe_file.check_positive(found, "vocab_size")
         recipe_file.check_numbers(found, "prompt_weight")
         recipe_file.check_seed(found)

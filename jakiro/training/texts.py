@@ -20,6 +20,7 @@ import torch
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from jakiro.files import append_lines
 from jakiro.models.generation import end_ids, generated
 from jakiro.text import form_of
 from jakiro.training import recipe_file
@@ -58,7 +59,7 @@ class TextsRecipe:
     @classmethod
     def of(cls, data: dict) -> TextsRecipe:
         """From JSON's types. Raises KeyError, TypeError or ValueError naming the field."""
-        found = cls(**{**data, "mix": [Source.of(one) for one in data["mix"]]})
+        found = recipe_file.made(cls, data | {"mix": [Source.of(one) for one in data["mix"]]}, "the recipe")
         recipe_file.check_positive(found, "tokens", "batch", "new_tokens", "longest", "own_tokens")
         recipe_file.check_numbers(found, "temperature", "top_k")
         recipe_file.check_seed(found)
@@ -133,11 +134,10 @@ def write(
     for before in range(number):
         if not _is_own(recipe, before):
             list(islice(coming, recipe.batch))
-    with tqdm(total=recipe.tokens, initial=total, desc="texts", unit="token") as bar, file.open("a") as lines:
+    with tqdm(total=recipe.tokens, initial=total, desc="texts", unit="token") as bar:
         while total < recipe.tokens:
             records = _batch(teacher, coming, number, known)
-            lines.writelines(json.dumps(record) + "\n" for record in records)
-            lines.flush()
+            append_lines(file, records)
             more = sum(record["tokens"] for record in records)
             bar.update(more)
             total, number, barren = total + more, number + 1, 0 if more else barren + 1

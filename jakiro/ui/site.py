@@ -61,8 +61,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         return _script(modules.compressed[name])
 
     def race(request: Request) -> Response:
-        text = library.text(request.path_params["id"], models.quiet)
-        return Response(text, media_type="application/json", headers={"Cache-Control": "no-cache"})
+        return _packed(request, library.text(request.path_params["id"], models.quiet), "application/json")
 
     def export(request: Request) -> Response:
         id, name = request.path_params["id"], request.path_params["name"]
@@ -72,7 +71,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         traces, facts = library.traces(id), library.about(id) | {"compared": library.comparisons(id)}
         with models.quiet():
             text = make(traces, facts)
-        return Response(text, media_type=media, headers={"Content-Disposition": f'attachment; filename="{id}-{name}"'})
+        return _packed(request, text, media, **{"Content-Disposition": f'attachment; filename="{id}-{name}"'})
 
     def cut(request: Request) -> Response:
         traces, lane = library.traces(request.path_params["id"]), request.path_params["lane"]
@@ -80,7 +79,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
             raise RequestError(f"there is no lane {lane + 1}: this race has {len(traces)}")
         with models.quiet():
             text = cut_figure(traces[lane])
-        return Response(text, media_type="application/json", headers={"Cache-Control": "no-cache"})
+        return _packed(request, text, "application/json")
 
     def compared(request: Request) -> Response:
         try:
@@ -173,6 +172,14 @@ def _prepare(library: Library) -> None:
 def plotly_js(request: Request) -> Response:
     """The library, compressed once instead of at every visit."""
     return _script(_compressed())
+
+
+def _packed(request: Request, text: str, media: str, **headers: str) -> Response:
+    """The text, compressed in this thread where the client takes it: Gradio would do so in the one that serves all."""
+    body, headers = text.encode(), {"Cache-Control": "no-cache", "Vary": "Accept-Encoding"} | headers
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        body, headers = gzip.compress(body, compresslevel=5), headers | {"Content-Encoding": "gzip"}
+    return Response(body, media_type=media, headers=headers)
 
 
 def _script(compressed: bytes) -> Response:

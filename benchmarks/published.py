@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Figures of one target on one GPU, temperature 0, means over the same six sets of 80 questions."""
+    """Figures of one target on one GPU, temperature 0, over the same six sets of 80 questions: `source` says how."""
 
     source: str
     model: str

@@ -2,8 +2,8 @@
 
 Target passes over one node and over a small tree, with one thread and with all, in turns over a minute. Of each the
 medians of short stretches: their tenth, half and nine tenths. Where two threads of a virtual machine do not have a core
-each all the time, passes over a tree change by a third for seconds, while those over one node, which hardly use the
-second thread, stay: a speed-up that was measured then is lower, whatever is compared.
+each all the time, passes over a tree change by a third for seconds, and those over one node, which hardly use the
+second thread, by less: a speed-up that was measured then is lower, whatever is compared.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = common.parser("loops", __doc__, "scripts")
     common.add_device(parser)
     parser.add_argument("--targets", type=Path, nargs="+", required=True, help="folders that `train target` wrote")
-    parser.add_argument("--recipe", type=Path, default=RECIPES / "target-cpu.json", help="(default: %(default)s)")
+    parser.add_argument("--recipe", type=Path, default=RECIPES / "target-gpu.json", help="(default: %(default)s)")
     parser.add_argument("--data", type=Path, required=True, help="folder of the recipe's files")
     parser.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", required=True)
     parser.add_argument("--limit", type=positive, default=10, help="prompts of each file (default: %(default)s)")

@@ -82,6 +82,7 @@ PICTURES = {
     "present-dark": Picture("present=1", context=DARK, whole=False),
     "mobile": Picture("tab=outline", "[data-view=outline] [aria-current=true]", PHONE),
 }
+SHIPPED = ["desktop-light", "desktop-dark", "mobile", "run-light", "compare-light", "branch-light"]
 
 
 def main() -> None:
@@ -89,7 +90,9 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, default=TRACES)
     parser.add_argument("--target", type=Path, default=TARGET, help="so that the pictures show a page that can run")
     parser.add_argument("--query", default="", help="race, method, round, node as in the page's address")
-    parser.add_argument("--only", nargs="+", choices=PICTURES, default=list(PICTURES), help="which pictures")
+    parser.add_argument(
+        "--only", nargs="+", choices=PICTURES, default=SHIPPED, help="which pictures (default: those in the docs)"
+    )
     parser.add_argument("--out", type=Path, default=ASSETS / "screenshots")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from jakiro.tree import CutNodes, DraftTree
 from jakiro.ui.figures.tree import tree_figure
 from jakiro.ui.replay import cut_figure, payload
 from jakiro.verify import Sampling
-from scripts.record import main, with_cut
+from scripts.record import main
 
 PROMPT = [5, 17, 3, 250, 99]
 
@@ -58,25 +58,6 @@ def test_a_tree_with_room_for_all_cuts_nothing_and_a_trace_keeps_so_many(target,
     assert len(run(target, "eagle2", 5).steps[0].tree.cut) == 4
 
 
-@pytest.mark.parametrize("name", with_trees())
-def test_a_recorded_race_gets_its_cut_nodes_and_keeps_the_rest(target, name):
-    whole = run(target, name, 6)
-    steps = [replace(step, tree=replace(step.tree, cut=CutNodes()), draft_s=9.0) for step in whole.steps]
-    cut_off = {id for step in whole.steps for id in step.tree.cut.tokens} - set(whole.tokens)
-    pieces = {id: piece for id, piece in whole.pieces.items() if id not in cut_off}
-    found = with_cut(target, replace(whole, steps=steps, pieces=pieces), 99)  # its own budget was 14
-    assert found == replace(whole, steps=[replace(step, draft_s=9.0) for step in whole.steps])
-
-
-def test_cut_nodes_of_another_tree_are_refused(target):
-    whole = run(target, "jakiro", 6)
-    tree = whole.steps[1].tree
-    other = replace(tree, tokens=[*tree.tokens[:-1], tree.tokens[-1] + 1])
-    steps = [whole.steps[0], replace(whole.steps[1], tree=other), *whole.steps[2:]]
-    with pytest.raises(ValueError, match="round 2: record the races anew"):
-        with_cut(target, replace(whole, steps=steps), 14)
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -85,8 +66,6 @@ def test_cut_nodes_of_another_tree_are_refused(target):
         (["--device", "gpu7"], "gpu7"),
         (["--target", "nowhere"], "nowhere"),
         (["--out", __file__], "is a file; name a folder"),
-        (["--only-cut", "--set", "depth=3"], "leave --set out"),
-        (["--only-cut"], "record them without --only-cut"),
     ],
 )
 def test_races_that_cannot_be_recorded_are_refused_in_a_line(tmp_path, capsys, line, message):

@@ -255,7 +255,7 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
         in page
     )
     assert "of these 3 are distinct, so that each was seen 4 times" in page
-    assert "Each head was trained once, so what another seed would change is not in the intervals" in page
+    assert "What another seed of a head would change is not in the intervals." in page
     assert "With 2 prompts a task a percentile bootstrap makes them too narrow, by about 29 %," in page  # 1 - sqrt(1/2)
     assert "vanilla's tokens on 96 % of the runs" in page  # 48 of the variants' 50
     assert "intervals hold 95 % of a bootstrap" in page and "without a difference 17 % at least are told apart" in page

@@ -26,7 +26,7 @@ def rows():
         for repeat, seconds in enumerate((2, 4, 5))
     ]
     samples += [
-        ours("jakiro", repeat, seconds, peak_bytes=peak, prefill_s=prefill, recording_s=float(seconds))
+        ours("jakiro", repeat, seconds, peak_bytes=peak, prefill_s=prefill, recording_s=prefill)
         for repeat, (seconds, peak, prefill) in enumerate(((1, 7, 9.0), (4, 9, 2.0), (4, 8, 3.0)))
     ]
     samples += [sample("hf_generate_dynamic", repeat, 10, 5) for repeat in range(3)]
@@ -46,7 +46,7 @@ def test_counts_are_those_of_one_repeat(rows):
     assert row["acceptance_rate_per_position"] == [0.75, 0.5, 0.25]
     assert (row["draft_s"], row["verify_s"], row["overhead_s"]) == (1.0, 2.0, 1.0)
     assert row["prefill_s"] == 3.0  # as other seconds, the median of the repeats
-    assert row["peak_bytes"] == 9 and row["identical"] == 1.0 and row["recording_s"] == 4.0
+    assert row["peak_bytes"] == 9 and row["identical"] == 1.0 and row["recording_s"] == 9.0
 
 
 def test_what_is_not_known_is_none(rows):

@@ -44,11 +44,11 @@ def pool(top_k: int, depth: int) -> int:
 
 
 def sizes(device: torch.device) -> dict[str, int]:
-    """The default tree. A GPU checks 60 nodes (EAGLE-2's own choice) at 1.0 to 1.7 times the price of one.
+    """The default tree. A GPU checks 60 nodes (EAGLE-2's own choice) at 1.0 to 1.9 times the price of one.
 
-    On a CPU 60 nodes of the embedded model cost 5.4 times one and 8 nodes 1.3 times, so small trees pay: of 20 these
-    sizes are within 5 % of the quickest for both heads, which has 4 nodes and less to see (scripts/tree_sizes.py,
-    benchmarks/tree-sizes-cpu.json).
+    On a CPU 60 nodes of the embedded model cost five to seven times one and 8 nodes 1.3 times, so small trees pay: of
+    20 these sizes are within 5 % of the quickest for both heads, which has 4 nodes and less to see
+    (scripts/tree_sizes.py, benchmarks/tree-sizes-cpu.json).
     """
     if device.type == "cpu":
         return {"top_k": 5, "depth": 2, "total_tokens": 6}

@@ -89,7 +89,7 @@ def _how(report: dict[str, Any]) -> str:
             f"{_percent(chance)} at least are told apart all the same, {chance * compared:.0f} of all {compared} here.",
             f"Were they as much wider, {_unsure(about, share)} verdicts below that tell something apart",
             "would do so no longer.",
-            "Each head was trained once, so what another seed would change is not in the intervals.",
+            "What another seed of a head would change is not in the intervals.",
             f"The reference is *{about['reference']}*.",
             f"The variants gave vanilla's tokens on {_identical(report)} of the runs.",
         ]

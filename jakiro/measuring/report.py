@@ -8,7 +8,7 @@ library's sampling, which draws other numbers. Counts are those of one repeat; s
 repeats, a `_spread` the least and the greatest. `peak_bytes` is the greatest memory in use during a run: of the device,
 on a CPU of the process, all weights included, with peers theirs too; what recorded graphs keep is not counted. On CUDA
 every run records its programs anew (programs.py), on a CPU the first of a shape writes its tape (tape.py). That time is
-in no other seconds: `recording_s` is it, 0.0 where nothing is recorded, None for other libraries. What transformers
+in no other seconds: `recording_s` is it, of the repeat that had most, None for other libraries. What transformers
 compiles on CUDA for its static cache is in none at all (peers.py).
 """
 
@@ -87,7 +87,7 @@ def _row(key: tuple, samples: list[Sample], speeds: dict[tuple, list]) -> dict[s
             f"{phase}_s": _seconds(repeats, lambda one, at=at: one.phases and one.phases[at])
             for at, phase in enumerate(PHASES)
         },
-        "recording_s": _seconds(repeats, lambda one: one.recording_s),
+        "recording_s": _seconds(repeats, lambda one: one.recording_s, max),
         "peak_bytes": max(peaks, default=None),
         "identical": mean(checked) if checked else None,
     }
@@ -106,10 +106,12 @@ def _acceptance(samples: list[Sample]) -> dict[str, Any]:
     }
 
 
-def _seconds(repeats: list[list[Sample]], of: Callable[[Sample], float | None]) -> float | None:
-    """Of all prompts, the median over the repeats; None where a sample does not tell."""
+def _seconds(
+    repeats: list[list[Sample]], of: Callable[[Sample], float | None], one_of: Callable = median
+) -> float | None:
+    """Of all prompts, the median over the repeats or another `one_of` them; None where a sample does not tell."""
     found = [[of(sample) for sample in repeat] for repeat in repeats]
-    return None if found[0][0] is None else median(map(sum, found))
+    return None if found[0][0] is None else one_of(map(sum, found))
 
 
 def _median(values: list[float | None]) -> float | None:

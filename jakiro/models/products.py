@@ -1,7 +1,7 @@
 """Matrix products of a few rows on a CPU, with weights laid out for them beforehand.
 
-A pass over a draft tree multiplies few rows with every weight. torch's own fp32 product (MKL) takes several times as
-long for a few rows as for one where the weight is kept row by row, as `nn.Linear` does. What is quicker depends on the
+A pass over a draft tree multiplies few rows with every weight. torch's own fp32 product (MKL) takes two to six times
+as long for ten rows as for one where the weight is kept row by row, as `nn.Linear` does. What is quicker depends on the
 processor and on the weight's size (`benchmarks/products.py` measures each way, products-*.json):
 
 - columns: the weight column by column, for MKL.

@@ -1,4 +1,4 @@
-"""A race: several methods on one prompt, on one machine, each timed as if it ran alone.
+"""A race: several methods on one prompt, on one machine, each timed by itself.
 
 The lanes take turns: one goes on until it has used TURN seconds more of its own time than another, and then the one
 that has used the least is next. So all lanes advance on one virtual clock, none disturbs another's timing, and the page

@@ -114,6 +114,20 @@ def told(as_was: Trace, would: Trace, index: int, title: str) -> str:
     )
 
 
+def parted(trace: Trace, as_was: Trace, index: int) -> str:
+    """Where the rounds that were decoded again as they were are not those of the run; "" where they are."""
+    rounds = zip(trace.steps[index:], as_was.steps, strict=False)
+    ends = ((old, new.emitted[: len(old.emitted)] if old is trace.steps[-1] else new.emitted) for old, new in rounds)
+    at = next((number for number, (old, new) in enumerate(ends, index + 1) if old.emitted != new), None)
+    if at is None:
+        return ""
+    heads = f": {trace.drafter} drafted then, {as_was.drafter} now" if trace.drafter != as_was.drafter else ""
+    return (
+        f"What “{as_was.branch}” shows is not what was recorded, from round {at} on{heads}. Another head, machine or "
+        "version can do that."
+    )
+
+
 def _changes(as_was: Trace, would: Trace) -> list[str]:
     before, after = (asdict(Sampling(one.temperature, one.top_p, one.seed)) | one.settings for one in (as_was, would))
     found = [f"{name} {written(after[name])} instead of {written(before[name])}" for name in after

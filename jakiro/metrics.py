@@ -126,6 +126,9 @@ def totals(trace: Trace) -> dict[str, Any]:
     }
 
 
+SPACING = {"bfloat16": 2.0**-3, "float16": 2.0**-6}  # dtype -> of the logits from 16 to 32 that it has: one ULP
+
+
 @dataclass(frozen=True, slots=True)
 class Divergence:
     """The first place where two runs on the same prompt emit different tokens."""
@@ -134,6 +137,7 @@ class Divergence:
     ours: int | None  # None: this run had ended
     theirs: int | None
     margin: float | None  # by how much the target preferred ours (nats); None where the traces do not say
+    tie: bool = False  # rounding of both logits in the runs' dtype explains the margin
 
 
 def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
@@ -162,7 +166,8 @@ def divergence(ours: Trace, theirs: Trace) -> Divergence | None:
     if margin is not None and ours.temperature:
         noise = [gumbel_of(ours.seed, len(ours.prompt) + at, token) for token in (a, b)]
         margin = margin / ours.temperature + noise[0] - noise[1]
-    return Divergence(at, a, b, margin)
+    tie = margin is not None and abs(margin) <= 2 * SPACING.get(ours.dtype, 0.0) / (ours.temperature or 1.0)
+    return Divergence(at, a, b, margin, tie)
 
 
 def comparable(traces: Sequence[Trace]) -> bool:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from jakiro.branch import MOST_ROUNDS, Change, _drafted, branch, told
+from jakiro.branch import MOST_ROUNDS, Change, _drafted, branch, parted, told
 from jakiro.drafter import Context, Drafter
 from jakiro.engine import record
 from jakiro.methods import METHODS
@@ -59,9 +59,20 @@ def test_with_nothing_changed_the_rounds_are_what_they_were(loaded, name, temper
                 break  # the run's length cap ended it
             assert (ours.tree.tokens, ours.tree.parents, ours.accepted) == (
                 theirs.tree.tokens, theirs.tree.parents, theirs.accepted)  # fmt: skip
-        assert "with nothing changed" in told(as_was, would, index, name) and "the same text" in told(
-            as_was, would, index, name
-        )
+        said = told(as_was, would, index, name)
+        assert "with nothing changed" in said and "the same text" in said and not parted(trace, as_was, index)
+
+
+def test_rounds_that_another_head_recorded_are_told_apart(loaded, tmp_path):
+    trace = run(loaded, "jakiro")
+    first, second, *others = trace.steps
+    second = replace(second, bonus=second.bonus + 1)
+    other = replace(trace, steps=[first, second, *others], drafter="theirs/jakiro")
+    library = Library(tmp_path)
+    [as_was, _], facts = what_if(loaded, library, {"race": library.add([other]), "lane": 0, "round": 0})
+    said = parted(other, as_was, 0)
+    assert "not what was recorded, from round 2 on: theirs/jakiro drafted then, " in said
+    assert facts["note"].endswith(said)
 
 
 def test_another_tree_gives_the_same_text_and_is_named(loaded):

@@ -149,6 +149,14 @@ def test_the_page_gets_both_lanes_along_the_text(raced):
         assert len(one["data"]) == len(found["figures"]["overlay"]["template"]["data"])
 
 
+def test_a_lane_that_another_head_recorded_says_so(raced):
+    loaded, library, race = raced
+    eagle, jakiro = library.traces(race)
+    other = library.add([replace(eagle, drafter="theirs/eagle2"), jakiro])
+    said = json.loads(compare(loaded, library, {"race": other, "lane": 1, "other": 0}))["summary"]
+    assert "EAGLE-2 was recorded with theirs/eagle2, and drafts with " in said and "Jakiro was recorded" not in said
+
+
 def test_lanes_are_called_what_the_page_calls_them(raced):
     loaded, library, race = raced
     runs = library.traces(race)

@@ -93,7 +93,7 @@ def test_a_race_of_four_kinds_compares_each_with_the_first():
     data = read(vanilla_trace(trace.tokens), lookup_trace(trace.tokens), trace, titles={"jakiro": "Jakiro"})
     assert [found["title"] for found in data["traces"]] == ["vanilla", "prompt_lookup", "Jakiro"]
     assert data["lossless"] == {
-        "identical": True, "text": "lossless: 3/3 outputs identical",
+        "identical": True, "tie": False, "text": "lossless: 3/3 outputs identical",
     }  # fmt: skip
     assert all(len(found["figures"]["timeline"]) == 3 for found in data["traces"])
 
@@ -106,6 +106,19 @@ def test_the_badge_names_the_first_divergence_and_its_margin():
         "Jakiro parts from Vanilla at token 5: “<16>” against “<18>”" in found["text"]
         and "0.6931 nats" in found["text"]
     )
+
+
+@pytest.mark.parametrize(("dtype", "tie"), [("float32", False), ("float16", False), ("bfloat16", True)])
+def test_in_half_precision_a_margin_within_rounding_is_a_tie(dtype, tie):
+    columns = {"pick": [18, 5, 6], "pick_logprob": [math.log(0.25) + 0.2, 0.0, 0.0]}
+    near = replace(SECOND, tree=replace(SECOND.tree, columns=columns))
+    runs = [
+        replace(one, dtype=dtype)
+        for one in (run(FIRST, near, THIRD), run(FIRST, replace(near, accepted=[1], bonus=7), THIRD))
+    ]
+    found = lossless(runs, ["Vanilla", "Jakiro"])
+    assert (found["identical"], found["tie"]) == (False, tie), found
+    assert found["text"].startswith(f"identical up to rounding in {dtype}: " if tie else "not identical: ")
 
 
 def test_the_margin_of_what_was_sampled_is_that_of_the_draw():
@@ -131,10 +144,10 @@ def test_the_badge_claims_no_more_than_was_compared():
     vanilla, others = vanilla_trace(trace.tokens), [lookup_trace(trace.tokens), trace]
     assert lossless([vanilla, trace], ["V", "J"])["text"] == "lossless: 2/2 outputs identical"
     assert lossless(others, ["P", "J"]) == {
-        "identical": True, "text": "identical: 2/2 outputs",
+        "identical": True, "tie": False, "text": "identical: 2/2 outputs",
     }  # fmt: skip
     assert lossless([vanilla], ["V"]) == {
-        "identical": None, "text": "one run, nothing to compare",
+        "identical": None, "tie": False, "text": "one run, nothing to compare",
     }  # fmt: skip
 
 

@@ -108,12 +108,13 @@ export function headerView(part, {races, exports, files}) {
   function badge(lossless) {
     const chip = part('lossless');
     if (!reveal(chip, Boolean(lossless))) return;
-    const {identical, text} = lossless;
-    chip.textContent = identical === null ? text : `${identical ? '✓' : '⚠'} ${text}`;
+    const {identical, tie, text} = lossless;
+    chip.textContent = identical === null ? text : `${identical ? '✓' : tie ? '≈' : '⚠'} ${text}`;
     chip.classList.toggle('good', identical === true);
-    chip.classList.toggle('badge', identical !== null);
+    chip.classList.toggle('badge', identical !== null && !tie);
     chip.dataset.help = `${text}. The token ids of every lane are compared with the first one’s; where two part, `
-      + 'the place and the target’s margin between the two tokens are named.';
+      + 'the place and the target’s margin between the two tokens are named. In half precision two logits that are '
+      + 'rounded differently may change places: a margin of at most two steps of that rounding is called a tie.';
   }
 
   function choices(shown) {

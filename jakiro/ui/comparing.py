@@ -19,6 +19,7 @@ from jakiro.analysis.diversity import run_diversity
 from jakiro.analysis.pairs import Pair, telling
 from jakiro.compare import along
 from jakiro.methods import METHODS
+from jakiro.models import hub
 from jakiro.settings import build, check_numbers
 from jakiro.text import pieces
 from jakiro.trace import Trace
@@ -66,7 +67,7 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: Ca
         "schema": SCHEMA,
         "lanes": [lanes[asked["lane"]], lanes[asked["other"]]],
         "names": titles,
-        "summary": summary(places, titles, len(text.tokens) - 1),
+        "summary": summary(places, titles, len(text.tokens) - 1) + _other_heads(chosen, titles, loaded),
         "telling": telling(places),
         "tokens": text.tokens[: len(places)],
         "pieces": {token: whole.piece(token) for token in text.tokens},
@@ -82,6 +83,16 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: Ca
         },
     }
     return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+
+
+def _other_heads(traces: list[Trace], titles: list[str], loaded: Loaded) -> str:
+    """Which lanes were recorded with another head than the one that drafts here, where that is known."""
+    found = ""
+    for trace, title in zip(traces, titles, strict=True):
+        own = hub.place(loaded.target.heads[trace.method]) if trace.method in loaded.target.heads else ""
+        if trace.drafter and trace.drafter != own:
+            found += f" {title} was recorded with {trace.drafter}, and drafts with {own} here."
+    return found
 
 
 def _whys(run: Trace, count: int) -> list[str]:

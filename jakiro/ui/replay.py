@@ -7,8 +7,9 @@
      "config":  {...},                                              # third argument of Plotly.newPlot and Plotly.react
      "words":   {"state": [..], "source": [..], "head": [..]},      # what the numbers in those node columns mean
      "moments": {kind: [name, help]},                               # what a round may be notable for
-     "lossless": null | {"identical": null | bool, "text": str},    # the badge: every trace against traces[0];
-                  # null where they were not asked the same, so that their texts may differ (metrics.comparable)
+     "lossless": null | {"identical": null | bool, "tie": bool, "text": str},  # the badge: every trace against
+                  # traces[0], `tie` where rounding explains all that differs; null where they were not asked the same,
+                  # so that their texts may differ (metrics.comparable)
      "traces": [
        {"method": str, "key": str, "title": str,                   # key: what the address calls it
         "header":  [[label, text]],                                 # target, device, sampling, settings, versions ...

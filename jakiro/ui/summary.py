@@ -65,11 +65,12 @@ def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:
     """The badge: do all runs give the same token ids, and if not, where they part and by what margin.
 
     Each is held against the first as far as both went, and what goes beyond the first one's end against the longest.
-    "lossless" is said only where there is a vanilla run; where there is nothing to compare, `identical` is None.
+    "lossless" is said only where there is a vanilla run; where there is nothing to compare, `identical` is None. `tie`:
+    they part, each time at a tie that rounding in half precision explains.
     """
     if len(traces) < 2:
         text = "one run, nothing to compare" if traces else "no runs"
-        return {"identical": None, "text": text}
+        return {"identical": None, "tie": False, "text": text}
     against = [_divergence(traces[0], trace, titles[0], title) for trace, title in zip(traces, titles, strict=True)]
     parted = [found for found in against if found is not None]
     at = max(range(len(traces)), key=lambda index: len(traces[index].tokens))
@@ -86,9 +87,11 @@ def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:
     word, so_far = "lossless" if held else "identical", " as far as they went" * short
     same = f"{len(traces) - len(parted)}/{len(traces)} outputs"
     text = f"{word}{so_far}: {same}{' identical' * held}"
+    tie = bool(parted) and all(tie for _, tie in parted)
     if parted:
-        text = f"not {word}: {'; '.join(parted)}; {same} identical{so_far}"
-    return {"identical": not parted, "text": text}
+        verdict = f"{word} up to rounding in {traces[0].dtype}" if tie else f"not {word}"
+        text = f"{verdict}: {'; '.join(said for said, _ in parted)}; {same} identical{so_far}"
+    return {"identical": not parted, "tie": tie, "text": text}
 
 
 def _ran_out(trace: Trace, other: Trace) -> bool:
@@ -96,8 +99,8 @@ def _ran_out(trace: Trace, other: Trace) -> bool:
     return trace.stop != "eos" and len(trace.tokens) < len(other.tokens)
 
 
-def _divergence(first: Trace, other: Trace, first_title: str, title: str) -> str | None:
-    """Where they part, in words; None where they do not."""
+def _divergence(first: Trace, other: Trace, first_title: str, title: str) -> tuple[str, bool] | None:
+    """Where they part, in words, and whether at a tie; None where they do not."""
     found = metrics.divergence(other, first)
     if found is None:
         return None
@@ -105,7 +108,11 @@ def _divergence(first: Trace, other: Trace, first_title: str, title: str) -> str
     margin = "margin not recorded" if found.margin is None else f"the target's margin is {abs(found.margin):.4f} nats"
     if found.margin is not None and other.temperature:
         margin += " with the noise that it samples with"
-    return f"{title} parts from {first_title} at token {found.at + 1}: {ours} against {theirs}, {margin}"
+    tie = ", a numeric tie" * found.tie
+    return (
+        f"{title} parts from {first_title} at token {found.at + 1}: {ours} against {theirs}, {margin}{tie}",
+        found.tie,
+    )
 
 
 def _token(trace: Trace, token: int | None) -> str:

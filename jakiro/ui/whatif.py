@@ -7,7 +7,7 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
-from jakiro.branch import Change, branch, told
+from jakiro.branch import Change, branch, parted, told
 from jakiro.methods import METHODS
 from jakiro.text import continued
 from jakiro.trace import Trace
@@ -44,7 +44,8 @@ def what_if(
         raise RequestError(str(error)) from error
     back = {"race": race, "method": keys(traces)[lane], "round": index}
     before = [would.piece(one) for one in would.prompt[len(as_was.prompt) :]]
-    facts = {"kind": WHAT_IF, "note": told(as_was, would, index, method.title), "back": back}
+    note = " ".join(filter(None, [told(as_was, would, index, method.title), parted(trace, as_was, index)]))
+    facts = {"kind": WHAT_IF, "note": note, "back": back}
     facts["before"] = ["", "".join(before)]  # of either lane: what is forced and stands before its first token
     shown = library.about(race)
     prompt = shown["lanes"][lane]["prompt"] if "lanes" in shown else shown["prompt"]

@@ -28,7 +28,7 @@ from jakiro.ui.figures.looks import AGAIN, LOOKS, OTHERS, lane_looks
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
 from jakiro.ui.figures.stops import stops_figure
 from jakiro.ui.figures.theme import PHASES, SOURCES, THEMES
-from jakiro.ui.figures.timeline import timeline_figure
+from jakiro.ui.figures.timeline import _bars, timeline_figure
 from jakiro.ui.figures.tree import tree_figure
 from jakiro.ui.figures.tree_template import MARGIN, SPAN, STEP
 from jakiro.ui.inspector import fields, node_table
@@ -481,3 +481,8 @@ def test_methods_are_sketched_with_their_own_shapes():
     known = (ASSETS / "viewer" / "sketch.js").read_text(encoding="utf-8")
     shapes = {shape for _, shape in (*LOOKS.values(), *AGAIN, *OTHERS)} - {LOOKS["vanilla"][1]}
     assert [shape for shape in shapes if not re.search(rf"[ {{]'?{shape}'?: \[", known)] == []
+
+
+def test_the_bars_of_a_long_run_stand_apart():
+    bars = _bars([(12000.5 + index, 1.0) for index in range(3)], 0, [1, 1, 1], "@accepted")
+    assert bars["x"] == [12000.5, 12001.5, 12002.5]

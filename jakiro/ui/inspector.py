@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jakiro.graph import STATES, copied, draft_probabilities, probability, states
 from jakiro.trace import StepTrace, Trace
-from jakiro.ui.figures.patch import rounded_list
+from jakiro.ui.figures.patch import DIGITS, rounded_list
 
 PROPOSED = "With decoupled candidates, tokens that no expert proposes come last."
 WEIGHED = "at the parent: the same for all siblings. On the contrastive level in the feature that proposed it."
@@ -58,6 +58,7 @@ FIELDS: dict[str, tuple[str, str, str]] = {
     "pick_score": ("path score of the choice", "log", "The path score that the target's choice would have had."),
     "cutoff": ("cutoff of the tree", "log", "Path score of the last node that the budget let in."),
 }
+READ = 5  # significant digits of logarithms and of p and q, which are read: -16.039 has them
 HIDDEN = {"logprob", "parent"}  # said already: it is log q; the page's own
 
 
@@ -69,13 +70,14 @@ def node_table(step: StepTrace) -> dict[str, list]:
         "parent": tree.parents,
         "depth": tree.depths(),
         "state": [STATES.index(state) for state in states(step)],
-        "q": rounded_list(draft_probabilities(tree)),
-        "p": rounded_list([None, *map(probability, step.target_logprobs[1:])]),
-        "score": [None] * len(tree) if copied(tree) else rounded_list(tree.scores),
+        "q": rounded_list(draft_probabilities(tree), READ),
+        "p": rounded_list([None, *map(probability, step.target_logprobs[1:])], READ),
+        "score": [None] * len(tree) if copied(tree) else rounded_list(tree.scores, READ),
     }
     for name, values in tree.columns.items():
         if name not in HIDDEN and name not in table:
-            table[name] = _counted_from_one(values) if f"_{name}".endswith("_rank") else rounded_list(values)
+            ranks, digits = f"_{name}".endswith("_rank"), READ if FIELDS.get(name, "  ")[1] == "log" else DIGITS
+            table[name] = _counted_from_one(values) if ranks else rounded_list(values, digits)
     return table
 
 

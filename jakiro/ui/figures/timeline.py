@@ -124,7 +124,7 @@ def _bars(places: list[tuple[float, float]], index: int, heights: list, color: s
     """Bars at (middle, width) that know their round and their run."""
     middles, widths = [middle for middle, _ in places], [width * (1 - GAP) for _, width in places]
     rounds = list(range(len(heights)))
-    base = {"type": "bar", "x": rounded_list(middles), "width": rounded_list(widths), "y": heights}
+    base = {"type": "bar", "x": rounded_list(middles, 7), "width": rounded_list(widths, 7), "y": heights}
     return base | {"customdata": rounds, "meta": index, "marker": _plain(color), "showlegend": False}
 
 

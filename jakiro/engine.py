@@ -17,7 +17,7 @@ from torch import Tensor
 from jakiro.drafter import Context, Drafter, within
 from jakiro.machine import device_name, versions
 from jakiro.models import hub
-from jakiro.programs import now, upload
+from jakiro.programs import now, recording_seconds, upload
 from jakiro.target import Target
 from jakiro.text import pieces
 from jakiro.trace import StepTrace, Trace
@@ -78,6 +78,7 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
 
     while not ends(last, 0):
         context = Context(tokens, features, end - len(tokens) - 1, noise)
+        before = recording_seconds()
         start = clock()
         whole = drafter.draft(context)
         drafted = clock()
@@ -95,7 +96,8 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         seconds = clock() - start
         draft_s, verify_s = drafted - start, verified - ready
         tree, logprobs = checked(target, tree, picks, logits, drafter if inspect else None, tree is whole)
-        yield StepTrace(tree, accepted, last, logprobs, draft_s, verify_s, seconds - draft_s - verify_s)
+        spent = draft_s, verify_s, seconds - draft_s - verify_s, recording_seconds() - before
+        yield StepTrace(tree, accepted, last, logprobs, *spent)
 
 
 def stop_reason(target: Target, prompt: list[int], tokens: list[int], max_new_tokens: int) -> str:

@@ -84,6 +84,11 @@ def seconds(trace: Trace) -> dict[str, float]:
     }
 
 
+def recording(trace: Trace) -> float:
+    """Seconds in which programs were recorded: in no other seconds, and in no speed."""
+    return sum(step.recording_s for step in trace.steps)
+
+
 def time_shares(trace: Trace) -> dict[str, float]:
     """Share of each phase in the time of the rounds; empty where no time was recorded."""
     spent = seconds(trace)
@@ -123,6 +128,7 @@ def totals(trace: Trace) -> dict[str, Any]:
         "tokens_per_second": tokens_per_second(trace),
         "prefill_s": trace.prefill_s,
         **{f"{phase}_s": spent for phase, spent in seconds(trace).items()},
+        "recording_s": recording(trace),
     }
 
 

@@ -35,6 +35,7 @@ class StepTrace:
     draft_s: float
     verify_s: float
     overhead_s: float
+    recording_s: float = 0.0  # in none of them: recording CUDA graphs or tapes (programs.py)
 
     @property
     def stop_node(self) -> int:
@@ -48,7 +49,7 @@ class StepTrace:
 
     @property
     def seconds(self) -> float:
-        """Wall time of the round, less what recording took in it (CUDA graphs, tapes; programs.py)."""
+        """Wall time of the round, less what recording took in it."""
         return self.draft_s + self.verify_s + self.overhead_s
 
 
@@ -112,6 +113,8 @@ def to_json(trace: Trace) -> str:
     for step in data["steps"]:
         if not step["tree"]["cut"]["tokens"]:
             del step["tree"]["cut"]
+        if not step["recording_s"]:
+            del step["recording_s"]
     return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -156,14 +159,12 @@ def from_dict(data: Any) -> Trace:
     """Build a trace from parsed JSON, checking every field. Raises TraceError."""
     if not isinstance(data, dict) or "schema" not in data:
         raise no_trace()
-    schema = data["schema"]
-    if schema != SCHEMA:
+    if (schema := data["schema"]) != SCHEMA:
         hint = "update this program to read it" if _newer(schema) else "record it again with this program"
         raise TraceError(f"schema is {repr(schema)[:60]}, this program reads {SCHEMA!r}: {hint}")
     get = Fields(data, "trace")
     steps = [_step(step, f"steps[{i}]") for i, step in enumerate(get("steps", list))]
-    first = get("first", int, 0)
-    _check_joints(first, steps)
+    _check_joints(first := get("first", int, 0), steps)
     trace = Trace(
         method=get("method", str),
         settings=plain(get("settings", dict), "trace.settings"),
@@ -204,7 +205,8 @@ def _step(data: Any, where: str) -> StepTrace:
         raise TraceError(f"{where}.target_logprobs[0] is {logprobs[0]:g}, expected 0: no token is chosen at the root")
     if max(logprobs) > ROUNDING:
         raise TraceError(f"{where}.target_logprobs has {max(logprobs):g}; the log of a probability is at most 0")
-    seconds = {name: _seconds(get, name) for name in ("draft_s", "verify_s", "overhead_s")}
+    phases = "draft_s", "verify_s", "overhead_s", *({"recording_s"} & data.keys())
+    seconds = {name: _seconds(get, name) for name in phases}
     return StepTrace(tree=tree, accepted=accepted, bonus=get("bonus", int, 0), target_logprobs=logprobs, **seconds)
 
 
@@ -219,8 +221,7 @@ def _check_joints(last: int, steps: list[StepTrace]) -> None:
 
 
 def _seconds(get: Fields, name: str) -> float:
-    value = get(name, float, 0, LONGEST)
-    if 0 < value < SHORTEST:
+    if 0 < (value := get(name, float, 0, LONGEST)) < SHORTEST:
         raise TraceError(f"{get.where}.{name} is {value:g} seconds, expected 0 or at least {SHORTEST:g}")
     return value
 

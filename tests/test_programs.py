@@ -11,7 +11,7 @@ from test_drafting import MODES, PROMPT, drafter_for, rounds
 from test_engine import GREEDY, SAMPLED, Noise, Oracle
 from tiny import CONTEXT, random_tree, tiny_model
 
-from jakiro import engine, programs
+from jakiro import engine, metrics, programs
 from jakiro.bench import load_methods, run
 from jakiro.cache import KVCache
 from jakiro.drafter import Context
@@ -283,6 +283,9 @@ def test_a_benchmark_says_what_recording_took(recorded, monkeypatch):
     assert vanilla["recording_s"] == 200 and eagle["recording_s"] >= 400
     assert vanilla["recording_s"] + eagle["recording_s"] == 100 * len(made) / 2  # the other half warmed up
     assert {row[f"{phase}_s"] for row in (vanilla, eagle) for phase in ("draft", "verify", "overhead")} == {0.0}
+    make, settings = methods["vanilla"]
+    trace = record(recorded, make(settings), PROMPT, 8, GREEDY)
+    assert trace.steps[0].recording_s == 100 == metrics.recording(trace) and metrics.totals(trace)["verify_s"] == 0
 
 
 def test_without_a_compiler_it_is_said_in_a_line_what_to_do():

@@ -67,7 +67,9 @@ def test_a_run_is_its_first_token_and_the_rounds(run):
 
 
 def test_json_keeps_everything(run, tmp_path):
-    assert trace.from_json(trace.to_json(run)) == run
+    assert trace.from_json(trace.to_json(run)) == run and "recording_s" not in trace.to_json(run)
+    recorded = dataclasses.replace(run, steps=[dataclasses.replace(STEPS[0], recording_s=0.5), *STEPS[1:]])
+    assert trace.from_json(trace.to_json(recorded)) == recorded
     trace.save(run, tmp_path / "run.json")
     assert trace.load(tmp_path / "run.json") == run
     assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["schema"] == "jakiro-trace/1"
@@ -146,6 +148,7 @@ def test_not_a_number_is_not_written(run):
         (["steps", 0, "target_logprobs", 0], -40, r"steps\[0\].target_logprobs\[0\] is -40, expected 0"),
         (["steps", 0, "tree", "scores", 0], 50, r"steps\[0\].tree.scores\[0\] is 50, expected 0"),
         (["steps", 1, "draft_s"], "fast", r"steps\[1\].draft_s"),
+        (["steps", 1, "recording_s"], -1, r"steps\[1\].recording_s is -1, expected 0"),
         (["steps", 1, "bonus"], None, r"steps\[1\].bonus"),
     ],
 )

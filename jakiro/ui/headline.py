@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 from jakiro.analysis.diversity import run_diversity
-from jakiro.metrics import reached, tau, tokens_per_second, tried
+from jakiro.metrics import reached, recording, seconds, tau, tokens_per_second, tried
 from jakiro.trace import Trace
 
+NOTABLE = 0.05  # of the rounds' seconds, from which on it is said what recording took besides
 FEW = 5  # rounds that a level has to be reached in before it can be called the weakest
 
 
@@ -34,7 +35,11 @@ def headline(trace: Trace, title: str, vanilla: Trace | None) -> str:
 def _speed(trace: Trace, vanilla: Trace | None) -> str:
     if vanilla is None or not (base := tokens_per_second(vanilla)) or not (own := tokens_per_second(trace)):
         return ""
-    return f" and {own / base:.2f} times vanilla's speed"
+    text = f" and {own / base:.2f} times vanilla's speed"
+    if max(recording(run) / sum(seconds(run).values()) for run in (trace, vanilla)) < NOTABLE:
+        return text
+    whole = [(len(run.tokens) - 1) / (sum(seconds(run).values()) + recording(run)) for run in (trace, vanilla)]
+    return f"{text} ({whole[0] / whole[1]:.2f} times with what recording CUDA graphs or tapes took)"
 
 
 def _rescues(trace: Trace) -> list[str]:

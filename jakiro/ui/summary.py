@@ -30,6 +30,11 @@ TOTALS: dict[str, tuple[str, Callable[[Any], str], str]] = {
     "draft_s": ("drafting", "{:.3f} s".format, "Seconds of all rounds spent on drafting."),
     "verify_s": ("verifying", "{:.3f} s".format, "Seconds of all rounds spent in the target."),
     "overhead_s": ("overhead", "{:.3f} s".format, "Seconds of all rounds spent on anything else."),
+    "recording_s": (
+        "recording",
+        "{:.3f} s".format,
+        "Seconds spent recording CUDA graphs or tapes: in none of the others, and in no speed.",
+    ),
 }
 
 

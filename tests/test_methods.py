@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -56,6 +57,12 @@ def test_the_default_tree_has_what_its_head_asks_for(target, tmp_path):
         usual = METHODS[name].defaults(target)
         assert usual.draft_temperature == 1.0
         assert METHODS[name].defaults(own) == dataclasses.replace(usual, draft_temperature=0.7)
+
+
+def test_the_tree_of_a_gpu_is_as_deep_as_its_authors_draft(target):
+    gpu = SimpleNamespace(device=torch.device("cuda"), heads=target.heads)
+    depths = {name: METHODS[name].defaults(gpu).depth for name in with_trees()}
+    assert depths == {name: 8 if name == "eagle3" else 6 for name in with_trees()}
 
 
 def test_says_what_it_lacks(method, target):

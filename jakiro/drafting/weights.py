@@ -215,11 +215,12 @@ class OnHead:
     name: str
     settings: type[TreeSettings]
     head: type[Head]
+    levels: int = 6  # of a draft on a GPU, if nothing else is asked for
 
     def defaults(self, target: Target) -> TreeSettings:
         """What suits the target's device and the head. Raises as `HeadConfig.from_json` does."""
         config = self.head.Config.from_json(Path(target.heads[self.name]) / "config.json")
-        return self.settings(**sizes(target.device), draft_temperature=config.draft_temperature)
+        return self.settings(**sizes(target.device, self.levels), draft_temperature=config.draft_temperature)
 
     def unavailable(self, target: Target) -> str:
         if self.name in target.heads:

@@ -64,6 +64,7 @@ class Eagle3(OnHead):
     summary = "A one-layer head reads three of the target's layers and guesses tokens of its own vocabulary."
     settings = TreeSettings
     head = Eagle3Head
+    levels = 8  # its released code's depth of 7
 
     def load(self, target: Target) -> Callable[[TreeSettings], Eagle3Drafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""

@@ -108,10 +108,15 @@ def told(as_was: Trace, would: Trace, index: int, title: str) -> str:
     """What was changed, and what that did to tau, to what a round drafts and to the text."""
     changes = _changes(as_was, would)
     return (
-        f"{title} from round {index + 1} on, with {', '.join(changes) or 'nothing changed'}: "
-        f"tau {_tau(would)} instead of {_tau(as_was)}, {_drafted(would)} drafted a round instead of "
-        f"{_drafted(as_was)}, {_text(as_was, would)}."
+        f"{title} from round {index + 1} on, with {', '.join(changes) or 'nothing changed'}, beside the same rounds "
+        "decoded again unchanged: "
+        f"tau {_beside(_tau(would), _tau(as_was))}, drafted a round {_beside(_drafted(would), _drafted(as_was))}, "
+        f"{_text(as_was, would)}."
     )
+
+
+def _beside(new: str, old: str) -> str:
+    return f"{new} both times" if new == old else f"{new} instead of {old}"
 
 
 def parted(trace: Trace, as_was: Trace, index: int) -> str:
@@ -123,7 +128,7 @@ def parted(trace: Trace, as_was: Trace, index: int) -> str:
         return ""
     heads = f": {trace.drafter} drafted then, {as_was.drafter} now" if trace.drafter != as_was.drafter else ""
     return (
-        f"What “{as_was.branch}” shows is not what was recorded, from round {at} on{heads}. Another head, machine or "
+        f"What is unchanged is not what was recorded, from round {at} on{heads}. Another head, machine or "
         "version can do that."
     )
 
@@ -146,7 +151,7 @@ def _text(as_was: Trace, would: Trace) -> str:
     shared = min(len(ours), len(theirs))
     at = first_difference(ours[:shared], theirs[:shared])
     if at is None:
-        return f"the same text for {shared} token{'s' * (shared != 1)}"
+        return f"the same text as far as both went ({shared} token{'s' * (shared != 1)})"
     return f"another text from token {at + 1} on"
 
 

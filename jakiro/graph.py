@@ -13,7 +13,7 @@ import networkx as nx
 from jakiro.trace import StepTrace, Trace
 from jakiro.tree import DraftTree
 
-ROOT, ACCEPTED, REJECTED, UNREACHED = STATES = ("root", "accepted", "rejected", "unreached")
+ROOT, ACCEPTED, REJECTED, PASSED, UNREACHED = STATES = ("root", "accepted", "rejected", "passed over", "unreached")
 BONUS = "bonus"  # key and state of the extra node; the nodes of the tree have their index as key
 CUT = "cut"  # state of nodes that the budget left out; their keys go on counting
 
@@ -21,14 +21,14 @@ CUT = "cut"  # state of nodes that the budget left out; their keys go on countin
 def states(step: StepTrace) -> list[str]:
     """What became of every node, [n] of STATES.
 
-    Rejected are the first to fail: the children of the node where the walk stopped. All others off the accepted path
-    are unreached: the target never chose between them, or chose one of their siblings. A child that holds the bonus
-    itself was not rejected (the text ended with it), so it counts as unreached too.
+    Rejected are the first to fail: the children of the node where the walk stopped. Where the target chose one of their
+    siblings they are passed over. All others off the accepted path are unreached: the target never chose between them.
+    A child that holds the bonus itself was not rejected (the text ended with it), so it counts as unreached too.
     """
-    found = [UNREACHED] * len(step.tree)
+    found, path = [UNREACHED] * len(step.tree), {0, *step.accepted}
     for node, parent in enumerate(step.tree.parents):
-        if parent == step.stop_node and step.tree.tokens[node] != step.bonus:
-            found[node] = REJECTED
+        if parent in path and (parent != step.stop_node or step.tree.tokens[node] != step.bonus):
+            found[node] = REJECTED if parent == step.stop_node else PASSED
     for node in step.accepted:
         found[node] = ACCEPTED
     found[0] = ROOT

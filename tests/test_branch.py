@@ -82,7 +82,7 @@ def test_another_tree_gives_the_same_text_and_is_named(loaded):
     assert would.settings["depth"] == 2 and as_was.settings["depth"] == 3
     text = told(as_was, would, 3, "Jakiro")
     assert "top_k 2 instead of 4, depth 2 instead of 3, contrastive off instead of on" in text
-    assert "Jakiro from round 4 on" in text and "the same text for" in text
+    assert "Jakiro from round 4 on" in text and "the same text as far" in text
 
 
 def test_what_is_drafted_is_told_without_the_root():
@@ -96,7 +96,7 @@ def test_a_setting_that_is_newer_than_the_trace_has_its_default(loaded):
     old = replace(trace, settings={name: value for name, value in trace.settings.items() if name != "expert"})
     as_was, would = again(loaded, old, 0, settings={"depth": 2}, rounds=2)
     assert as_was.settings["expert"] == "all"
-    assert "with depth 2 instead of 3: tau" in told(as_was, would, 0, "Jakiro")
+    assert "with depth 2 instead of 3, beside" in told(as_was, would, 0, "Jakiro")
 
 
 @pytest.mark.parametrize("name", ["vanilla", "prompt_lookup", "jakiro"])
@@ -193,9 +193,9 @@ def test_rounds_may_be_decoded_again_from_those_that_were(loaded):
 
 def test_what_neither_decoded_is_not_counted_as_the_same(loaded):
     as_was, would = again(loaded, run(loaded, "vanilla"), 3, rounds=5)
-    assert "the same text for 5 tokens" in told(as_was, would, 3, "Vanilla")
+    assert "the same text as far as both went (5 tokens)" in told(as_was, would, 3, "Vanilla")
     assert told(*again(loaded, run(loaded, "vanilla"), 3, rounds=1), 3, "Vanilla").endswith(
-        "the same text for 1 token."
+        "the same text as far as both went (1 token)."
     )
 
 
@@ -221,7 +221,7 @@ def test_forced_words_stand_after_the_root_and_the_text_goes_on_from_them(loaded
     said = told(as_was, would, 2, "Jakiro")
     assert "with “ the an” forced" in said and "another text from token" in said
     kept = tuple(trace.tokens[len(as_was.prompt) + 1 - len(trace.prompt) :][:4])
-    assert "the same text for" in told(*again(loaded, trace, 2, forced=kept, rounds=3), 2, "Jakiro")
+    assert "the same text as far" in told(*again(loaded, trace, 2, forced=kept, rounds=3), 2, "Jakiro")
 
 
 def test_another_seed_gives_another_text(loaded):

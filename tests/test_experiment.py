@@ -259,7 +259,7 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
     assert "With 2 prompts a task a percentile bootstrap makes them too narrow, by about 29 %," in page  # 1 - sqrt(1/2)
     assert "vanilla's tokens on 96 % of the runs" in page  # 48 of the variants' 50
     assert "intervals hold 95 % of a bootstrap" in page and "without a difference 17 % at least are told apart" in page
-    assert "wider, 2 of the 4 verdicts below that tell something apart would do so no longer. Each head" in page
+    assert "wider, 2 of the 4 verdicts below that tell something apart would do so no longer. What another seed" in page
     assert "| dense | one | 5 | feature 0.5, mixture 0.5, top_k 0.5 | – |" in page
     assert f"| up | one | 5 | {', '.join(f'{name} 0.5' for name in losses)} | – |" in page
     assert "python scripts/plots.py" in page.partition("## Again")[2]

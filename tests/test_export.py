@@ -106,13 +106,13 @@ def test_a_what_if_stays_one_in_a_file_without_the_way_back(branched):
     about = found["about"]
     assert about["id"] == offline.ID and about["kind"] == "what if" and "back" not in about
     assert about["note"] == WHAT_IF["note"] and about["prompt"] == WHAT_IF["prompt"]
-    assert titles(found) == ["Jakiro, as it was", "Jakiro, what if"]
+    assert titles(found) == ["Jakiro, unchanged", "Jakiro, what if"]
 
 
 def test_a_what_if_that_was_opened_from_its_traces_is_still_no_race(branched, tmp_path):
     library = Library(tmp_path)
     found = json.loads(library.text(library.add(read_traces(exported("traces.json", *branched)))))
-    assert titles(found) == ["Jakiro, as it was", "Jakiro, what if"] and found["replay"]["lossless"] is None
+    assert titles(found) == ["Jakiro, unchanged", "Jakiro, what if"] and found["replay"]["lossless"] is None
 
 
 def test_any_other_race_is_one_from_elsewhere_in_a_file(tmp_path):

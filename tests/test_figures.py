@@ -204,7 +204,7 @@ def test_a_click_finds_the_node_and_a_hover_its_columns():
         0.1,
         "both experts",
         "contrastive level",
-        "unreached",
+        "passed over",
     )
     assert row["id"] == 14 and row["q"] == 0.25 and row["p"] == 0.5
     root = markers(tree(HAND))[0]
@@ -445,7 +445,10 @@ def test_one_rescued_round_is_one(count, said):
 def test_lanes_of_one_method_look_different_and_no_method_looks_like_an_expert():
     found = lane_looks(["jakiro", "eagle2", "jakiro", "jakiro", "mine"])
     others = lane_looks([f"mine {index}" for index in range(12)])
-    assert len(set(others)) == 12 and others[0][0] != others[1][0], "two strangers beside each other differ in hue"
+    assert len(set(others)) == 12, "two strangers beside each other differ in hue and shape:"
+    assert all(one[0] != other[0] and one[1] != other[1] for one, other in pairwise(others))
+    twice = lane_looks(["vanilla", "eagle2", "jakiro", "vanilla", "eagle2", "jakiro"])
+    assert len(set(twice)) == 6
     assert len(set(found)) == 5 and found[0] == lane_looks(["vanilla", "jakiro"])[1]
     experts = {f"@{role}" for role, _, _ in SOURCES.values()} | {symbol for _, symbol, _ in SOURCES.values()}
     assert not experts & {part for look in (*others, *lane_looks([*METHODS])) for part in look}

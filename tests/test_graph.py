@@ -13,13 +13,14 @@ from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 from jakiro.graph import BONUS, children_in_draft_order, draft_logprobs, positions, round_graph, states
 
 
-def test_states_tell_accepted_first_rejected_and_unreached_apart():
-    assert states(FIRST) == ["root", "accepted", "unreached", "accepted", "unreached"]
+def test_states_tell_accepted_passed_over_first_rejected_and_unreached_apart():
+    assert states(FIRST) == ["root", "accepted", "passed over", "accepted", "passed over"]
     assert states(SECOND) == ["root", "rejected", "rejected"]
 
 
 def test_children_of_the_last_accepted_node_are_the_first_rejected():
-    assert states(replace(FIRST, accepted=[1])) == ["root", "accepted", "unreached", "rejected", "rejected"]
+    assert states(replace(FIRST, accepted=[1])) == ["root", "accepted", "passed over", "rejected", "rejected"]
+    assert states(replace(FIRST, accepted=[2], bonus=9)) == ["root", "passed over", "accepted", *["unreached"] * 2]
 
 
 def test_a_child_that_holds_the_token_that_ended_the_text_was_not_rejected():

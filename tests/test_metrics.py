@@ -204,7 +204,7 @@ def test_the_table_has_a_row_for_every_node():
     nodes = nodes_table(HAND)
     assert list(nodes.index) == list(range(5 + 3 + 1))  # not each round's anew
     row = nodes[(nodes["round"] == 0) & (nodes["node"] == 4)].iloc[0]
-    assert (row["state"], row["piece"], row["depth"]) == ("unreached", "<14>", 2)
+    assert (row["state"], row["piece"], row["depth"]) == ("passed over", "<14>", 2)
     assert row["q"] == pytest.approx(0.25) and row["p"] == pytest.approx(0.5) and row["gate1"] == 0.9
 
 

@@ -73,13 +73,13 @@ def test_cut_by_the_node_budget_compares_the_scores():
 
 def test_the_draft_stopped_at_its_depth():
     columns = {"pick_rank": [0, 0, None, None], "pick_logprob": column(math.log(0.5))}
-    expected = "The draft stopped there: all 2 levels accepted, and the target added “␣six” (p 0.50)."
+    expected = "Nothing was rejected: all 2 levels were accepted, and the target added “␣six” (p 0.50)."
     assert sentence(columns, accepted=(1, 2)) == expected
 
 
 def test_a_draft_of_one_level_is_told_in_the_singular():
     told = sentence({"pick_rank": [0, None, None, None]}, settings={"depth": 1}, accepted=(3,))
-    assert told == "The draft stopped there: its only level accepted, and the target added “␣six”."
+    assert told == "Nothing was rejected: the only level was accepted, and the target added “␣six”."
 
 
 def test_the_draft_never_looked_past_a_node_outside_its_beam():
@@ -153,14 +153,14 @@ def test_prompt_lookup_says_no_match_wrong_copy_and_copied_to_the_end():
         told[(len(step.tree) > 1, wrong)] = whys(trace)[index]
     assert "nothing to copy" in told[False, False]
     assert told[True, True].startswith("The copy went on with “") and "but the target chose" in told[True, True]
-    assert "copied tokens accepted" in told[True, False]
+    assert "copied tokens were accepted" in told[True, False]
 
 
 def test_copies_beside_the_path_are_not_called_right():
     tree = DraftTree([1, 2, 3, 4], [-1, 0, 1, 0], [0.0] * 4, {"copied_from": [None, 0, 1, 5]})
     step = StepTrace(tree, [1, 2], 6, [0.0, -0.1, -0.1, -3.0], 0.1, 0.1, 0.1)
     trace = replace(run(step), pieces=PIECES, stop="stopped")
-    assert whys(trace)[0] == "The draft stopped there: 2 copied tokens accepted, and the target added “␣six”."
+    assert whys(trace)[0] == "Nothing was rejected: all 2 copied tokens were accepted, and the target added “␣six”."
 
 
 @pytest.mark.parametrize("trace", [tree_trace(15), tree_trace(15, experts=False), lookup_trace(text(40))])

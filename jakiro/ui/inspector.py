@@ -15,7 +15,12 @@ WEIGHED = "at the parent: the same for all siblings. On the contrastive level in
 # Column -> label, format, help. The order is the inspector's. Formats: token rank share log number word.
 FIELDS: dict[str, tuple[str, str, str]] = {
     "id": ("token", "token", "The candidate token and its id."),
-    "state": ("state", "word", "What the walk made of it: accepted, among the first rejected, or never reached."),
+    "state": (
+        "state",
+        "word",
+        "What the walk made of it: accepted; passed over, as the target chose a sibling; among the first rejected; or "
+        "never reached.",
+    ),
     "depth": ("depth", "number", "Levels below the root."),
     "q": (
         "draft q",

@@ -192,7 +192,8 @@ def keys(traces: Sequence[Trace]) -> list[str]:
 
 def titled(traces: Sequence[Trace], titles: Mapping[str, str]) -> list[str]:
     """What the page calls each lane: its method's title, its side of a what-if, a number where that is said twice."""
-    names = (f"{titles.get(one.method, one.method)}{', ' * bool(one.branch)}{one.branch}" for one in traces)
+    sides = {"as it was": ", unchanged", "what if": ", what if"}  # the former decoded again, too: not what was recorded
+    names = (titles.get(one.method, one.method) + sides.get(one.branch, "") for one in traces)
     return _told_apart(list(names), "{} ({})")
 
 

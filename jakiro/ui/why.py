@@ -43,15 +43,18 @@ def _idle(trace: Trace) -> str:
     return "This method drafts nothing" if trace.method == "vanilla" else "Nothing was drafted in this run"
 
 
+def _all(trace: Trace, step: StepTrace, what: str, count: int) -> str:
+    all = f"the only {what} was" if count == 1 else f"all {counted(count, what)} were"
+    return f"Nothing was rejected: {all} accepted, and the target added {_bonus(trace, step)}."
+
+
 def _draft_ended(trace: Trace, step: StepTrace) -> str:
     """The draft never looked past the node."""
     if copied(step.tree):
-        right = counted(len(step.accepted), "copied token")
-        return f"The draft stopped there: {right} accepted, and the target added {_bonus(trace, step)}."
+        return _all(trace, step, "copied token", len(step.accepted))
     depth = trace.number("depth")
     if depth is not None and len(step.accepted) >= depth:
-        levels = "its only level" if depth == 1 else f"all {depth} levels"
-        return f"The draft stopped there: {levels} accepted, and the target added {_bonus(trace, step)}."
+        return _all(trace, step, "level", depth)
     after = _after(trace, step)
     width = trace.number("top_k") if "pick_rank" in step.tree.columns else None
     reason = "nothing was drafted after it" if width is None else f"it was not among the {width} best of its level"

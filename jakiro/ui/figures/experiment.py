@@ -7,7 +7,7 @@ from typing import Any
 from jakiro.measuring.report import method_totals
 from jakiro.ui.figures.layout import EVEN, axis, layout
 
-LOOKS = (("@expert0", "circle"), ("@expert1", "diamond"), ("@both", "square"), ("@bonus", "triangle-up"))
+LOOKS = (("@text", "circle"), ("@muted", "circle-open"), ("@both", "square"), ("@bonus", "triangle-up"))
 ROW, CLOSE, TALL = 40, 26, 90  # px of a line of the figure, of one among MANY, and of what is around them
 MANY = 20
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 
 Look = tuple[str, str]  # colour role, plotly symbol
 
@@ -15,12 +16,14 @@ LOOKS: dict[str, Look] = {
     "jakiro": ("@jakiro", "triangle-right"),
 }
 # A method beside itself.
-AGAIN: tuple[Look, ...] = (("@text", "pentagon"), ("@bonus", "pentagon"), ("@muted", "pentagon"))
+AGAIN = tuple((color, "pentagon") for color in ("@text", "@bonus", "@muted", "@lookup", "@eagle3"))
 # Not ours, in turn.
-OTHERS: tuple[Look, ...] = (
-    *((color, "octagon") for color in ("@muted", "@bonus", "@text", "@other")),
-    *((color, "star-diamond") for color in ("@lookup", "@eagle3", "@jakiro", "@eagle2")),
-    *((color, "star-square") for color in ("@muted", "@bonus", "@text", "@accepted")),
+OTHERS = tuple(
+    zip(
+        ("@muted", "@bonus", "@text", "@lookup") * 3,
+        ("octagon", "star-diamond", "star-square") * 4,  # those beside each other differ in both
+        strict=True,
+    )
 )
 
 
@@ -35,8 +38,7 @@ def looks(methods: Iterable[str]) -> dict[str, Look]:
 
 def lane_looks(methods: Sequence[str]) -> list[Look]:
     """Those of lanes, of which several may be of one method."""
-    own, found = looks(methods), []
+    own, found, again = looks(methods), [], count()
     for lane, name in enumerate(methods):
-        before = methods[:lane].count(name)
-        found.append(AGAIN[(before - 1) % len(AGAIN)] if before else own[name])
+        found.append(AGAIN[next(again) % len(AGAIN)] if name in methods[:lane] else own[name])
     return found

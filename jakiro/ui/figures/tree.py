@@ -12,7 +12,7 @@ from typing import Any
 
 import networkx as nx
 
-from jakiro.graph import ACCEPTED, BONUS, CUT, REJECTED, ROOT, UNREACHED, round_graph
+from jakiro.graph import ACCEPTED, BONUS, CUT, PASSED, REJECTED, ROOT, UNREACHED, round_graph
 from jakiro.trace import Trace
 from jakiro.ui.figures.labels import label, percent
 from jakiro.ui.figures.places import STEP, curved, placed, points, row_count
@@ -90,7 +90,7 @@ def _patch(
 
 
 def _edges(graph: nx.DiGraph, places: dict) -> list[dict]:
-    """Edges of unreached nodes in classes of width, then the first rejected, the accepted, the bonus."""
+    """Edges of nodes passed over or unreached in classes of width, then the first rejected, the accepted, the bonus."""
     groups: list[list] = [[] for _ in range(len(EDGE_WIDTHS) + 3)]
     special = {REJECTED: len(EDGE_WIDTHS), ACCEPTED: len(EDGE_WIDTHS) + 1, BONUS: len(EDGE_WIDTHS) + 2}
     for parent, child, facts in graph.edges(data=True):
@@ -124,7 +124,7 @@ def _source_patch(graph: nx.DiGraph, source: int | None, places: dict, largest: 
         **points(nodes, places),
         "text": [_faded_label(facts[node], more) for node in nodes],
         "marker.size": [_size(facts[node]["q"], largest) for node in nodes],
-        "marker.opacity": [0.65 if facts[node]["state"] == UNREACHED else 1 for node in nodes],
+        "marker.opacity": [0.65 if facts[node]["state"] in (PASSED, UNREACHED) else 1 for node in nodes],
         "textfont.size": font,
     }
 

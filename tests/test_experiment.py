@@ -237,7 +237,7 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
     assert summary(report) == [
         "At temperature 0, of 4 variants with trees and heads as large as those of “dense”, 1 draft better, 1 worse, "
         "and 2 cannot be told apart; the best is “flat” with tau +30.0 % (+30.0 to +30.0).",
-        "Part by part, drafts are better with part up, worse with part down; 2 of 4 cannot be told apart.",
+        "Part by part, drafts are better with “part up”, worse with “part down”; 2 of 4 cannot be told apart.",
     ]
     smaller = report["settings"] | {"down": {"top_k": 3, "depth": 1}}
     assert (

@@ -146,13 +146,14 @@ def summary(report: dict[str, Any]) -> list[str]:
                 f"{found.count(SAME)} cannot be told apart; the best is “{most['variant']}” with tau {_change(most)}."
             )
         parts = [row for row in about["parts"] if row["temperature"] == temperature]
-        told = [
-            f"{verdict} with {' and '.join(row['what'] for row in parts if _verdict(row) == verdict) or 'nothing'}"
-            for verdict in (BETTER, WORSE)
-        ]
+        told = {
+            verdict: [f"“{row['what']}”" for row in parts if _verdict(row) == verdict]
+            for verdict in (BETTER, WORSE, SAME)
+        }
+        said = ", ".join(f"{verdict} with {', '.join(told[verdict]) or 'nothing'}" for verdict in (BETTER, WORSE))
         if parts:
-            unsure = sum(_verdict(row) == SAME for row in parts)
-            lines.append(f"Part by part, drafts are {', '.join(told)}; {unsure} of {len(parts)} cannot be told apart.")
+            unsure = len(told[SAME])
+            lines.append(f"Part by part, drafts are {said}; {unsure} of {len(parts)} cannot be told apart.")
     return lines
 
 

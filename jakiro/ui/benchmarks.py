@@ -57,7 +57,7 @@ def _bench(name: str, data: dict[str, Any]) -> dict[str, Any]:
         *_common(data),
         ["prompts", f"{prompts_a_task(data)} of each task, at most {data['max_new_tokens']} new tokens"],
         ["repeats", f"{repeats}; speeds are medians over them, bars their spread" if repeats > 1 else "1"],
-        ["trees", "; ".join(f"{method}: {_settings(own)}" for method, own in data["settings"].items() if own)],
+        ["trees", _trees(data["settings"])],
     ]
     if auto := data.get("auto"):
         measured = "; ".join(f"{method}: {', '.join(names)}" for method, names in auto["settings"].items())
@@ -122,7 +122,10 @@ def _expected(point: dict[str, Any]) -> list[str]:
 
 def _common(data: dict[str, Any]) -> list[list[str]]:
     machine, versions = data["machine"], data["versions"]
-    vectors = f" ({machine['instructions']})" if machine.get("instructions") else ""
+    on_cpu = (
+        machine.get("instructions") and machine.get("device_type", "cpu") == "cpu"
+    )  # else they are not the device's
+    vectors = f" ({machine['instructions']})" if on_cpu else ""
     noted = [["note", data["note"]]] if "note" in data else []  # put in by hand, beside what was measured
     return [
         *noted,
@@ -131,6 +134,16 @@ def _common(data: dict[str, Any]) -> list[list[str]]:
         ["versions", ", ".join(f"{package} {version}" for package, version in versions.items())],
         ["command", data.get("command", "")],
     ]
+
+
+def _trees(settings: dict[str, dict[str, Any]]) -> str:
+    """Those of each method, and once for all what all have alike."""
+    methods = {method: own for method, own in settings.items() if own}
+    first, *others = methods.values() if methods else [{}]
+    shared = {name: value for name, value in first.items() if others and all(one.get(name) == value for one in others)}
+    rest = {method: {name: own[name] for name in own if name not in shared} for method, own in methods.items()}
+    told = {"all": shared} | rest
+    return "; ".join(f"{method}: {_settings(own)}" for method, own in told.items() if own)
 
 
 def _settings(settings: dict[str, Any]) -> str:

@@ -152,8 +152,7 @@ def summary(report: dict[str, Any]) -> list[str]:
         }
         said = ", ".join(f"{verdict} with {', '.join(told[verdict]) or 'nothing'}" for verdict in (BETTER, WORSE))
         if parts:
-            unsure = len(told[SAME])
-            lines.append(f"Part by part, drafts are {said}; {unsure} of {len(parts)} cannot be told apart.")
+            lines.append(f"Part by part, drafts are {said}; {len(told[SAME])} of {len(parts)} cannot be told apart.")
     return lines
 
 

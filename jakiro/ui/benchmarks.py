@@ -122,9 +122,7 @@ def _expected(point: dict[str, Any]) -> list[str]:
 
 def _common(data: dict[str, Any]) -> list[list[str]]:
     machine, versions = data["machine"], data["versions"]
-    on_cpu = (
-        machine.get("instructions") and machine.get("device_type", "cpu") == "cpu"
-    )  # else they are not the device's
+    on_cpu = machine.get("instructions") and machine.get("device_type", "cpu") == "cpu"  # of which they are
     vectors = f" ({machine['instructions']})" if on_cpu else ""
     noted = [["note", data["note"]]] if "note" in data else []  # put in by hand, beside what was measured
     return [

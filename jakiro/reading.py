@@ -43,7 +43,9 @@ def typed(value: Any, kind: type, where: str) -> Any:
     wrong = not isinstance(value, kind) or isinstance(value, bool)
     if wrong or (limit is not None and not abs(value) <= limit):
         within = "" if limit is None else f" within ±{limit:g}"
-        raise TraceError(f"{where} is {str(value)[:40]!r}, expected a {kind.__name__}{within}")
+        many = isinstance(value, (list, dict))  # and within one another, who knows how deep
+        shown = f"a {type(value).__name__}" if many else repr(str(value)[:40])
+        raise TraceError(f"{where} is {shown}, expected a {kind.__name__}{within}")
     if kind is str:
         _sendable(value, where)
     elif kind is dict:

@@ -65,6 +65,11 @@ def check_together(traces: Sequence[Trace]) -> None:
     for (what, most), count in zip(_limits().items(), map(sum, zip(*sizes, strict=True)), strict=False):
         if count > most:
             raise TraceError(f"{count:,} {what}, and {most:,} can be shown: record fewer rounds or smaller trees")
+    names = {name for trace in traces for step in trace.steps for name in step.tree.columns}
+    if (cells := len(names) * sum(size[1] for size in sizes)) > MAX_VALUES:  # of a table, gaps included
+        raise TraceError(
+            f"{len(names):,} columns make a table of {cells:,} cells, and {MAX_VALUES:,} can be made: leave some out"
+        )
 
 
 def within_limits(rounds: Iterable[StepTrace]) -> Iterator[StepTrace]:
@@ -108,12 +113,14 @@ def _parsed(text: str) -> list:
         raise TraceError("more lists and numbers than the largest traces that can be shown have: record fewer runs")
     decoder, found, at = json.JSONDecoder(), [], _SPACE.match(text).end()
     try:
-        while at < len(text) or not found:
+        while (at < len(text) and len(found) <= MAX_RUNS) or not found:  # there may be millions
             value, at = decoder.raw_decode(text, at)
             found.append(value)
             at = _SPACE.match(text, at).end()
     except (ValueError, RecursionError) as error:  # the latter: brackets within brackets without end
         raise no_trace(error) from error
+    if len(found) > MAX_RUNS:
+        raise TraceError(f"more than {MAX_RUNS} runs, and {MAX_RUNS} can be shown side by side: take fewer")
     return [run for value in found for run in (value if isinstance(value, list) else [value])]
 
 

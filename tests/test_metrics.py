@@ -208,6 +208,15 @@ def test_the_table_has_a_row_for_every_node():
     assert row["q"] == pytest.approx(0.25) and row["p"] == pytest.approx(0.5) and row["gate1"] == 0.9
 
 
+def test_the_table_has_gaps_where_a_round_lacks_a_column():
+    tree = replace(SECOND.tree, columns={"own": [1, 2.5, None]})
+    nodes = nodes_table(run(FIRST, replace(SECOND, tree=tree), THIRD))
+    assert nodes["own"].isna().tolist() == [True] * 5 + [False, False, True] + [True]
+    assert (
+        nodes["gate1"].notna().tolist() == [False, *[True] * 4] + [False] * 4 and str(nodes["depth"].dtype) == "Int64"
+    )
+
+
 def test_numbers_of_a_long_run_agree_with_each_other():
     trace = tree_trace(12)
     totals = metrics.totals(trace)

@@ -456,6 +456,20 @@ def test_a_race_that_many_ask_for_is_prepared_once(tmp_path, traces, monkeypatch
     assert len(texts) == len(made) == 1
 
 
+def test_only_some_wait_for_a_race_that_is_prepared(tmp_path, traces, monkeypatch):
+    monkeypatch.setattr(library_module, "WAITERS", 0)
+    shelf, preparing, go_on = Library(tmp_path), threading.Event(), threading.Event()
+    monkeypatch.setattr(library_module, "prepared", lambda *what: preparing.set() or (go_on.wait(30) and "{}"))
+    shelf.keep("live-1", traces)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(shelf.text, "live-1")
+        assert preparing.wait(30)
+        with pytest.raises(StillRunning, match="being prepared"):
+            shelf.text("live-1")
+        go_on.set()
+        assert first.result() == shelf.text("live-1") == "{}"
+
+
 def test_a_text_that_cannot_be_prepared_keeps_nobody_waiting(tmp_path, traces, monkeypatch):
     shelf = Library(tmp_path)
     shelf.keep("live-1", traces)
@@ -504,6 +518,17 @@ def test_the_library_is_bounded_and_drops_the_least_recently_used(tmp_path, trac
     assert shelf.traces("a") and shelf.traces("c")
     with pytest.raises(RequestError):
         shelf.traces("b")
+
+
+def test_opened_files_go_before_races(tmp_path, traces, monkeypatch):
+    """Anyone can send many, and has them still."""
+    monkeypatch.setattr(library_module, "KEPT", 3)
+    shelf = Library(tmp_path)
+    shelf.keep("live-1", traces)
+    opened = [shelf.add(traces) for _ in range(5)]
+    assert shelf.traces("live-1") and shelf.traces(opened[-1]) and shelf.traces(opened[-2])
+    with pytest.raises(RequestError):
+        shelf.traces(opened[0])
 
 
 def test_small_races_do_not_push_one_another_out(tmp_path, traces):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import synthetic
@@ -86,8 +88,9 @@ def test_a_few_files_are_held_at_once_and_all_are_read(router):
     assert len({answer["id"] for answer in answers}) == 3 * site.BODIES
 
 
-def test_a_file_that_does_not_arrive_lets_the_next_be_read(router, monkeypatch):
-    monkeypatch.setattr(site, "ARRIVING", 0.05)
+@pytest.mark.parametrize("patience", ["ARRIVING", "SILENT"])
+def test_a_file_that_does_not_arrive_lets_the_next_be_read(router, monkeypatch, patience):
+    monkeypatch.setattr(site, patience, 0.05)
 
     async def never():
         await asyncio.Event().wait()
@@ -102,6 +105,35 @@ def test_a_file_that_does_not_arrive_lets_the_next_be_read(router, monkeypatch):
 
     answer, slow = asyncio.run(both())
     assert "id" in answer and all("not arrived" in one["error"] for one in slow)
+
+
+def test_a_few_exports_are_made_at_once(tmp_path, monkeypatch):
+    """Each may take seconds and a hundred MB; who waits keeps no thread from others."""
+    models, library, going, most = Models(lambda: None), Library(tmp_path), [], []
+
+    def slowly(traces, facts):
+        going.append(1)
+        most.append(len(going))
+        time.sleep(0.05)
+        going.pop()
+        return "text"
+
+    monkeypatch.setitem(site.EXPORTS, "nodes.csv", ("text/csv", slowly))
+    race = library.add([synthetic.tree_trace(3, nodes=4)])
+    with TestClient(Router(site.routes(Modules(ASSETS / "viewer"), library, models, BENCHMARKS))) as client:
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(client.get, [f"races/{race}/nodes.csv"] * 8))
+    assert [answer.text for answer in answers] == ["text"] * 8 and max(most) == site.LARGE
+
+
+def test_reports_are_prepared_once(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(site, "payload", lambda folder, tunings: made.append(folder) or "{}")
+    router = Router(site.routes(Modules(ASSETS / "viewer"), Library(tmp_path), Models(lambda: None), tmp_path))
+    with TestClient(router) as client:
+        assert [client.get("benchmarks.json").text for _ in range(2)] == ["{}", "{}"] and len(made) == 1
+        (tmp_path / "new.json").write_text("{}")
+        assert client.get("benchmarks.json").status_code == 200 and len(made) == 2
 
 
 def test_figures_are_made_between_races(tmp_path, monkeypatch):

@@ -109,7 +109,9 @@ def test_lines_end_where_json_lines_do():
         (to_json(replace(RUN, target="x" * 1001)), "1,001 characters"),
         (to_json(replace(RUN, pieces={1: "x" * 10_000_000})), r"pieces\[1\] has 10,000,000 characters"),
         (to_json(replace(RUN, settings={"x" * 1001: 1})), "1,001 characters"),
-        (to_json(replace(RUN, settings={"a": [[]]})), r"trace.settings.a is '\[\[\]\]'"),
+        (to_json(replace(RUN, settings={"a": [[]]})), "trace.settings.a is a list, expected a float"),
+        (to_json(RUN).replace('"seed":0', '"seed":' + "[" * 900 + "]" * 900), "trace.seed is a list, expected a int"),
+        ("0 " * 2_000_000, "more than 8 runs, and 8 can be shown"),
         (to_json(replace(RUN, first=-1)), "trace.first is -1"),
         (with_tree(CHAIN), "a tree has 5,000 levels, 64 can be shown"),
         (to_json(replace(RUN, prompt=[-5])), "token ids count from 0"),
@@ -202,6 +204,18 @@ def test_a_file_in_another_encoding_is_told_what_to_be(tmp_path):
     (tmp_path / "wide.json").write_text(to_json(RUN), encoding="utf-16")
     with pytest.raises(TraceError, match=r"wide\.json: the file is not UTF-8 text .* write it again as UTF-8"):
         traces.load_traces(tmp_path / "wide.json")
+
+
+def test_columns_of_each_round_alone_are_counted_together(monkeypatch):
+    """A table of the run has a cell for each of them and each node."""
+    trees = [replace(step.tree, columns={f"own {at}": [1] * len(step.tree)}) for at, step in enumerate(RUN.steps)]
+    run = replace(RUN, steps=[replace(step, tree=tree) for step, tree in zip(RUN.steps, trees, strict=True)])
+    nodes = sum(map(len, trees))
+    monkeypatch.setattr(traces, "MAX_VALUES", len(trees) * nodes)
+    assert read_traces(to_json(run))
+    monkeypatch.setattr(traces, "MAX_VALUES", len(trees) * nodes - 1)
+    with pytest.raises(TraceError, match=f"{len(trees)} columns make a table of {len(trees) * nodes} cells"):
+        read_traces(to_json(run))
 
 
 def test_cut_nodes_count_as_nodes_and_as_levels(monkeypatch):

@@ -15,11 +15,11 @@ RACE = ("lane", "method")  # what a table of a race has besides (ui/export.py)
 def nodes_table(trace: Trace) -> pd.DataFrame:
     """Every node of every tree: round, state, draft probability q and target probability p given its parent (empty for
     roots, q for copies too), and the trace's columns, as column.NAME where NAME is one of these or of RACE."""
-    frames = []
+    columns: dict[str, list] = {"round": [], "node": []}
     for index, step in enumerate(trace.steps):
-        tree = step.tree
+        tree, count = step.tree, len(columns["round"])
         facts = {
-            "round": index,
+            "round": [index] * len(tree),
             "node": range(len(tree)),
             "parent": tree.parents,
             "depth": tree.depths(),
@@ -32,12 +32,15 @@ def nodes_table(trace: Trace) -> pd.DataFrame:
         }
         taken = {*facts, *RACE}
         own = {f"column.{name}" if name in taken else name: values for name, values in tree.columns.items()}
-        frames.append(pd.DataFrame({name: _whole(values) for name, values in (facts | own).items()}))
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["round", "node"])
+        for name, values in (facts | own).items():
+            columns.setdefault(name, [None] * count).extend(values)
+        for values in columns.values():  # of what this round lacks
+            values += [None] * (count + len(tree) - len(values))
+    return pd.DataFrame({name: _whole(values) for name, values in columns.items()})
 
 
-def _whole(values: Any) -> Any:
+def _whole(values: list) -> Any:
     """Whole numbers as such, also where some are missing."""
-    if isinstance(values, list) and all(value is None or type(value) is int for value in values):
+    if all(value is None or type(value) is int for value in values):
         return pd.array(values, dtype="Int64")
     return values

@@ -90,7 +90,7 @@ class Library:
             prompt, facts = self._running.pop(id, ("", LIVE))
             if traces:
                 kept = Kept(prompt, list(traces), facts, held)
-                for other in _put(self._live, id, kept, lambda kept: kept.bytes, KEPT_BYTES):
+                for other in _put(self._live, id, kept, lambda one: one.bytes, KEPT_BYTES, _opened):
                     self._forget(other)
             self._changed.notify_all()
 
@@ -120,9 +120,11 @@ class Library:
             return text
         facts, traces = self.about(id), self.traces(id)
         with self._changed:  # of many who ask, as after a live race, one makes it
-            self._changed.wait_for(lambda: id not in self._preparing)
+            self._wait(lambda: id not in self._preparing)
             if (text := self._text(id)) is not None:
                 return text
+            if id in self._preparing:
+                raise StillRunning("this race is being prepared for others, too: open it in a moment")
             self._preparing.add(id)
         try:
             with quiet():
@@ -166,20 +168,30 @@ class Library:
         for key in [key for key in self._compared if key.startswith(f"{id} ")]:
             del self._compared[key]
 
+    def _wait(self, ready: Callable[[], bool]) -> None:
+        """Until something is so, unless too many wait already: each has a thread of the web server."""
+        if ready() or self._waiting >= WAITERS:
+            return
+        self._waiting += 1
+        try:
+            self._changed.wait_for(ready, PATIENCE)
+        finally:
+            self._waiting -= 1
+
     def _kept(self, id: str) -> Kept:
         with self._changed:
-            if id in self._running and self._waiting < WAITERS:
-                self._waiting += 1
-                try:
-                    self._changed.wait_for(lambda: id not in self._running, PATIENCE)
-                finally:
-                    self._waiting -= 1
+            self._wait(lambda: id not in self._running)
             if id in self._running:
                 raise StillRunning("this race is still running: open it when it is over")
             if id not in self._live:
                 raise RequestError(f"the race {id[:40]!r} is not kept any more: run it again, or choose a recorded one")
             self._live.move_to_end(id)
             return self._live[id]
+
+
+def _opened(kept: Kept) -> bool:
+    """Whether it is of a file, of which anyone can send many: who sent it has it still."""
+    return kept.facts.get("kind") == OPENED["kind"]
 
 
 def about(id: str, prompt: str, traces: Sequence[Trace], facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,11 +226,21 @@ def prompt_of(trace: Trace) -> str:
     return "".join(found)
 
 
-def _put(shelf: OrderedDict, id: str, value: Any, size: Callable[[Any], int], most: int) -> list[str]:
-    """Put a value on a shelf of KEPT values of `most` together, but always the last one; the ids of what has to go."""
+def _put(
+    shelf: OrderedDict,
+    id: str,
+    value: Any,
+    size: Callable[[Any], int],
+    most: int,
+    soon: Callable[[Any], bool] = lambda value: False,
+) -> list[str]:
+    """Put a value on a shelf of KEPT values of `most` together, but always the last one; the ids of what has to go:
+    those that go `soon` before others."""
     shelf[id] = value
     shelf.move_to_end(id)
     gone = []
     while len(shelf) > KEPT or (len(shelf) > 1 and sum(map(size, shelf.values())) > most):
-        gone.append(shelf.popitem(last=False)[0])
+        others = list(shelf)[:-1]
+        gone.append(next((other for other in others if soon(shelf[other])), others[0]))
+        del shelf[gone[-1]]
     return gone

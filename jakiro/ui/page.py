@@ -102,6 +102,7 @@ def options(models: Models, library: Library) -> dict[str, Any]:
         "ssr_mode": False,
         "quiet": True,
         "max_file_size": 1,  # bytes: nothing here is uploaded through Gradio (site.py takes traces)
+        "state_session_capacity": 100,  # visits of which Gradio keeps a copy of all components: 280 KB each
         "_frontend": False,  # else a machine too busy to answer within 3 s is taken for one without a localhost
     }
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cache
 from pathlib import Path
 
@@ -38,6 +38,8 @@ from jakiro.ui.replay import cut_figure
 
 PLOTLY = f"plotly/{plotly.__version__}"
 BODIES = 4  # files of traces that are held at once: each may have MAX_BYTES, and as text take four times that
+LARGE = 2  # exports that are made at once: each may take seconds, and a hundred MB
+SILENT = 15.0  # seconds without anything of a file, after which it is not waited for
 ARRIVING = 120.0  # seconds in which a file must have arrived: until then it keeps another from being read
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}  # the version is in the address
 
@@ -88,6 +90,10 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
             text = "null"
         return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})
 
+    async def nowhere(request: Request) -> Response:
+        return PlainTextResponse("files of traces go to /races", status_code=404)
+
+    large = asyncio.Semaphore(LARGE)
     bodies = asyncio.Semaphore(BODIES)
     reading = asyncio.Lock()  # one file at a time: reading a large one takes seconds
 
@@ -106,7 +112,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
                 async with reading:
                     return JSONResponse({"id": await run_in_threadpool(kept, text)})
         except asyncio.TimeoutError:
-            return JSONResponse({"error": f"the file has not arrived within {ARRIVING:.0f} seconds: try again"})
+            return JSONResponse({"error": "the file has not arrived in time: try again"})
         except ClientDisconnect:  # a tab that was closed: nobody reads the answer, and nothing is wrong
             return Response(status_code=400)
         except TraceError as error:
@@ -115,19 +121,28 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     def status(request: Request) -> Response:
         return JSONResponse(models.status(), headers={"Cache-Control": "no-store"})
 
+    reports: dict[tuple, str] = {}  # of what was measured by now
+
     def measured(request: Request) -> Response:
-        text = payload(benchmarks, models.tunings())
-        return Response(text, media_type="application/json", headers={"Cache-Control": "no-cache"})
+        tunings = models.tunings()
+        known = (str(tunings), *sorted((file.name, file.stat().st_mtime_ns) for file in benchmarks.glob("*.json")))
+        if (text := reports.get(known)) is None:
+            with models.quiet():
+                text = payload(benchmarks, tunings)
+            reports.clear()
+            reports[known] = text
+        return _packed(request, text, "application/json")
 
     _prepare(library)
     return [
         Route(f"/{modules.path}/{{name}}", module),
         Route(f"/{PLOTLY}", plotly_js),
         Route("/races/{id}.json", _worded(race)),
-        Route("/races/{id}/cut/{lane:lane}.json", _worded(cut)),
+        Route("/races/{id}/cut/{lane:lane}.json", _in_turn(_worded(cut), large)),
         Route("/races/{id}/compare/{lane:lane}/{other:lane}.json", compared),
-        Route("/races/{id}/{name}", _worded(export)),
+        Route("/races/{id}/{name}", _in_turn(_worded(export), large)),
         Route("/races", opened, methods=["POST"]),
+        Route("/gradio_api/upload", nowhere, methods=["POST"]),
         Route("/models.json", status),
         Route("/benchmarks.json", measured),
     ]
@@ -147,10 +162,20 @@ def _worded(answer: Callable[[Request], Response]) -> Callable[[Request], Respon
     return worded
 
 
+def _in_turn(answer: Callable[[Request], Response], few: asyncio.Semaphore) -> Callable[[Request], Awaitable[Response]]:
+    """`answer`, of which only a few are made at once; who waits holds no thread."""
+
+    async def waiting(request: Request) -> Response:
+        async with few:
+            return await run_in_threadpool(answer, request)
+
+    return waiting
+
+
 async def _text(request: Request) -> str:
     """The body. Raises TraceError where there is more of it than may be read, or where it is no text."""
-    body = bytearray()
-    async for chunk in request.stream():
+    body, stream = bytearray(), request.stream()
+    while (chunk := await asyncio.wait_for(anext(stream, None), SILENT)) is not None:
         body += chunk
         _sized(len(body))
     return as_text(bytes(body))

@@ -29,12 +29,12 @@ def escape(text: str) -> str:
 
 def label(piece: str, limit: int = 12) -> str:
     """A token's label in a figure."""
-    return escape(shorten(visible(piece), limit))
+    return escape(shorten(visible(piece[: limit + 1]), limit))
 
 
 def quote(piece: str, limit: int = 24) -> str:
     """A token inside a sentence of plain text."""
-    return f"“{shorten(visible(piece), limit)}”"
+    return f"“{shorten(visible(piece[: limit + 1]), limit)}”"
 
 
 def percent(share: float) -> str:

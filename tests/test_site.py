@@ -120,9 +120,9 @@ def test_a_few_exports_are_made_at_once(tmp_path, monkeypatch):
 
     monkeypatch.setitem(site.EXPORTS, "nodes.csv", ("text/csv", slowly))
     race = library.add([synthetic.tree_trace(3, nodes=4)])
-    with TestClient(Router(site.routes(Modules(ASSETS / "viewer"), library, models, BENCHMARKS))) as client:
-        with ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(client.get, [f"races/{race}/nodes.csv"] * 8))
+    router = Router(site.routes(Modules(ASSETS / "viewer"), library, models, BENCHMARKS))
+    with TestClient(router) as client, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(client.get, [f"races/{race}/nodes.csv"] * 8))
     assert [answer.text for answer in answers] == ["text"] * 8 and max(most) == site.LARGE
 
 

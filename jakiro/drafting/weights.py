@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from jakiro.files import WEIGHT_FILES, refilling
+from jakiro.models import hub
 from jakiro.target import Target
 
 from .config import HeadConfig
@@ -209,6 +210,14 @@ def check_keys(expected: dict[str, Tensor], found: dict[str, Tensor], config: He
         raise ValueError(f"the head in {folder} (hidden size {config.hidden_size}) does not fit: {'; '.join(problems)}")
 
 
+def lacking(target: Target, name: str, what: str) -> str:
+    """Why a method that needs `what` cannot run on the target, with the remedy; "" where the target has it."""
+    if name in target.heads:
+        return ""
+    place = f"{hub.place(target.path) if target.path else '<target folder>'}/{name}"  # not all of it: visitors read that
+    return f"no {what} for this target: put one in {place} or pass --head {name}=DIR"
+
+
 class OnHead:
     """What methods with a draft tree from a trained head have in common (`methods.Method`)."""
 
@@ -223,7 +232,4 @@ class OnHead:
         return self.settings(**sizes(target.device, self.levels), draft_temperature=config.draft_temperature)
 
     def unavailable(self, target: Target) -> str:
-        if self.name in target.heads:
-            return ""
-        place = f"{target.path or '<target folder>'}/{self.name}"
-        return f"no {self.name} head for this target: put one in {place} or pass --head {self.name}=DIR"
+        return lacking(target, self.name, f"{self.name} head")

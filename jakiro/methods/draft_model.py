@@ -21,6 +21,7 @@ from jakiro.drafting.builder import best
 from jakiro.drafting.columns import Rows, common
 from jakiro.drafting.drafter import Round, Step, TreeDrafter
 from jakiro.drafting.sizes import TreeSettings, sizes
+from jakiro.drafting.weights import lacking
 from jakiro.engine import LOWEST
 from jakiro.models import hub
 from jakiro.models.loading import alike, load_model, read_tokenizer
@@ -146,10 +147,7 @@ class DraftModel:
         return build(TreeSettings, TreeSettings(**sizes(target.device)), asked)
 
     def unavailable(self, target: Target) -> str:
-        if self.name in target.heads:
-            return ""
-        place = f"{target.path or '<target folder>'}/{self.name}"
-        return f"no draft model for this target: put one in {place} or pass --head {self.name}=DIR"
+        return lacking(target, self.name, "draft model")
 
     def load(self, target: Target) -> Callable[[TreeSettings], DraftModelDrafter]:
         """Read the model, in the target's dtype. Raises OSError or ValueError where it cannot draft for the target."""

@@ -214,7 +214,7 @@ def lacking(target: Target, name: str, what: str) -> str:
     """Why a method that needs `what` cannot run on the target, with the remedy; "" where the target has it."""
     if name in target.heads:
         return ""
-    place = f"{hub.place(target.path) if target.path else '<target folder>'}/{name}"  # not all of it: visitors read that
+    place = f"{hub.place(target.path) if target.path else '<target folder>'}/{name}"  # visitors read it
     return f"no {what} for this target: put one in {place} or pass --head {name}=DIR"
 
 

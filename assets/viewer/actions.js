@@ -9,7 +9,7 @@ export const theme = () => (document.body.classList.contains('dark') ? 'dark' : 
 /** The visitor's choice from the address or an earlier visit, else what Gradio found in the system; in a file nobody has
  * looked there yet. */
 export function applyTheme() {
-  const system = document.querySelector('#viewer.offline') && matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : '';
+  const system = document.querySelector('#viewer.offline') && (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
   const wanted = new URLSearchParams(location.search).get('theme') ?? stored('jakiro-theme') ?? system;
   if (wanted === 'dark' || wanted === 'light') document.body.classList.toggle('dark', wanted === 'dark');
 }
@@ -19,6 +19,11 @@ export function toggleTheme() {
   store('jakiro-theme', theme());
   keepTheme();
 }
+
+let dark = false; // whether the page was, before it was printed: paper is light, before figures.js measures what is put on it
+
+addEventListener('beforeprint', () => { dark ||= theme() === 'dark'; document.body.classList.remove('dark'); });
+addEventListener('afterprint', () => { if (dark) document.body.classList.add('dark'); dark = false; });
 
 /** Where the address has a theme, let it be the one that is shown: else who reloads, or is given it, gets the other one. */
 export function keepTheme() {
@@ -146,17 +151,19 @@ export function bindKeys(act) {
   document.addEventListener('keydown', (event) => {
     const target = event.target;
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    if (target.closest('#settings, input:not([type=range], [type=checkbox]), textarea, select, dialog[open], [contenteditable]')) return;
+    const leaves = event.key === 'Escape' && target.matches('#viewer.presenting select:not(:is(:open))'); // an open list closes first
+    if (!leaves && target.closest('#settings, input:not([type=range], [type=checkbox]), textarea, select, dialog[open], [contenteditable]')) return;
     if (/^\S$/.test(event.key) && !characters) return;
+    const key = /^[a-z]$/i.test(event.key) ? event.key[event.shiftKey ? 'toUpperCase' : 'toLowerCase']() : event.key; // whatever Caps Lock says
     const far = event.shiftKey ? 10 : 1;
     const once = event.repeat ? () => {} : act; // what is held down walks on, and does nothing else again
     if (target.closest('[role=region]') && /^(Arrow|Home|End)/.test(event.key)) return; // they scroll it
     const inTree = target.closest('[data-view=tree], [data-view=outline]');
     if (inTree && event.key.startsWith('Arrow')) act('node', event.key);
-    else if (event.key === 'ArrowLeft' || event.key.toLowerCase() === 'j') act('step', -far);
-    else if (event.key === 'ArrowRight' || event.key.toLowerCase() === 'k') act('step', far);
+    else if (key === 'ArrowLeft' || key.toLowerCase() === 'j') act('step', -far);
+    else if (key === 'ArrowRight' || key.toLowerCase() === 'k') act('step', far);
     else if (event.key === ' ' && !target.closest('button, summary, a, [role=tab], [type=checkbox]')) once('play');
-    else if (LETTERS[event.key]) once(LETTERS[event.key]);
+    else if (LETTERS[key]) once(LETTERS[key]);
     else if (event.key === 'Escape' && document.querySelector('#viewer.presenting, #viewer .menu[open]')) once('escape');
     else if (/^[1-9]$/.test(event.key)) once('lane', Number(event.key) - 1);
     else return;

@@ -68,7 +68,11 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
       tour: () => { part('help').close(); guide(); },
       escape: () => { if (part('export').open) { closeMenu(); part('export').querySelector('summary').focus(); } else if (viewer.classList.contains('presenting')) act('present'); },
       png: () => save('png'), svg: () => save('svg'),
-      export: () => { part('export').open = !part('export').open; part('export').querySelector('summary').focus(); },
+      export: () => {
+        if (!part('export').getClientRects().length) return; // in a talk, or while a race runs
+        part('export').open = !part('export').open;
+        part('export').querySelector('summary').focus();
+      },
       settings: openSettings,
     };
     if (always[name]) return always[name]();

@@ -42,9 +42,15 @@ export function compareView(box, ask, choose) {
     const index = race.lanes.indexOf(lane);
     const options = race.lanes.map((one, at) => [at, one]).filter(([at]) => at !== index);
     other = facing(race, lane, other);
-    select.replaceChildren(...options.map(([at, one]) => h('option', {value: at, selected: at === other}, one.title)));
+    if (select.dataset.of !== `${race.id} ${index}`) { // else a list that is open would close
+      select.dataset.of = `${race.id} ${index}`;
+      select.replaceChildren(...options.map(([at, one]) => h('option', {value: at}, one.title)));
+    }
+    if (select.value !== String(other)) select.value = other;
     const found = lane.compared?.get(other), asking = !found && lane.compared?.has(other);
     button.disabled = Boolean(why) || !options.length || asking;
+    button.textContent = found ? 'Compare again' : 'Compare';
+    button.classList.toggle('primary', !found);
     note.textContent = options.length ? why : 'This race has one lane: run two methods, or open several traces together.';
     if (!note.textContent && !found) note.textContent = 'Both lanes draft after every token of this one’s text, and the trees are laid over one another.';
     reveal(note, Boolean(note.textContent));

@@ -121,8 +121,10 @@ const boxes = new ResizeObserver((entries) => {
 
 /** Paper is narrower than the window that figures are drawn for, and they are not drawn anew: they get smaller. */
 addEventListener('beforeprint', () => {
+  document.querySelector('#viewer')?.classList.add('paper');
   for (const box of document.querySelectorAll('#viewer .scroll')) box.style.setProperty('--on-paper', Math.min(1, PAPER / box.scrollWidth));
 });
+addEventListener('afterprint', () => document.querySelector('#viewer')?.classList.remove('paper'));
 
 /** Plotly.react for a figure that follows the width of its box. */
 function react(Plotly, element, figure, config) {
@@ -158,10 +160,15 @@ export function picture({full: {data, layout}, style}, format, name, {surface, t
   return window.Plotly.downloadImage({data, layout: look}, {...size, format, filename: name, scale: format === 'png' ? WIDE / width : 1});
 }
 
-/** plotly's camera, but of the full figure, labels and all, over the ranges that are on screen. */
-function download({full: {data, layout}, layout: {xaxis, yaxis}, offsetWidth: width, offsetHeight: height}) {
+/** plotly's camera, but of the full figure, labels and all, over the ranges that are on screen, and not on nothing: it may
+ * be put on paper of another colour. */
+function download(element) {
+  const {full: {data, layout}, layout: {xaxis, yaxis}, offsetWidth: width, offsetHeight: height} = element;
   const ranges = {xaxis: {...layout.xaxis, range: xaxis?.range}, yaxis: {...layout.yaxis, range: yaxis?.range}};
-  window.Plotly.downloadImage({data, layout: {...layout, ...ranges}}, {width, height});
+  const surface = getComputedStyle(element).getPropertyValue('--surface').trim();
+  const {race, method, round} = element.closest('[data-race]').dataset, report = element.closest('[data-part=benchmarks]')?.dataset.drawn;
+  const filename = report ?? `${race}-${method}-round${Number(round) + 1}-${element.dataset.figure ?? 'timeline'}`;
+  window.Plotly.downloadImage({data, layout: {...layout, ...ranges, paper_bgcolor: surface, plot_bgcolor: surface}}, {width, height, filename});
 }
 
 /** The configuration with that button. Always the same function: plotly starts anew where a configuration differs. */

@@ -20,12 +20,13 @@ export function cell(value, field, lane, words) {
     case 'token': return `${token(lane, value)}  ${value}`;
     case 'rank': return ordinal(value);
     case 'share': return value !== 0 && value < 0.0001 ? value.toExponential(1) : value.toFixed(4);
-    case 'log': return value.toFixed(3).replace('-', '−');
+    case 'log': return signed(value);
     case 'word': return words[field.key]?.[value] ?? String(value);
-    default: return Number.isInteger(value) ? String(value) : value.toFixed(3).replace('-', '−');
+    default: return Number.isInteger(value) ? String(value) : signed(value);
   }
 }
 
+const signed = (value) => (Math.abs(value) < 0.0005 ? '0.000' : value.toFixed(3).replace('-', '−'));
 const ORDINALS = new Intl.PluralRules('en', {type: 'ordinal'});
 const ENDINGS = {one: 'st', two: 'nd', few: 'rd', other: 'th'};
 const ordinal = (value) => `${value}${ENDINGS[ORDINALS.select(value)]}`;
@@ -39,4 +40,8 @@ export function token(lane, id) {
 }
 
 const shapeless = (char, at) => /[\p{C}\p{Z}]/u.test(char) || (at === 0 && /\p{M}/u.test(char)); // a mark needs what it is put on
-const shaped = (char, at) => (shapeless(char, at) ? `·${char.codePointAt(0).toString(16).toUpperCase()}` : char);
+const coded = (char) => `·${char.codePointAt(0).toString(16).toUpperCase()}`;
+const shaped = (char, at) => (shapeless(char, at) ? coded(char) : char);
+
+/** A token's text among others: as it is, but code points for what would reorder all that follows. */
+export const inOrder = (text) => text.replace(/[\u202A-\u202E\u2066-\u2069]/g, coded);

@@ -54,6 +54,7 @@ export function headerView(part, {races, exports, files}) {
     if (wanted) document.querySelector('.sidebar.open .toggle-button')?.click();
     part('present').setAttribute('aria-pressed', wanted);
     part('present').textContent = wanted ? 'Exit' : 'Present';
+    part('export').open = false; // else Escape would close what cannot be seen
     return true;
   }
 

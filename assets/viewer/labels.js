@@ -54,7 +54,17 @@ export function labelLayer(plot, now) {
   };
   plot.on('plotly_afterplot', paint);
   plot.on('plotly_relayouting', paint);
+  onOtherScreen(paint);
   paint();
+}
+
+/** Call `draw()` whenever the window gets another number of pixels to the px, as on another screen; not for paper. */
+function onOtherScreen(draw) {
+  const scale = window.devicePixelRatio;
+  matchMedia(`(resolution: ${scale}dppx)`).addEventListener('change', () => {
+    if (window.devicePixelRatio !== scale) draw();
+    onOtherScreen(draw);
+  }, {once: true});
 }
 
 /** An empty canvas of a size in px, and the pen on it. */

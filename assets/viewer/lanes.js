@@ -1,7 +1,7 @@
 // The race: one card a method, on one clock.
 
 import {h, show as reveal} from './dom.js';
-import {WORDS, fixed, seconds} from './format.js';
+import {WORDS, fixed, inOrder, seconds} from './format.js';
 import {doneAt, length, roundAt, ticking, tokensAt} from './race.js';
 
 const KINDS = ['t0', 't1', 't2'];
@@ -27,7 +27,7 @@ export function lanesView(box, choose, cross, summaries = {}) {
   function show(next) {
     race = next;
     cards = race.lanes.map(card);
-    race.before?.forEach((text, index) => { if (text) cards[index].text.append(h('span', {class: 'forced'}, text)); });
+    race.before?.forEach((text, index) => { if (text) cards[index].text.append(h('span', {class: 'forced'}, inOrder(text))); });
     box.replaceChildren(...cards.map((one) => one.root));
     grow();
     race.before?.forEach((text, index) => { if (text) cards[index].spans[0]?.classList.add('forced'); });
@@ -38,7 +38,7 @@ export function lanesView(box, choose, cross, summaries = {}) {
     race.lanes.forEach((lane, index) => {
       const {text, spans} = cards[index];
       for (let i = spans.length; i < lane.text.length; i += 1) {
-        spans.push(h('span', {class: KINDS[lane.tokens.kind[i]], 'data-round': lane.tokens.round[i]}, lane.text[i]));
+        spans.push(h('span', {class: KINDS[lane.tokens.kind[i]], 'data-round': lane.tokens.round[i]}, inOrder(lane.text[i])));
       }
       for (const span of spans.slice(cards[index].shown)) text.append(span);
       cards[index].shown = spans.length;
@@ -51,7 +51,7 @@ export function lanesView(box, choose, cross, summaries = {}) {
 
   /** Mark the round shown, and in the other lanes the round at the same time of the clock. */
   function mark(method, rounds) {
-    const first = race.lanes.map((lane, index) => {
+    race.lanes.forEach((lane, index) => {
       const {root, button, spans, marked} = cards[index];
       const own = lane.method === method;
       root.classList.toggle('chosen', own);
@@ -60,15 +60,14 @@ export function lanesView(box, choose, cross, summaries = {}) {
       for (const span of marked.splice(0)) span.classList.remove('now', 'same');
       marked.push(...spans.slice(from[rounds[index]] ?? 0, to[rounds[index]] ?? 0));
       for (const span of marked) span.classList.add(own ? 'now' : 'same');
-      return marked[0];
     });
-    follow(cards.map(({text}) => text), first); // after all writing: one layout for all lanes
+    follow(cards); // after all writing: one layout for all lanes
   }
 
   /** Show the race at a time of the clock: later tokens hidden, bars as far as the lanes are. null: at rest. */
   function at(time, wanted) {
     const clock = ticking(race, wanted);
-    const finish = Math.min(...race.lanes.map((lane) => length(lane, clock)));
+    const finish = Math.min(...race.lanes.map((lane) => length(lane, clock)).filter((long) => long > 0));
     race.lanes.forEach((lane, index) => {
       const own = cards[index];
       const shown = time === null ? own.spans.length : tokensAt(lane, time, clock);
@@ -76,7 +75,8 @@ export function lanesView(box, choose, cross, summaries = {}) {
         own.spans[i]?.classList.toggle('later', i >= shown);
       }
       own.shown = shown;
-      const share = tokensAt(lane, time ?? finish, clock) / Math.max(1, lane.summary.count);
+      const untimed = clock === 'wall' && !length(lane, clock); // in a file of which others have their times
+      const share = untimed ? 0 : tokensAt(lane, time ?? finish, clock) / Math.max(1, lane.summary.count);
       const width = `${(100 * share).toFixed(2)}%`;
       if (own.bar.style.width !== width) own.bar.style.width = width;
     });
@@ -117,15 +117,19 @@ export function sameTime(race, lane, round, wanted) {
   return race.lanes.map((other) => (other === lane ? round : roundAt(other, time, clock)));
 }
 
-/** Scroll inside the cards only, so that the tokens can be seen. Reads all places before it moves anything. */
-function follow(boxes, tokens) {
-  const moves = boxes.map((box, index) => {
-    const token = tokens[index];
-    if (!token || box.scrollHeight <= box.clientHeight) return null;
-    const top = token.offsetTop;
-    const seen = top >= box.scrollTop && top + token.offsetHeight <= box.scrollTop + box.clientHeight;
-    const line = parseFloat(getComputedStyle(box).lineHeight);
-    return seen ? null : (Math.floor(top / line) - 1) * line; // whole lines, the one before on top
+/** Scroll inside the cards only, so that the marked words can be seen: all of them or, where there is no room, the first.
+ * Reads all places before it moves anything. */
+function follow(cards) {
+  const moves = cards.map(({text: box, marked}) => {
+    if (!marked.length || box.scrollHeight <= box.clientHeight) return null;
+    const worded = marked.filter((span) => span.textContent.trim()), words = worded.length ? worded : marked;
+    const place = (span) => [...span.getClientRects()].at(-1) ?? span.getBoundingClientRect(); // its space may be on the line before
+    const first = place(words[0]), last = place(words.at(-1));
+    const {top, bottom} = box.getBoundingClientRect();
+    if (first.top >= top && last.bottom <= bottom) return null;
+    const high = parseFloat(getComputedStyle(box).lineHeight), line = (at) => Math.floor((at.top - top + box.scrollTop) / high);
+    const least = line(last) + 1 - Math.floor(box.clientHeight / high);
+    return Math.min(line(first), Math.max(line(first) - 1, least)) * high; // whole lines, the one before on top if it may be
   });
-  boxes.forEach((box, index) => { if (moves[index] !== null) box.scrollTop = moves[index]; });
+  cards.forEach(({text}, index) => { if (moves[index] !== null) text.scrollTop = moves[index]; });
 }

@@ -32,7 +32,7 @@ export function mount({element: root, props, watch, send}) {
   const {keep, drop, stay} = addressKeeper();
   const redraw = eachFrame(() => race && !race.running && redrawNow());
   let state = fromAddress(), race = null, lane = null, Plotly = null;
-  let before = null; // the race that was shown when one began to run
+  let before = null, painted = null; // the race that was shown when one began to run; the theme that figures are in
   let turn = 0, settled = 0, since = 0; // what was last asked for, what of it has come or failed, what had been when rounds were to be decoded again
 
   const examinations = new Map(); // what the doctor found on the heads that are loaded: method -> findings
@@ -52,7 +52,7 @@ export function mount({element: root, props, watch, send}) {
   helpBox(root, part('tip'));
   window.addEventListener('popstate', travelled);
   part('races').addEventListener('change', (event) => choose(event.target.value));
-  new MutationObserver(() => { if (race && !race.running) show(race); }).observe(document.body, {attributeFilter: ['class']});
+  new MutationObserver(repaint).observe(document.body, {attributeFilter: ['class']});
   new ResizeObserver(() => viewer.classList.toggle('narrow', viewer.clientWidth < NARROW)).observe(viewer);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', applyTheme); // after Gradio, which minds no choice
   openFiles(part('file'), free, arrived, say);
@@ -130,7 +130,7 @@ export function mount({element: root, props, watch, send}) {
     root.dataset.ready = 'empty';
   }
 
-  /** Show a race from scratch (or the same one again, in another theme). */
+  /** Show a race from scratch. */
   function show(next) {
     timeline.stop();
     if (race?.back && !next.back) state = {...state, against: ''}; // it was the lane as it was
@@ -231,8 +231,7 @@ export function mount({element: root, props, watch, send}) {
     inspect(race, lane, state.round, node);
     benchmarks.at(state.bench, theme(), Plotly);
     transport.at({...state, clock: ticking(race, state.clock)}, lane);
-    root.dataset.round = state.round;
-    root.dataset.method = state.method;
+    Object.assign(root.dataset, {race: state.race, round: state.round, method: state.method});
   }
 
   /** A figure of cut nodes that did not come: without it, until it is asked for again. */
@@ -242,8 +241,16 @@ export function mount({element: root, props, watch, send}) {
     say(text);
   }
 
+  /** In another theme all figures are drawn anew, and at once: it may be for paper. A replay goes on. */
+  function repaint() {
+    if (!race || race.running || theme() === painted) return;
+    lane = null;
+    redrawNow();
+    round.settle();
+  }
+
   function changeLane(next, against) {
-    lane = next;
+    [lane, painted] = [next, theme()];
     header.lane(race, lane);
     round.show(race, lane, theme());
     showTimeline(against);

@@ -5,7 +5,7 @@ import {cell, token} from './format.js';
 
 /** The inspector in `box`. A lane's rows are made once; a round only changes their text. */
 export function nodeView(box) {
-  let shown = null, title = null, code = null, rows = [], folds = [];
+  let shown = null, title = null, code = null, why = null, rows = [], folds = [];
   return show;
 
   function show(race, lane, round, node) {
@@ -16,6 +16,7 @@ export function nodeView(box) {
     box.dataset.node = node;
     title.textContent = node === 0 ? 'Root ' : `Node ${node} `;
     code.textContent = token(lane, nodes.id[node]);
+    why.textContent = fate(race, lane, nodes, node);
     for (const {field, name, value} of rows) {
       const known = nodes[field.key]?.[node] ?? null;
       if (name.hidden === (known !== null)) name.hidden = value.hidden = known === null;
@@ -25,7 +26,7 @@ export function nodeView(box) {
 
   function begin(lane) {
     if (!lane.rounds.at.length) return box.replaceChildren(h('h2', {}, 'Node'), h('p', {}, 'No rounds, no nodes.'));
-    [title, code] = [document.createTextNode(''), h('code', {})];
+    [title, code, why] = [document.createTextNode(''), h('code', {}), h('p', {class: 'fate'})];
     rows = lane.fields.map((field) => ({field, name: term(field.label, field.help), value: h('dd', {})}));
     const open = folds.map((fold) => fold.open);
     folds = [
@@ -35,10 +36,23 @@ export function nodeView(box) {
     folds.forEach((one, at) => { one.open = Boolean(open[at]); });
     box.replaceChildren(
       h('h2', {}, title, code),
+      why,
       h('dl', {}, ...rows.flatMap(({name, value}) => [name, value])),
       ...folds,
     );
   }
+}
+
+/** What became of a node, in a sentence. */
+function fate({words}, lane, nodes, node) {
+  const state = words.state[nodes.state[node]], above = nodes.parent[node];
+  const share = (value) => (value > 0 ? ` (p ${cell(value, {format: 'share'}, lane, words)})` : '');
+  if (node === 0) return 'The last token before the round.';
+  if (state === 'accepted') return `The target chose it, too${share(nodes.p[node])}.`;
+  if (above !== 0 && words.state[nodes.state[above]] !== 'accepted') return `Never weighed: “${token(lane, nodes.id[above])}” before it was not accepted.`;
+  if (state === 'unreached') return 'The text ended with it.';
+  const chosen = nodes.pick ? `“${token(lane, nodes.pick[above])}”${share(Math.exp(nodes.pick_logprob?.[above] ?? NaN))}` : 'another token';
+  return `The target chose ${chosen} there, not this${share(nodes.p[node])}.`;
 }
 
 const fold = (title, rows) => h('details', {}, h('summary', {}, title), h('dl', {}, ...rows));

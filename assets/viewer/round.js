@@ -6,7 +6,7 @@ import {token} from './format.js';
 import {compareView} from './compare.js';
 import {doctorView} from './doctor.js';
 import {enlarged, large} from './labels.js';
-import {outline} from './outline.js';
+import {outlineView} from './outline.js';
 import {tableView} from './table.js';
 import {treePlot} from './tree.js';
 import {whatIf} from './whatif.js';
@@ -23,6 +23,8 @@ export const TABS = [
   {key: 'compare', title: 'Compare', figures: [], unless: '#viewer.offline:not(.compared)'},
   {key: 'whatif', title: 'What if', figures: [], unless: '#viewer.offline'}, // a file has no model to ask
 ].filter(({unless}) => !unless || !document.querySelector(unless));
+
+const TRIED = 8, CHIP = 30; // rounds whose sentence may be the highest; letters of one that a chip beside it takes the place of
 
 /** The card of the round. `choose({tab})`, `choose({node})`. For the view What if: the methods' settings, `unable(run)`
  * says why a run cannot be decoded again, `again(request)` does it; `compare(request)` has two lanes compared,
@@ -47,10 +49,11 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
   panels.get('tree').append(reading);
   const comparing = compareView(panels.get('compare') ?? h('div'), ({other}) => compare({race: race.id, lane: race.lanes.indexOf(lane), other}), choose);
 
+  const outline = outlineView(panels.get('outline'), choose);
   const table = tableView(panels.get('table'), choose);
   const doctor = doctorView(panels.get('run'), examine);
 
-  return {show, at, library};
+  return {show, at, settle, library};
 
   /** plotly has arrived. */
   function library(loaded) { Plotly = loaded; }
@@ -83,7 +86,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
       button.tabIndex = button.dataset.tab === tab ? 0 : -1;
     }
     if (!rounds) return;
-    if (tab === 'outline') return outline(panels.get('outline'), race, lane, round, node, choose);
+    if (tab === 'outline') return outline(race, lane, round, node);
     if (tab === 'compare') {
       const said = comparing.at(race, lane, other, place, unable(lane.about), Plotly, theme);
       if (said) part('why').textContent = said;
@@ -136,8 +139,27 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     part('nodes').textContent = `${(lane.rounds.nodes[round] ?? 1) - 1} drafted`; // the root is not
     part('accepted').textContent = `accepted ${accepted} + bonus ${lane.bonus?.[round] === undefined ? '' : `“${token(lane, lane.bonus[round])}”`}`;
     for (const name of ['nodes', 'accepted', 'why']) reveal(part(name), lane.rounds.at.length > 0); // the first token alone is no round
+    steady(['run', 'compare'].includes(tab));
     part('why').textContent = tab === 'run' ? lane.headline : lane.why?.[round] ?? '';
     chips(['run', 'compare'].includes(tab) ? [] : lane.moments[round] ?? []); // those speak of the whole text
+  }
+
+  /** Keep room for what the lane's longest sentences take: else the tree below goes up and down from round to round. */
+  function steady(whole) {
+    const box = part('why').parentNode, key = whole || !lane.why?.length ? '' : `${race.id} ${lane.method} ${innerWidth} ${enlarged(panels.get('tree'))}`;
+    if (box.dataset.of === key) return;
+    box.dataset.of = key;
+    box.style.minHeight = '';
+    if (!key) return;
+    const weight = (at) => lane.why[at].length + CHIP * lane.moments[at].length;
+    const highest = lane.why.map((_, at) => at).sort((one, other) => weight(other) - weight(one)).slice(0, TRIED);
+    box.style.minHeight = `${Math.max(...highest.map(high))}px`;
+
+    function high(at) {
+      part('why').textContent = lane.why[at];
+      chips(lane.moments[at]);
+      return box.offsetHeight;
+    }
   }
 
   function chips(kinds) {

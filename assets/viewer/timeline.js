@@ -63,15 +63,28 @@ export function timelineView(part, go, frame) {
     return {left: l, scale: (width - l - r) / (high - low), low};
   }
 
-  /** Start the replay, at `speed` times the true one, from the round shown (from the start, if that is the last), or stop it.
-   * Where it is over the playhead stays at the last round, or goes to the round `end`. */
+  /** Start the replay, at `speed` times the true one, from the round shown (from the start, if that is the last), or
+   * have it pause or go on. Where it is over the playhead stays at the last round, or goes to the round `end`. */
   function toggle(race, own, {round, clock: wanted, speed}, end = own.rounds.at.length - 1) {
-    if (replay) return stop();
+    if (replay) return replay.frame ? pause() : run();
     const clock = ticking(race, wanted);
     const begin = round <= 0 || round >= own.rounds.at.length - 1 ? 0 : doneAt(own, round, clock);
-    replay = {race, own, end, clock, speed, begin, time: begin, started: null, frame: requestAnimationFrame(step)};
+    replay = {race, own, end, clock, speed, begin, time: begin, started: null, frame: null};
+    run();
+  }
+
+  function run() {
+    replay.frame = requestAnimationFrame(step);
     play.textContent = '▮▮ Pause';
     counter.setAttribute('aria-live', 'off'); // nobody can listen that fast
+  }
+
+  /** Hold the picture until it goes on from there, or until a move. */
+  function pause() {
+    cancelAnimationFrame(replay.frame);
+    Object.assign(replay, {begin: replay.time, started: null, frame: null});
+    play.textContent = '▶ Play';
+    counter.removeAttribute('aria-live');
   }
 
   function step(now) {
@@ -94,14 +107,13 @@ export function timelineView(part, go, frame) {
     const guide = time < length(own, before) ? own : longest(race, before);
     const begin = clock === before || !time ? time : doneAt(guide, roundAt(guide, time, before), clock);
     Object.assign(replay, {clock, speed, begin, time: begin, started: null});
+    if (!replay.frame) frame(begin);
   }
 
   function stop() {
     if (!replay) return;
-    cancelAnimationFrame(replay.frame);
+    pause();
     replay = null;
-    play.textContent = '▶ Play';
-    counter.removeAttribute('aria-live');
     frame(null);
   }
 }

@@ -106,9 +106,7 @@ def _acceptance(samples: list[Sample]) -> dict[str, Any]:
     }
 
 
-def _seconds(
-    repeats: list[list[Sample]], of: Callable[[Sample], float | None], one_of: Callable = median
-) -> float | None:
+def _seconds(repeats: list, of: Callable[[Sample], float | None], one_of: Callable = median) -> float | None:
     """Of all prompts, the median over the repeats or another `one_of` them; None where a sample does not tell."""
     found = [[of(sample) for sample in repeat] for repeat in repeats]
     return None if found[0][0] is None else one_of(map(sum, found))

@@ -9,6 +9,8 @@ import pytest
 from playwright.sync_api import expect
 from served import HOSTILE, IN_CHROMIUM, SCREENS, WIDE, part, wait_for_tree
 
+from jakiro.ui.figures.theme import THEMES
+
 pytestmark = IN_CHROMIUM
 A_DRAFTED_NODE = """() => {
   const plot = document.querySelector('[data-figure=tree]');
@@ -109,6 +111,19 @@ ON_PAPER = """() => {
   const [bar, head] = [at('.barlayer .trace:first-child .point:nth-child(10)'), at('.playhead')];
   return {fits: at('.main-svg').right <= at('.scroll').right, over: bar.left < head.left && head.right < bar.right};
 }"""
+TABLE_ON_PAPER = """() => {
+  // whether the table fits, and none of it is below the end of its box
+  const box = document.querySelector('[data-view=table] .table'), own = box.getBoundingClientRect();
+  const {right, bottom} = box.querySelector('table').getBoundingClientRect();
+  return {wide: right <= own.right + 1, high: bottom <= own.bottom + 1};
+}"""
+PRINTED = """() => {
+  // what is printed: the theme of the page and the colours of figures, when all are told of it
+  window.printed = [];
+  const color = (query) => document.querySelector(query).layout.font.color;
+  addEventListener('beforeprint', () => Promise.resolve().then(() => Promise.resolve()).then(() => printed.push(
+    [document.body.matches('.dark'), color('[data-figure=tree]'), color('[data-part=bars]')])));
+}"""
 PLOTTED = """(name) => {
   // what plotly shows, not what it was given
   const plot = document.querySelector(`[data-figure=${name}]`);
@@ -140,6 +155,28 @@ def test_figures_are_printed_as_wide_as_the_paper(show):
         tab.locator("footer, #prompt, [data-do=share]").evaluate_all("(all) => all.filter((one) => one.clientWidth)")
         == []
     )
+
+
+def test_a_table_is_printed_to_its_end(show):
+    tab = show("?race=question&method=jakiro&round=9&motion=0&tab=table", viewport={"width": 1440, "height": 400})
+    tab.wait_for_selector("[data-view=table] [data-drawn=yes]")
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    tab.emulate_media(media="print")
+    tab.set_viewport_size({"width": 718, "height": 400})  # A4
+    assert tab.evaluate(TABLE_ON_PAPER) == {"wide": True, "high": True}
+
+
+def test_paper_is_light(show):
+    printed = []
+    for theme in ("light", "dark"):
+        tab = show("?race=question&method=jakiro&round=9&motion=0", color_scheme=theme)
+        wait_for_tree(tab)
+        tab.wait_for_selector("[data-part=bars][data-drawn=yes]")
+        tab.evaluate(PRINTED)
+        tab.pdf()
+        printed += tab.evaluate("printed")
+        expect(tab.locator("body.dark")).to_have_count(int(theme == "dark"))
+    assert len(printed) == 2 and printed[0] == printed[1]
 
 
 def test_figures_follow_their_boxes_where_the_window_stays(show):
@@ -236,6 +273,30 @@ def test_a_download_is_the_whole_figure(show):
     assert any(trace.get("showlegend") is not False for trace in asked["figure"]["data"])
     shown = tab.evaluate("document.querySelector('[data-figure=tree]')._fullLayout.xaxis.range")
     assert asked["figure"]["layout"]["xaxis"]["range"] == shown
+    assert asked["look"]["filename"] == "question-jakiro-round4-tree"
+    assert asked["figure"]["layout"]["paper_bgcolor"].upper() == THEMES["light"]["surface"]
+    part(tab, "timeline").hover()
+    part(tab, "timeline").locator("[data-title='Download as a picture']").click()
+    assert tab.evaluate("window.asked.look.filename") == "question-jakiro-round4-timeline"
+
+
+def test_labels_are_as_sharp_as_the_screen_that_the_window_comes_to(show):
+    script = """const own = window.matchMedia;
+      window.asked = [];
+      window.matchMedia = (query) => {
+        const list = own.call(window, query);
+        if (query.includes('resolution')) asked.push(list);
+        return list;
+      };"""
+    tab = show("?race=question&method=jakiro&round=3", script=script)
+    wait_for_tree(tab)
+    canvas = "document.querySelector('[data-view=tree] canvas.labels:not(.sketch)')"
+    session = tab.context.new_cdp_session(tab)
+    for scale in (2, 1, 1.5):
+        given = {"width": 1440, "height": 900, "deviceScaleFactor": scale, "mobile": False}
+        session.send("Emulation.setDeviceMetricsOverride", given)  # which tells no list: a screen does
+        tab.evaluate("asked.forEach((one) => one.dispatchEvent(new Event('change')))")
+        tab.wait_for_function(f"Math.abs({canvas}.width / {canvas}.clientWidth - {scale}) < 0.01")
 
 
 @pytest.mark.parametrize("width", [1024, 1280, 1440])

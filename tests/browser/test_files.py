@@ -43,6 +43,9 @@ def test_a_replay_works_from_a_file_and_asks_nobody(chromium, tmp_path):
     expect(tab.locator("[role=tab][aria-selected=true]")).to_have_text("Tree")  # there is no model to ask
     expect(tab.locator("[role=tab]", has_text=re.compile("Compare|What if"))).to_have_count(0)
     expect(tab.locator("body")).to_have_class(re.compile("dark"))
+    for scheme, dark in (("light", 0), ("dark", 1)):
+        tab.emulate_media(color_scheme=scheme)
+        expect(tab.locator("body.dark")).to_have_count(dark)
     wait_for_tree(tab)
     assert tab.locator(".lane").count() == 2 and tab.evaluate("window.hacked") is None
     assert END_OF_SCRIPT in tab.locator(".lane").last.text_content()

@@ -46,6 +46,29 @@ def test_the_outline_is_walked_by_keys_and_keeps_the_focus(show):
     expect(tab.locator("[data-view=tree]")).to_be_visible()
 
 
+def test_a_replay_leaves_the_focus_of_the_outline_and_ends_with_a_press_on_a_node(show):
+    tab = show("?race=question&method=jakiro&round=4&node=0&tab=outline&speed=0.25")
+    lines = tab.locator(".outline button")
+    expect(lines.first).to_be_visible()
+    # the replay stands still, however many frames it draws
+    tab.evaluate("""() => {
+      const own = window.requestAnimationFrame;
+      window.requestAnimationFrame = (draw) => own(() => draw(0));
+    }""")
+    part(tab, "play").click()
+    expect(part(tab, "play")).to_contain_text("Pause")
+    lines.nth(3).focus()
+    tab.evaluate("new Promise((done) => setTimeout(done, 300))")
+    expect(lines.nth(3)).to_be_focused()
+    node = lines.nth(5).get_attribute("data-node")
+    lines.nth(5).hover()
+    tab.mouse.down()
+    tab.wait_for_selector(f"[data-part=node][data-node='{node}']")  # before it is up: there may be another list then
+    tab.mouse.up()
+    expect(part(tab, "play")).to_contain_text("Play")
+    expect(tab.locator(".outline [aria-current=true]")).to_be_focused()
+
+
 def test_the_whole_run_has_its_sentence(show):
     tab = show("?race=question&method=jakiro&round=4&tab=run")
     expect(part(tab, "why")).to_contain_text("tokens a pass of the target")
@@ -99,3 +122,38 @@ def test_keys_in_the_outline_lead_from_line_to_line(show):
     lines.first.focus()
     assert walk(tab, ["ArrowDown"] * (len(order) - 1)) == order[1:]
     assert walk(tab, ["ArrowUp"] * (len(order) - 1)) == order[-2::-1]
+
+
+def test_a_node_says_what_became_of_it(show):
+    said = {
+        "accepted": "The target chose it, too",
+        "passed over": "there, not this",
+        "rejected": "there, not this",
+        "unreached": "before it was not accepted",
+    }
+    for state, text in said.items():
+        round, node = next(
+            (at, node) for at, step in enumerate(RUN.steps) for node, one in enumerate(states(step)) if one == state
+        )
+        tab = show(f"?race=question&method=jakiro&round={round}&node={node}")
+        expect(part(tab, "node").locator(".fate")).to_contain_text(text)
+
+
+def test_the_tree_stays_where_it_is_from_round_to_round(show):
+    """Sentences of one line and of three, with notable things beside them and without."""
+    tab = show("?race=question&method=jakiro&round=0", viewport={"width": 1024, "height": 900})
+    wait_for_tree(tab)
+    top = """(view) => view.getBoundingClientRect().top + scrollY"""
+    tops = set()
+    for _ in RUN.steps[1:]:
+        tops.add(round(tab.locator("[data-view=tree]").evaluate(top)))
+        tab.keyboard.press("ArrowRight")
+        tab.wait_for_timeout(50)
+    assert len(tops) == 1
+
+
+def test_a_notice_is_seen_where_one_has_scrolled_to(show):
+    tab = show("?race=question&method=jakiro&round=4")
+    tab.evaluate("scrollTo(0, 600)")
+    tab.keyboard.press("s")
+    expect(part(tab, "notice")).to_be_in_viewport()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import synthetic
 from playwright.sync_api import expect
@@ -24,6 +25,7 @@ from served import (
 from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.measuring.findings import summary
 from jakiro.methods import METHODS
+from jakiro.trace import to_json
 from jakiro.traces import traces_json
 from jakiro.ui import recorded
 from jakiro.ui.figures.labels import visible
@@ -335,7 +337,8 @@ def test_dark_and_light_follow_the_system_and_the_button(show):
     assert [tab.evaluate(controls, of) for of in ("html", "#viewer select")] == ["dark", "dark"]
     dark = tab.evaluate(COLOURS)
     tab.locator("[data-do=theme]").click()
-    changed = "(before) => document.querySelector('[data-figure=tree]').layout.font.color !== before"
+    changed = """(before) => document.querySelector('[data-figure=tree]').layout.font.color !== before
+      && document.getAnimations().every((one) => !(one instanceof CSSTransition))"""
     tab.wait_for_function(changed, arg=dark[1])
     light = tab.evaluate(COLOURS)
     assert light[0] != dark[0] and tab.evaluate(controls, "html") == "light"
@@ -477,6 +480,26 @@ def test_a_token_looks_alike_in_lists_and_in_figures(show):
       return chars.map((char) => token({pieces: {1: char}}, 1));
     }"""
     assert show("?race=question").evaluate(script, [path, chars]) == [visible(char) for char in chars]
+
+
+def test_a_token_reorders_no_others_in_its_lane(show):
+    run = synthetic.tree_trace(6, nodes=16)
+    odd = replace(run, pieces=run.pieces | {run.tokens[1]: " a\u202eb\u2066", run.tokens[2]: " ب"})
+    tab = show("?race=question&motion=0")
+    tab.evaluate(DROP, to_json(odd))
+    expect(part(tab, "kind")).to_have_text("opened")
+    tokens = tab.locator(".lane .text span")
+    assert tokens.nth(1).text_content() == " a·202Eb·2066" and tokens.nth(2).text_content() == " ب"
+
+
+def test_a_list_that_is_open_stays_open(show):
+    tab = show("?race=question&method=jakiro&round=3&tab=compare&motion=0")
+    option = tab.locator("[data-view=compare] option").first
+    expect(option).to_be_attached()
+    first = option.element_handle()
+    tab.keyboard.press("ArrowRight")
+    tab.wait_for_selector("[data-round='4'][data-method=jakiro]")
+    assert first.evaluate("(one) => one.isConnected")
 
 
 def test_text_from_right_to_left_is_laid_out_so(show):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import synthetic
 from playwright.sync_api import expect
 from served import DROP, FEW_FRAMES, IN_CHROMIUM, WIDE_AND_NARROW, part, wait_for_tree
 
 from jakiro.analysis.endings import MOMENTS, moments
+from jakiro.assets import TRACES
 from jakiro.trace import to_json
 from jakiro.traces import traces_json
 from jakiro.ui.why import whys
@@ -52,6 +54,57 @@ CLOCK = """(change) => new Promise((done) => {
     frame();
   });
 })"""
+
+HELD = """async (method) => {
+  // a replay that is held when a lane is through, and goes on: hidden tokens at the hold, later, and two frames on
+  const own = [window.requestAnimationFrame, window.cancelAnimationFrame], waiting = new Map();
+  const play = document.querySelector('[data-do=play]'), said = [];
+  const hidden = (lane = '') => document.querySelectorAll(`.lane${lane} .later`).length;
+  let now = 0, count = 0;
+  window.requestAnimationFrame = (draw) => { waiting.set(++count, draw); return count; };
+  window.cancelAnimationFrame = (id) => waiting.delete(id);
+  const frame = () => {
+    const due = [...waiting.values()];
+    waiting.clear();
+    now += 10;
+    due.forEach((draw) => draw(now));
+    return new Promise((done) => setTimeout(done));
+  };
+  const note = () => said.push([hidden(), play.textContent.split(' ').at(-1)]);
+  play.click();
+  for (let at = 0; at < 1000 && (at < 3 || hidden(`[data-method=${method}]`)); at += 1) await frame();
+  play.click();
+  note();
+  document.querySelector('[data-tab=table]').click(); // which is no move
+  for (let at = 0; at < 50; at += 1) await frame();
+  note();
+  play.click();
+  await frame();
+  await frame();
+  note();
+  [window.requestAnimationFrame, window.cancelAnimationFrame] = own;
+  waiting.forEach((draw) => requestAnimationFrame(draw));
+  return said;
+}"""
+OUT_OF_SIGHT = """async () => {
+  // rounds of which some word is not in its lane's box
+  const slider = document.querySelector('[data-part=scrub]'), found = [];
+  for (let round = 0; round <= Number(slider.max); round += 1) {
+    slider.value = round;
+    slider.dispatchEvent(new Event('input', {bubbles: true}));
+    for (let frame = 0; frame < 2; frame += 1) await new Promise(requestAnimationFrame);
+    for (const box of document.querySelectorAll('.lane .text')) {
+      const {top, bottom} = box.getBoundingClientRect();
+      const words = [...box.querySelectorAll('.now, .same')].filter((one) => one.textContent.trim());
+      const seen = words.every((one) => {
+        const at = [...one.getClientRects()].at(-1); // its space may be on the line before
+        return top <= at.top && at.bottom <= bottom;
+      });
+      if (!seen) found.push([box.ariaLabel, round]);
+    }
+  }
+  return [Number(slider.max), found];
+}"""
 
 
 SMALL_PRINT = """() => {
@@ -159,8 +212,35 @@ def test_a_replay_goes_on_in_another_tab_and_ends_with_a_move(show):
         tab.locator(f"[data-tab={name}]").click()
         expect(tab.locator(f"[data-tab={name}]")).to_have_attribute("aria-selected", "true")
         expect(part(tab, "play")).to_contain_text("Pause")
+    before = tab.evaluate("document.querySelector('[data-figure=tree]').layout.font.color")
+    tab.locator("[data-do=theme]").click()  # which draws all anew
+    recoloured = "(before) => document.querySelector('[data-figure=tree]').layout.font.color !== before"
+    tab.wait_for_function(recoloured, arg=before)
+    expect(part(tab, "play")).to_contain_text("Pause")
     tab.locator(".lane[data-method=eagle2] h2 button").click()
     expect(part(tab, "play")).to_contain_text("Play")
+
+
+def test_a_replay_that_pauses_holds_its_picture_and_goes_on_from_there(show):
+    tab = show("?race=question&method=jakiro&round=0&speed=1&clock=passes")
+    at(tab, 0)
+    held, later, on = tab.evaluate(HELD, "jakiro")
+    assert held == later and held[0] > 0 and held[1] == "Play"
+    assert on[1] == "Pause" and held[0] - 2 <= on[0] <= held[0]
+    tab.keyboard.press("Space")
+    tab.keyboard.press("Home")  # a move: all of it is there
+    at(tab, 0)
+    expect(tab.locator(".lane .later")).to_have_count(0)
+
+
+def test_all_words_of_a_round_are_seen(show):
+    """Also where the first token's space, or its line feeds, are on the line before."""
+    tab = show("?race=question", viewport={"width": 1440, "height": 800})
+    names = ("vanilla", "eagle2", "jakiro")
+    tab.evaluate(DROP, "\n".join((TRACES / f"chat-{name}.json").read_text(encoding="utf-8") for name in names))
+    expect(part(tab, "kind")).to_have_text("opened")
+    last, found = tab.evaluate(OUT_OF_SIGHT)
+    assert last > 30 and found == []
 
 
 def test_the_counter_is_read_out_where_it_says_something_new_and_not_during_a_replay(show):
@@ -202,6 +282,10 @@ def test_traces_without_seconds_are_replayed_on_the_clock_of_passes(show):
     part(tab, "clock").select_option("wall")  # which there is not
     expect(part(tab, "clock")).to_have_value("passes")
     assert tab.locator(".lane[data-method=vanilla] .text .same").first.get_attribute("data-round") == "6"
+    tab.evaluate(DROP, traces_json([runs[0], RUN]))  # one has its times: there is a wall clock
+    expect(part(tab, "clock")).to_have_value("wall")
+    bars = tab.locator(".lane .bar i")
+    assert bars.evaluate_all("(all) => all.map((one) => one.style.width)") == ["0%", "100%"]
 
 
 def test_the_replay_ends_on_the_last_round(show):
@@ -237,10 +321,25 @@ def test_for_a_talk_only_the_race_is_shown(show):
     tree, timeline = tab.locator("[data-figure=tree]"), part(tab, "timeline")
     box = tree.bounding_box()
     assert box["y"] + box["height"] < min(900, timeline.bounding_box()["y"])  # all of it is on the screen
+    tab.keyboard.press("e")  # there is no menu to open, and none to close first
     tab.keyboard.press("Escape")
     expect(tab.locator("#prompt")).to_be_visible()
     expect(part(tab, "present")).to_have_text("Present")
     assert timeline.bounding_box()["y"] < tree.bounding_box()["y"]
+
+
+def test_escape_ends_a_talk_from_a_list_and_after_the_menu_was_open(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    at(tab, 3)
+    tab.keyboard.press("e")
+    expect(part(tab, "exports")).to_be_visible()
+    for leaves in (lambda: None, part(tab, "speed").focus):
+        tab.keyboard.press("Shift+P")
+        tab.wait_for_selector("#viewer.presenting")
+        leaves()
+        tab.keyboard.press("Escape")
+        expect(tab.locator("#viewer.presenting")).to_have_count(0)
+        expect(part(tab, "exports")).to_be_hidden()
 
 
 def test_for_a_talk_the_settings_close_and_every_figure_is_larger(show):
@@ -402,6 +501,21 @@ def test_keys_of_one_character_can_be_turned_off(show):
         expect(part(tab, "help")).to_be_hidden()
 
 
+def test_caps_lock_changes_no_key(show):
+    tab = show("?race=question&method=jakiro&round=3&tab=tree")
+    at(tab, 3)
+    press = "(given) => document.body.dispatchEvent(new KeyboardEvent('keydown', {...given, bubbles: true}))"
+    tab.evaluate(press, {"key": "O"})
+    expect(tab.locator("[data-view=outline]")).to_be_visible()
+    for key in ("N", "P", "J"):
+        tab.evaluate(press, {"key": key})
+    notable = [index for index, kinds in enumerate(KINDS) if kinds]
+    at(tab, next(before for before, after in pairwise(notable) if after > 3) - 1)
+    expect(tab.locator("#viewer.presenting")).to_have_count(0)
+    tab.evaluate(press, {"key": "p", "shiftKey": True})
+    tab.wait_for_selector("#viewer.presenting")
+
+
 def test_a_key_that_comes_before_the_closed_help_has_lost_the_focus_counts(show):
     """The browser takes the focus out of a closed dialog with its next frame; a quick hand is quicker."""
     tab = show("?race=question&method=jakiro&round=3")
@@ -421,7 +535,8 @@ def test_a_key_that_comes_before_the_closed_help_has_lost_the_focus_counts(show)
 def test_a_key_that_is_held_down_walks_on_and_does_nothing_else_again(show):
     tab = show("?race=question&round=3&motion=0")
     at(tab, 3)
-    held = "(key) => document.body.dispatchEvent(new KeyboardEvent('keydown', {key, repeat: true, bubbles: true}))"
+    held = """(key) => document.body.dispatchEvent(
+      new KeyboardEvent('keydown', {key, shiftKey: key === 'P', repeat: true, bubbles: true}))"""
     for key in ("P", " ", "2", "ArrowRight"):
         tab.evaluate(held, key)
     at(tab, 4)  # of the same lane

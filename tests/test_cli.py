@@ -405,6 +405,9 @@ def test_templates_that_ship_are_given_by_name_and_a_system_message_is_told(fold
         capsys.readouterr()
         assert run(command, folder, *more, *told, "--chat-template", "silent.jinja") == 2
         assert "refuses a system message (it leaves it out)" in capsys.readouterr().err
+    (tmp_path / "deaf.jinja").write_text("Question: {{ prompt }}")
+    assert run("trace", folder, *asked, "--chat-template", "deaf.jinja") == 2
+    assert "deaf.jinja: the chat template leaves out what the user says" in capsys.readouterr().err
     ended = Journal.close
     monkeypatch.setattr(Journal, "close", lambda self: None)
     (tmp_path / "q.jsonl").write_text(json.dumps({"turns": ["an ant"]}))

@@ -33,7 +33,7 @@ def test_a_line_that_was_cut_off_is_measured_again(tmp_path):
 def test_another_benchmark_is_refused(tmp_path):
     path = tmp_path / "bench.json.partial"
     Journal(path, {"prompts": 2}).add("a", [ONE])
-    with pytest.raises(ValueError, match="beginning of another benchmark; delete it"):
+    with pytest.raises(ValueError, match=r"beginning of another benchmark; delete it .*\(prompts was 2, is 3\)"):
         Journal(path, {"prompts": 3})
     assert len(Journal(path, {"prompts": 2})) == 1
 

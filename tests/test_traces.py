@@ -374,7 +374,12 @@ def test_replay_writes_a_page_or_says_why_not(tmp_path, capsys, monkeypatch):
     other.write_text(to_json(replace(RUN, method="eagle2")))
     assert main(["replay", str(source), str(other), "--out", str(out)]) == 0
     assert out.read_text(encoding="utf-8").startswith("<!doctype html>") and "2 runs" in capsys.readouterr().out
+    assert main(["replay", str(source), "--out", str(out)]) == 0, "a page of before is replaced"
+    assert "1 runs" in capsys.readouterr().out
     out.unlink()
+    (tmp_path / "notes.md").write_text("mine")
+    assert main(["replay", str(source), "--out", str(tmp_path / "notes.md")]) == 2
+    assert "is no page; name another" in capsys.readouterr().err and (tmp_path / "notes.md").read_text() == "mine"
     assert main(["replay", str(source), "--out", str(tmp_path / "none" / "page.html")]) == 2
     assert "there is no folder" in capsys.readouterr().err
     assert main(["replay", *[str(source)] * 9, "--out", str(out)]) == 2

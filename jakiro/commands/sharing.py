@@ -50,11 +50,13 @@ def explain(options: argparse.Namespace) -> int:
 def replay(options: argparse.Namespace) -> int:
     """Write the runs of all files side by side into one HTML file."""
     from jakiro.files import write_text
-    from jakiro.ui.offline import page
+    from jakiro.ui import offline
 
     check_writable(options.out, *options.files)
+    if options.out.exists() and options.out.read_bytes()[: len(offline.BEGINNING)] not in (b"", offline.BEGINNING):
+        raise FileExistsError(f"cannot write {options.out}: it is there, and is no page; name another file")
     traces = [trace for file in options.files for trace in load_traces(file)]
     check_together(traces)
-    write_text(options.out, page(traces))
+    write_text(options.out, offline.page(traces))
     print(f"{options.out}: {len(traces)} runs, {options.out.stat().st_size / 1e6:.1f} MB")
     return 0

@@ -30,8 +30,8 @@ class TreeSettings:
     )
     coupled: bool = setting(
         False,
-        "Where the target samples: draft with the noise that it will pick with, so that more is accepted. Greedy: no "
-        "difference.",
+        "Where the target samples: draft with the noise that it will pick with, so that more is accepted, at top_p 1: "
+        "drafts do not know of a lower one, and less may be accepted then. Greedy: no difference.",
     )
 
     def __post_init__(self) -> None:

@@ -13,6 +13,14 @@ from jakiro.measuring.report import Sample
 SETTINGS = "settings"  # key of the line that is no group
 
 
+def _differing(old: Any, new: Any, name: str = "") -> str:
+    """The first field in which two plans differ, and what it was and is."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        at = next(key for key in old | new if old.get(key) != new.get(key))
+        return _differing(old.get(at), new.get(at), f"{name}.{at}".removeprefix("."))
+    return f"{name} was {str(old)[:60]}, is {str(new)[:60]}"
+
+
 class Journal:
     """Groups of samples by key, and the settings that were chosen when the benchmark was begun (None: not yet).
 
@@ -39,7 +47,10 @@ class Journal:
         settings = known.pop(SETTINGS, None)
         if planned != plan:
             if known:
-                raise ValueError(f"{path} holds the beginning of another benchmark; delete it or choose another --out")
+                raise ValueError(
+                    f"{path} holds the beginning of another benchmark; delete it or choose another --out "
+                    f"({_differing(planned, self.plan)})"
+                )
             whole, settings = [], None
         self.settings = settings
         self._groups = {key: [Sample(**one) for one in group] for key, group in known.items()}

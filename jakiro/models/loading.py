@@ -94,7 +94,12 @@ def load_tokenizer(folder: Path, template: str | Path | None, system: str | None
     try:
         if system is not None:
             tokenizer.chat_template = with_system(tokenizer, system)
-        text = as_turn(tokenizer, "a") if tokenizer.chat_template else ""
+        text, other = (as_turn(tokenizer, one) if tokenizer.chat_template else "" for one in ("a", "b"))
+        if text and text == other:
+            raise ValueError(
+                "the chat template leaves out what the user says, which is in `messages`; give another with "
+                "--chat-template FILE"
+            )
     except ValueError as error:
         raise ValueError(f"{template or folder}: {error}") from error
     if tokenizer.chat_template:

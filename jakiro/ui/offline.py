@@ -23,6 +23,7 @@ from jakiro.ui.replay import cut_figure
 
 ID = "replay"
 POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
+BEGINNING = b"<!doctype html>"  # of such a page, as of others
 PAGE = """\
 <!doctype html>
 <html lang="en">

@@ -88,6 +88,7 @@ export function timelineView(part, go, frame) {
   }
 
   function step(now) {
+    if (!replay?.frame) return; // this frame was asked for before it was stopped
     replay.started ??= now;
     const {race, own, end, clock, speed, begin, started} = replay;
     const time = begin + ((now - started) / 1000) * Number(speed) * (clock === 'passes' ? PASSES_PER_SECOND : 1);

@@ -8,7 +8,7 @@ columns of the rows mean is in report.py. A head's first pass over the prompt is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from jakiro.measuring.journal import Journal
 from jakiro.measuring.prompts import Prompt
 from jakiro.measuring.report import Sample
 from jakiro.measuring.tuning import Tuner
-from jakiro.methods import METHODS, check_known
+from jakiro.methods import METHODS, changed
 from jakiro.models import hub
 from jakiro.settings import build
 from jakiro.target import Target
@@ -65,21 +65,14 @@ def load_methods(
 def asked_for(target: Target, names: Sequence[str], changes: dict[str, str]) -> Methods:
     """The methods with their settings, auto among them. `changes` go to every method that has the setting.
 
-    Raises ValueError for an unknown or unavailable method and for a setting that none of them has.
+    Raises ValueError for a method that is unavailable, and where `methods.changed` does.
     """
-    loaded, used = {}, set()
-    for name in names:
-        check_known(name)
+    loaded = {}
+    for name, own in changed(names, changes).items():
         method = METHODS[name]
         if reason := method.unavailable(target):
             raise ValueError(f"{name} cannot run: {reason}")
-        own = {key: value for key, value in changes.items() if key in {field.name for field in fields(method.settings)}}
-        used |= own.keys()
         loaded[name] = method.load(target), build(method.settings, method.defaults(target), own)
-    if unknown := changes.keys() - used:
-        known = sorted({field.name for name in names for field in fields(METHODS[name].settings)})
-        those = ", ".join(known) or "none"
-        raise ValueError(f"no method here has the setting {', '.join(sorted(unknown))}; known: {those}")
     return loaded
 
 

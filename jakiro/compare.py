@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import torch
 
-from jakiro.analysis.pairs import follow
 from jakiro.drafter import Context, Drafter, within
 from jakiro.engine import checked
 from jakiro.target import Target
@@ -56,7 +55,7 @@ def along(
         picks = pick(logits, [at + 1 + depth for depth in tree.depths()], sampling, noise).tolist()
         cache.keep(cache.length, [0])
         features = seen[:1].clone()
-        path = follow(tree, ids[at + 1 : -1])  # the last token can only be a bonus
+        path = tree.along(ids[at + 1 : -1])  # the last token can only be a bonus
         for node, token in zip([0, *path], ids[at + 1 :], strict=False):
             picks[node] = token  # the text's, though another sampler chose it
         tree, logprobs = checked(target, tree, picks, logits, drafter, tree is whole)

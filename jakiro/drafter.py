@@ -25,6 +25,7 @@ class Context:
 class Drafter(ABC):
     """Proposes trees for one run. A subclass need not know more than `draft`."""
 
+    used = False  # set by the engine: a run has it, or had it
     reads: tuple[int, ...] = ()  # layers whose inputs its features are; none: the last hidden state, as it is read out
     pass_bytes = 0  # that a network pass of a draft reads; for `bench --limits`
 

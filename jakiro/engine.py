@@ -50,11 +50,15 @@ def decode(
     The text ends with an end-of-sequence token, at max_new_tokens, or when prompt and text fill the target's context;
     nothing is emitted past that. `inspect=False` leaves the columns out, `first` is the first token in place of the
     target's own. A run owns all its state, so a consumer may stop at any time. Raises ValueError at once for a prompt
-    that is empty, foreign to the vocabulary, or too long, and for a `first` that is foreign to it.
+    that is empty, foreign to the vocabulary, or too long, for a `first` that is foreign to it, and for a drafter that
+    has had a run.
     """
     limit = _limit(target, prompt, max_new_tokens)
     if first is not None and not 0 <= first < target.vocab_size:
         raise ValueError(f"the token {first!s:.40} is outside 0 to {target.vocab_size - 1}, the target's vocabulary")
+    if drafter.used:
+        raise ValueError("this drafter remembers another text: it serves one run; make a new one for each")
+    drafter.used = True
     return _rounds(target, drafter, prompt, limit, sampling, inspect, first)
 
 

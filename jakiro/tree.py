@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,20 @@ class DraftTree:
         for node, parent in enumerate(self.parents[1:], start=1):
             depths[node] = depths[parent] + 1
         return depths
+
+    def children(self) -> dict[tuple[int, int], int]:
+        """(node, token) -> the child of the node that holds the token; of siblings with one token the first."""
+        nodes = range(len(self) - 1, 0, -1)
+        return {(self.parents[node], self.tokens[node]): node for node in nodes}
+
+    def along(self, tokens: Iterable[int]) -> list[int]:
+        """The nodes of the tree's path along the tokens that follow the root, in path order."""
+        children, node, path = self.children(), 0, []
+        for token in tokens:
+            if (node := children.get((node, token), 0)) == 0:
+                break
+            path.append(node)
+        return path
 
     def path(self, node: int) -> list[int]:
         """Nodes from below the root down to `node`; empty for the root itself."""

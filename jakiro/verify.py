@@ -98,14 +98,11 @@ def walk(tree: DraftTree, picks: Sequence[int], ends: Callable[[int, int], bool]
     `ends(token, count)` says whether the text ends with this token, the round's count-th. Such a token is the bonus
     even if a child holds it, since nothing may follow it.
     """
-    child = {}
-    for node in range(len(tree) - 1, 0, -1):  # backwards: of two siblings with one token the first counts
-        child[tree.parents[node], tree.tokens[node]] = node
-    accepted: list[int] = []
+    children, accepted = tree.children(), []
     node = 0
     while True:
         token = picks[node]
-        node = child.get((node, token), 0)
+        node = children.get((node, token), 0)
         if not node or ends(token, len(accepted) + 1):
             return accepted, token
         accepted.append(node)

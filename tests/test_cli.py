@@ -219,12 +219,14 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, tmp_path, capsys, monk
 @pytest.mark.parametrize("command", ["trace --prompt a", "bench", "tune", "doctor"])
 def test_what_is_asked_for_is_looked_at_before_a_target_is_read(tmp_path, capsys, command):
     name = "--methods" if command == "bench" else "--method"
-    bad = [[name, "nobody"], *([[name, "eagle2", "--temperature", "0.0001"]] if command != "doctor" else [])]
+    bad = [[name, "nobody"]]
+    if command != "doctor":
+        bad += [[name, "eagle2", "--temperature", "0.0001"], [name, "eagle2", "--set", "depth=many"]]
     for more in bad:
         out = ["--out", str(tmp_path / "out.json"), "--target", str(tmp_path / "no model here")]
         assert main([*command.split(), *out, *more]) == 2
         assert "no model here" not in (said := capsys.readouterr().err)
-        assert "unknown method 'nobody'" in said or "temperature" in said
+        assert "unknown method 'nobody'" in said or "temperature" in said or "eagle2: depth must be" in said
 
 
 def test_too_little_memory_is_said_with_what_would_take_less(folder, tmp_path, capsys, monkeypatch):
@@ -264,12 +266,18 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path, ca
     asked = ["--data", tmp_path, "--run-folder", tmp_path / "run", "--out", tmp_path / "file" / "model"]
     assert main(["train", "target", *map(str, asked)]) == 2
     assert "file is a file; name a folder" in capsys.readouterr().err and not (tmp_path / "run").exists()
+    for command in (["train", "target"], ["experiment", "decoupling", "--out", str(tmp_path / "out.json")]):
+        assert main([*command, "--data", str(tmp_path), "--run-folder", str(tmp_path / "file")]) == 2
+        assert "file is a file; name a folder" in capsys.readouterr().err
 
 
 def test_a_report_and_its_page_are_two_files(tmp_path, capsys):
     asked = ["--data", tmp_path, "--run-folder", tmp_path / "run", "--out", tmp_path / "a", "--page", tmp_path / "a"]
     assert main(["experiment", "decoupling", *map(str, asked)]) == 2
     assert "name two files" in capsys.readouterr().err
+    asked[-1].write_text("# Notes\n")
+    assert main(["experiment", "decoupling", *map(str, [*asked[:5], tmp_path / "b.json", *asked[6:]])]) == 2
+    assert "a: it is there, and is no page about this experiment; name another" in capsys.readouterr().err
 
 
 def test_an_interrupt_is_said_in_a_line(folder, tmp_path, capsys, monkeypatch):
@@ -279,6 +287,14 @@ def test_an_interrupt_is_said_in_a_line(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(COMMANDS, "bench", interrupted)
     assert run("bench", folder, "--out", tmp_path / "b.json") == 130
     assert capsys.readouterr().err == "\njakiro bench: interrupted; the same command goes on where it was\n"
+
+
+@pytest.mark.parametrize("command", ["validate", "explain"])
+def test_traces_are_told_of_where_there_is_no_torch(command):
+    file = str(TRACES / "chat-jakiro.json")
+    lines = f"import sys; sys.modules['torch'] = None; from jakiro.__main__ import main; main({[command, file]!r})"
+    said = subprocess.run([sys.executable, "-c", lines], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"{file}: jakiro ")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])  # what is printed fails at once, or when all is said

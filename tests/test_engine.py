@@ -232,6 +232,14 @@ def test_impossible_runs_are_refused_before_they_start(target, prompt, count, me
         decode(target, VanillaDrafter(), prompt, count, GREEDY)
 
 
+def test_a_drafter_that_has_had_a_run_is_refused(target):
+    """It remembers that text, and would draft on from it."""
+    drafter = VanillaDrafter()
+    record(target, drafter, PROMPT, 3, GREEDY)
+    with pytest.raises(ValueError, match="make a new one"):
+        decode(target, drafter, PROMPT, 3, GREEDY)
+
+
 def test_runs_do_not_disturb_each_other(target, text):
     """Two runs stepped in turn, one left in the middle, as a race does."""
     left = decode(target, Noise(1, 6), PROMPT, 30, SAMPLED)

@@ -34,7 +34,7 @@ from jakiro.ui.figures.tuning import tuning_figure
 from jakiro.ui.models import load
 from jakiro.ui.race import Race, check
 from jakiro.ui.stream import events
-from jakiro.verify import GREEDY, Sampling, pick
+from jakiro.verify import GREEDY, Sampling, pick, walk
 
 ALL = {"top_k": AUTO, "depth": AUTO, "total_tokens": AUTO}
 SIZES = tuple(ALL)
@@ -101,6 +101,12 @@ def test_the_size_from_which_a_tree_has_each_node_of_a_text_s_path(following, si
 
 def test_equal_scores_are_kept_in_the_order_of_nodes():
     assert sizes_needed(DraftTree([0, 1, 2], [-1, 0, 0], [0.0, -1.0, -1.0]), [2]) == [3]
+
+
+def test_of_siblings_with_one_token_the_first_is_walked_in_tuning_too():
+    tree = DraftTree([9, 1, 1, 2], [-1, 0, 0, 1], [0.0, -1.0, -0.5, -1.5])
+    assert walk(tree, [1, 2, 7, 7], lambda token, count: False) == ([1, 3], 7)
+    assert sizes_needed(tree, [1, 2]) == [3, 4]
 
 
 class Scripted:

@@ -111,7 +111,7 @@ MINE = {"label": "mine", "method": "jakiro"}
         ({"mine": MINE}, (), "is no list of variants: write [{"),
         ([MINE, {"label": "b", "method": "other"}], (), "unknown method 'other'"),
         ([MINE, MINE | {"label": "b", "set": [1]}], (), "set is [1], expected an object"),
-        ([MINE, MINE | {"label": "b", "set": {"size": 3}}], (), "variant 'b': unknown setting 'size'"),
+        ([MINE, MINE | {"label": "b", "set": {"size": 3}}], (), "variant 2: unknown setting 'size'"),
         ([MINE, MINE | {"label": "b", "head": "nowhere"}], (), "variant 'b': "),
         ([MINE, MINE | {"label": "b"}], ("--set", "depth=3"), "there is no --set"),
         ([MINE, MINE | {"label": "b"}], ("--methods", "jakiro"), "there is no --methods"),

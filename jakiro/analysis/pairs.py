@@ -34,19 +34,6 @@ class Pair:
         return list(zip(*(found + [0.0] * (depth - len(found)) for found in levels), strict=True))
 
 
-def follow(tree: DraftTree, text: list[int]) -> list[int]:
-    """The nodes of the tree's path along the text."""
-    below: dict[tuple[int, int], int] = {}
-    for node, child in enumerate(zip(tree.parents, tree.tokens, strict=True)):
-        below.setdefault(child, node)  # of siblings with one token the first is walked
-    node, path = 0, []
-    for token in text:
-        if (node := below.get((node, token), 0)) == 0:
-            break
-        path.append(node)
-    return path
-
-
 def paths(tree: DraftTree) -> list[tuple[int, ...]]:
     """The tokens from the root down to every node, [n]."""
     found: list[tuple[int, ...]] = []

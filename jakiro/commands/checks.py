@@ -59,4 +59,14 @@ def check_replaced(path: Path, kind: str, what: str) -> None:
     except (ValueError, LookupError, TypeError, RecursionError):
         schema = ""
     if not str(schema).startswith(f"{kind}/"):
-        raise FileExistsError(f"cannot write {path}: it is there, and is no {what}; name another file")
+        raise _taken(path, what)
+
+
+def check_begins(path: Path, beginning: bytes, what: str) -> None:
+    """Raise FileExistsError where a file is there, not an empty one, that begins otherwise."""
+    if path.exists() and path.read_bytes()[: len(beginning)] not in (b"", beginning):
+        raise _taken(path, what)
+
+
+def _taken(path: Path, what: str) -> FileExistsError:
+    return FileExistsError(f"cannot write {path}: it is there, and is no {what}; name another file")

@@ -15,7 +15,7 @@ def trace(options: argparse.Namespace) -> int:
     """Decode one prompt and write its trace."""
     from jakiro.bench import load_methods
     from jakiro.engine import as_trace, decode
-    from jakiro.methods import check_known
+    from jakiro.methods import changed
     from jakiro.metrics import tau
     from jakiro.text import encode
     from jakiro.trace import save
@@ -23,8 +23,8 @@ def trace(options: argparse.Namespace) -> int:
 
     check_writable(options.out, options.chat_template)
     check_replaced(options.out, "jakiro-trace", "trace of one run")
-    check_known(options.method)
     sampling, changes = _sampling(options), pairs(options.set, "--set")
+    changed([options.method], changes)
     target = _target(options)
     ids = encode(target.tokenizer, options.prompt)
     [(make, settings)] = load_methods(target, [options.method], changes, sampling).values()
@@ -52,11 +52,13 @@ def bench(options: argparse.Namespace) -> int:
     from jakiro.measuring.bootstrap import check_tasks, intervals
     from jakiro.measuring.limits import limits
     from jakiro.measuring.prompts import read_prompts
-    from jakiro.methods import check_known
+    from jakiro.methods import changed
     from jakiro.settings import autos
 
     check_writable(options.out, *(options.prompts or ()), options.variants, options.chat_template)
     check_replaced(options.out, "jakiro-bench", "benchmark report")
+    if options.max_new_tokens < 2:
+        raise ValueError("--max-new-tokens must be at least 2: speeds and tau are of tokens after the first")
     named = [name.strip() for name in (MEASURED if options.methods is None else options.methods).split(",")]
     if twice := [name for name in named if named.count(name) > 1]:
         raise ValueError(f"--methods names {twice[0]} twice: leave one of them out")
@@ -68,11 +70,8 @@ def bench(options: argparse.Namespace) -> int:
             raise ValueError("beside --variants there is no --set: give each variant its own `set`")
         if options.methods is not None:
             raise ValueError("beside --variants there is no --methods: each variant names its own `method`")
-        if options.max_new_tokens < 2:
-            raise ValueError("beside --variants --max-new-tokens must be at least 2: tau is of tokens after the first")
-    for name in named:
-        check_known(name)
     samplings, changes = _samplings(options), pairs(options.set, "--set")
+    changed(named, changes)
     target = _target(options)
     asked = variants.asked_for(target, compared) if compared else benchmark.asked_for(target, named, changes)
     peers = _peers(options, target)
@@ -112,7 +111,7 @@ def tune(options: argparse.Namespace) -> int:
     from jakiro.bench import load_methods
     from jakiro.measuring.prompts import read_prompts
     from jakiro.measuring.tuning import Tuner, as_text
-    from jakiro.methods import check_tree
+    from jakiro.methods import changed, check_tree
     from jakiro.verify import Sampling
 
     if options.out:
@@ -122,6 +121,7 @@ def tune(options: argparse.Namespace) -> int:
     texts = read_prompts(options.prompts, options.limit)
     sampling = Sampling(options.temperature, options.top_p)
     sizes = dict.fromkeys(("top_k", "depth", "total_tokens"), "auto") | pairs(options.set, "--set")
+    changed([options.method], sizes)
     target = _target(options)
     tuner = Tuner(target, texts)
     load_methods(target, [options.method], sizes, sampling, tuner)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jakiro.assets import TARGET
 from jakiro.commands.arguments import RECIPES
-from jakiro.commands.checks import check_folder, check_replaced, check_writable
+from jakiro.commands.checks import check_begins, check_folder, check_replaced, check_writable
 
 
 def train(options: argparse.Namespace) -> int:
@@ -36,6 +36,8 @@ def _check(options: argparse.Namespace) -> None:
             raise ValueError(f"{alone} stands alone: first texts, then the target, then answers, then the heads")
     if options.run_folder is None and options.what != ["texts"]:
         raise ValueError("--run-folder is missing: name the folder for checkpoints, from which a run goes on")
+    if options.run_folder:
+        check_folder(options.run_folder)
     if options.like and options.what != ["target"]:
         raise ValueError("--like is for a target, which takes that model's tokenizer; heads take their target's")
     if options.parent and (options.what != ["target"] or options.start):
@@ -169,6 +171,9 @@ def experiment(options: argparse.Namespace) -> int:
     asked = experiments.Experiment.read(options.what)
     if options.heads:
         asked = asked.only(options.heads)
+    if options.page:
+        check_begins(options.page, f"# {asked.question}\n".encode(), "page about this experiment")
+    check_folder(options.run_folder)
     if options.dtype not in DTYPES:
         raise ValueError(f"dtype is {options.dtype!r}; use one of {', '.join(DTYPES)}")
     texts = read_prompts(options.prompts, options.limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from jakiro.commands.checks import check_writable, in_words
+from jakiro.commands.checks import check_begins, check_writable, in_words
 from jakiro.traces import check_together, load_traces
 
 
@@ -32,11 +32,10 @@ def explain(options: argparse.Namespace) -> int:
     """Say of each run what its drafts brought, where its rounds stopped, and what would have brought more."""
     from jakiro.analysis.stops import STOPS, stops
     from jakiro.ui.headline import headline
-    from jakiro.ui.library import TITLES
 
     for file in options.files:
         for trace in load_traces(file):
-            print(f"{file}: {headline(trace, TITLES.get(trace.method, trace.method), None)}\n")
+            print(f"{file}: {headline(trace, trace.method, None)}\n")
             print("| rounds stopped | rounds | share | one expert alone had it | what would have brought more |")
             print("|---|--:|--:|--:|---|")
             for one in stops(trace):
@@ -53,8 +52,7 @@ def replay(options: argparse.Namespace) -> int:
     from jakiro.ui import offline
 
     check_writable(options.out, *options.files)
-    if options.out.exists() and options.out.read_bytes()[: len(offline.BEGINNING)] not in (b"", offline.BEGINNING):
-        raise FileExistsError(f"cannot write {options.out}: it is there, and is no page; name another file")
+    check_begins(options.out, offline.BEGINNING, "page")
     traces = [trace for file in options.files for trace in load_traces(file)]
     check_together(traces)
     write_text(options.out, offline.page(traces))

@@ -238,10 +238,4 @@ def sizes_needed(tree: DraftTree, following: Sequence[int]) -> list[int]:
     """
     order = sorted(range(1, len(tree)), key=lambda node: (-tree.scores[node], node))
     size = {node: place for place, node in enumerate(order, start=2)}
-    children = {(tree.parents[node], tree.tokens[node]): node for node in order}
-    node, found = 0, []
-    for token in following:
-        if (node := children.get((node, token), 0)) == 0:
-            break
-        found.append(size[node])
-    return found
+    return [size[node] for node in tree.along(following)]

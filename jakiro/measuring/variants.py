@@ -37,6 +37,7 @@ class Variant:
             if not isinstance(value := getattr(self, one.name), kind):
                 raise ValueError(f"{one.name} is {value!r}, expected {'an object' if kind is dict else 'a text'}")
         check_known(self.method)
+        build(METHODS[self.method].settings, None, self.set)
 
 
 def _variant(given: Any, which: str) -> Variant:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Protocol
 
 from jakiro.drafter import Drafter
 from jakiro.drafting.sizes import TreeSettings
+from jakiro.settings import build
 from jakiro.target import Target
 
 from .draft_model import DraftModel
@@ -56,6 +58,26 @@ def check_known(name: str) -> None:
     """Raise ValueError where no method has the name."""
     if name not in METHODS:
         raise ValueError(f"unknown method {name[:40]!r}; known: {', '.join(METHODS)}")
+
+
+def changed(names: Sequence[str], changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Of each method those changes that are of its settings.
+
+    Raises ValueError for an unknown method, a setting that none of them has, and a value that a method does not take.
+    """
+    for name in names:
+        check_known(name)
+    known = {name: [one.name for one in fields(METHODS[name].settings)] for name in names}
+    if unknown := changes.keys() - {one for own in known.values() for one in own}:
+        those = ", ".join(sorted({one for own in known.values() for one in own})) or "none"
+        raise ValueError(f"no method here has the setting {', '.join(sorted(unknown))}; known: {those}")
+    found = {name: {one: value for one, value in changes.items() if one in known[name]} for name in names}
+    for name, own in found.items():
+        try:
+            build(METHODS[name].settings, None, own)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    return found
 
 
 def check_names(names: Iterable[str]) -> None:

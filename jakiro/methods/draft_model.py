@@ -100,13 +100,8 @@ class DraftModelDrafter(TreeDrafter):
 
     def _read(self, tokens: list[int]) -> Tensor:
         """Read what is new of the text, its last token always: the logits after that, [1, vocab]."""
-        cache, kept, node = self._cache, [], 0
-        children = {pair: node for node, pair in enumerate(zip(self._parents, self._tokens, strict=True)) if node}
-        for token in tokens[self._length : -1]:
-            if (node := children.get((node, token), 0)) == 0:
-                break
-            kept.append(node - 1)
-        cache.keep(self._length, kept)
+        cache, drafted = self._cache, DraftTree(self._tokens, self._parents, [])
+        cache.keep(self._length, [node - 1 for node in drafted.along(tokens[self._length : -1])])
         fresh = self._ids(tokens[cache.length :])
         if cache.length:
             logits = self.model.score(fresh, range(-1, len(fresh) - 1), cache)[0][-1:]

@@ -21,8 +21,9 @@ from benchmarks.browsing import Browser, open_page, wait_for_tree
 from jakiro.engine import record
 from jakiro.machine import use_threads
 from jakiro.trace import Trace
+from jakiro.ui.about import LIVE
 from jakiro.ui.controls import RACERS
-from jakiro.ui.library import LIVE, Library
+from jakiro.ui.library import Library
 from jakiro.ui.models import Loaded
 from jakiro.ui.race import Race, Request, check
 

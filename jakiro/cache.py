@@ -87,13 +87,9 @@ class KVCache(Cache):
         """The committed rows, the same for all layers."""
         return self.length
 
-    def get_mask_sizes(self, query_length: int | Tensor, layer_idx: int) -> tuple[int, int]:
-        """Rows that a pass of `query_length` tokens sees, and the position of the first.
-
-        Early transformers 5 hands over the tokens' positions in place of their number.
-        """
-        count = query_length if isinstance(query_length, int) else len(query_length)
-        return self.length + count, 0
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
+        """Rows that a pass of `query_length` tokens sees, and the position of the first."""
+        return self.length + query_length, 0
 
     def keep(self, base: int, rows: Sequence[int]) -> None:
         """Commit the given rows, counted from `base` and rising, as the rows right after `base`; forget all others."""
@@ -161,9 +157,9 @@ class Window(Cache):
         """The committed rows."""
         return self._length
 
-    def get_mask_sizes(self, query_length: int | Tensor, layer_idx: int) -> tuple[int, int]:
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
         """Rows that a pass sees, and the position of the first."""
-        return self._length + (query_length if isinstance(query_length, int) else len(query_length)), 0
+        return self._length + query_length, 0
 
 
 class FixedRows(Cache):
@@ -194,7 +190,7 @@ class FixedRows(Cache):
         """Rows before the pass's own, were they the last ones."""
         return self._count - len(self._at)
 
-    def get_mask_sizes(self, query_length: int | Tensor, layer_idx: int) -> tuple[int, int]:
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
         """Rows that a pass sees, and the position of the first."""
         return self._count, 0
 

@@ -310,8 +310,8 @@ def test_words_can_be_forced_as_they_are_written(loaded, tmp_path):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({}, "say which race"),
-        ({"lane": "x"}, "say which race"),
+        ({}, "name a race"),
+        ({"lane": "x"}, "name a race"),
         ({"lane": 7}, "there is no lane 8"),
         ({"lane": 10**300}, "there is no lane 1000"),
         ({"round": 10**300}, "there is no round 1000"),

@@ -193,8 +193,8 @@ def test_the_summary_counts_as_people_do():
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"race": 3}, "say which race"),
-        ({"lane": True}, "say which race"),
+        ({"race": 3}, "name a race"),
+        ({"lane": True}, "name a race"),
         ({"other": 9}, "there is no lane 10"),
         ({"other": 10**300}, "there is no lane 1000"),
         ({"race": "kept-none"}, "not kept any more"),

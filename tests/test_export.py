@@ -14,8 +14,9 @@ import synthetic
 from jakiro.trace import from_json, to_json
 from jakiro.traces import read_traces
 from jakiro.ui import offline
+from jakiro.ui.about import LIVE
 from jakiro.ui.export import EXPORTS
-from jakiro.ui.library import LIVE, Library
+from jakiro.ui.library import Library
 
 RUN = synthetic.tree_trace(6, nodes=20)
 TRACES = [from_json(to_json(trace)) for trace in (synthetic.vanilla_trace(RUN.tokens), RUN)]  # as files round them

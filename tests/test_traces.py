@@ -17,8 +17,8 @@ from jakiro.__main__ import main
 from jakiro.trace import StepTrace, Trace, TraceError, to_json
 from jakiro.traces import load_traces, read_traces, traces_json
 from jakiro.tree import CutNodes, DraftTree
+from jakiro.ui.about import OPENED
 from jakiro.ui.export import EXPORTS
-from jakiro.ui.library import OPENED
 from jakiro.ui.replay import cut_figure, payload
 
 ROOT = Path(__file__).parent.parent

@@ -152,7 +152,7 @@ def _watched(model: LlamaForCausalLM) -> Iterator[list[list[Tensor]]]:
     for own, layer in zip(seen, model.model.layers, strict=True):
         hooks += [
             layer.register_forward_pre_hook(lambda _, given, own=own: own.insert(0, given[0])),
-            layer.register_forward_hook(lambda _, __, out, own=own: own.insert(1, _first(out))),
+            layer.register_forward_hook(lambda _, __, out, own=own: own.insert(1, out)),
             layer.mlp.down_proj.register_forward_pre_hook(lambda _, given, own=own: own.append(given[0])),
         ]
     try:
@@ -160,8 +160,3 @@ def _watched(model: LlamaForCausalLM) -> Iterator[list[list[Tensor]]]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _first(output: Tensor | tuple[Tensor, ...]) -> Tensor:
-    """Layers gave a tuple in some versions of transformers."""
-    return output[0] if isinstance(output, tuple) else output

@@ -16,11 +16,11 @@ from typing import Any
 
 from jakiro.measuring.findings import summary
 from jakiro.measuring.report import means, method_totals, prompts_a_task, short_of_one, temperatures
+from jakiro.ui.about import TITLES
 from jakiro.ui.figures import benchmark, experiment
 from jakiro.ui.figures.costs import long_text_figure, shapes_figure
 from jakiro.ui.figures.theme import CONFIG, THEMES
 from jakiro.ui.figures.tuning import tuning_figure
-from jakiro.ui.library import TITLES
 
 HEAD = ["method", "temperature", "speed-up", "tokens/s", "tau", "ms a round", "recording, ms a prompt", "peak MiB"]
 HEAD += ["identical outputs"]

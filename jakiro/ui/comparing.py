@@ -23,6 +23,7 @@ from jakiro.models import hub
 from jakiro.settings import build, check_numbers
 from jakiro.text import pieces
 from jakiro.trace import Trace
+from jakiro.ui.about import TITLES
 from jakiro.ui.figures.diversity import run_diversity_figure
 from jakiro.ui.figures.labels import escape, quote
 from jakiro.ui.figures.looks import Look, lane_looks
@@ -30,7 +31,7 @@ from jakiro.ui.figures.overlay import overlay_figure
 from jakiro.ui.figures.reach import coverage_figure, reach_figure
 from jakiro.ui.library import Library
 from jakiro.ui.models import Loaded, RequestError
-from jakiro.ui.replay import keys
+from jakiro.ui.replay import keys, titled
 from jakiro.ui.why import whys
 
 SCHEMA = "jakiro-compare/1"
@@ -41,8 +42,9 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: Ca
 
     `heed` is called at every place; what it raises ends the work. Raises RequestError with the remedy.
     """
-    traces, chosen = _chosen(library, asked)
-    titles = [library.names(asked["race"])[asked[side]] for side in ("lane", "other")]
+    lanes = asked.get("lane"), asked.get("other")
+    traces, chosen = library.chosen(asked.get("race"), *lanes)
+    titles = [titled(traces, TITLES)[lane] for lane in lanes]
     text, found = chosen[0], []
     for trace in chosen:
         make = loaded.maker(trace.method)
@@ -110,16 +112,6 @@ def _diversity(runs: list[Trace], names: tuple[str, str], looks: tuple[Look, Loo
     found = [run_diversity(run) for run in runs]
     colors = [color for color, _ in looks]
     return run_diversity_figure(list(zip(names, colors, found, strict=True)), "place") if all(found) else None
-
-
-def _chosen(library: Library, asked: Mapping[str, Any]) -> tuple[list[Trace], list[Trace]]:
-    race, lanes = asked.get("race"), [asked.get("lane"), asked.get("other")]
-    if not isinstance(race, str) or any(not isinstance(one, int) or isinstance(one, bool) for one in lanes):
-        raise RequestError("say which race and which two lanes to compare")
-    traces = library.traces(race)
-    if wrong := [one for one in lanes if not 0 <= one < len(traces)]:
-        raise RequestError(f"there is no lane {wrong[0] + 1!s:.40}: this race has {len(traces)}")
-    return traces, [traces[one] for one in lanes]
 
 
 def _with_pieces(loaded: Loaded, text: Trace, places: list[Pair]) -> Trace:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import sys
 import threading
@@ -11,27 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from jakiro.methods import METHODS
 from jakiro.trace import Trace
 from jakiro.traces import weight
 from jakiro.ui import recorded
+from jakiro.ui.about import LIVE, OPENED, about, prepared, prompt_of
 from jakiro.ui.models import RequestError
-from jakiro.ui.replay import payload, titled
 
 KEPT = 256  # live races, and texts prepared for the browser: as a rule their bytes are too many first
 KEPT_BYTES = 500_000_000  # of the live races' traces, all together, about
 KEPT_TEXT_BYTES = 100_000_000  # of the prepared texts, all together: a character takes 1 to 4
-PROMPT = 100_000  # characters of a prompt that is put together from its tokens
 PATIENCE = 30.0  # seconds to wait for a race that is being stopped
 WAITERS = 8  # requests that may wait at once: each holds a thread of the web server
-TITLES = MappingProxyType({name: method.title for name, method in METHODS.items()})
-SUMMARIES = MappingProxyType({name: method.summary for name, method in METHODS.items()})
-LIVE = MappingProxyType({"kind": "live"})
-OPENED = MappingProxyType({"kind": "opened", "written": False})  # its prompt is known as tokens only, not as written
-WHAT_IF = "what if"  # a kind, too: its lanes are no race, their texts may differ
 
 
 class StillRunning(RequestError):
@@ -109,9 +100,14 @@ class Library:
         kept = self._kept(id)
         return about(id, kept.prompt, kept.traces, kept.facts)
 
-    def names(self, id: str) -> list[str]:
-        """What the page calls the lanes of a race. Raises RequestError."""
-        return titled(self.traces(id), TITLES)
+    def chosen(self, id: Any, *lanes: Any) -> tuple[list[Trace], list[Trace]]:
+        """All traces of a race, and those of some of its lanes, whatever a visitor named. Raises RequestError."""
+        if not isinstance(id, str) or any(type(lane) is not int for lane in lanes):
+            raise RequestError("name a race, which is text, and its lanes by their numbers, from 0")
+        traces = self.traces(id)
+        if wrong := [lane for lane in lanes if not 0 <= lane < len(traces)]:
+            raise RequestError(f"there is no lane {wrong[0] + 1!s:.40}: this race has {len(traces)}")
+        return traces, [traces[lane] for lane in lanes]
 
     def text(self, id: str, quiet: Callable[[], AbstractContextManager] = nullcontext) -> str:
         """What the browser draws the race from: {"about": .., "replay": .. (replay.py)}, made within `quiet` where it
@@ -192,38 +188,6 @@ class Library:
 def _opened(kept: Kept) -> bool:
     """Whether it is of a file, of which anyone can send many: who sent it has it still."""
     return kept.facts.get("kind") == OPENED["kind"]
-
-
-def about(id: str, prompt: str, traces: Sequence[Trace], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page says of a race, and of each lane where they differ.
-
-    Kinds: recorded (with the project), live, opened (from a file), what if. `written` is False where the prompt is put
-    together from its tokens, the chat template's among them: nobody wrote that, and it is no prompt to run again.
-    """
-    asked = facts.get("prompt", prompt)
-    lanes = [
-        {"model": one.target, "device": one.device, "date": one.recorded[:10]}
-        | {"prompt": asked if "prompt" in facts or one.prompt == traces[0].prompt else prompt_of(one)}
-        for one in traces
-    ]
-    several = {} if all(one == lanes[0] for one in lanes) else {"lanes": lanes}
-    return {"id": id, "title": prompt} | lanes[0] | several | facts
-
-
-def prepared(facts: Mapping[str, Any], traces: Sequence[Trace]) -> str:
-    """What the browser draws a race from, given what `about` says of it."""
-    return f'{{"about":{json.dumps(facts, ensure_ascii=False)},"replay":{payload(traces, TITLES)}}}'
-
-
-def prompt_of(trace: Trace) -> str:
-    """The beginning of the prompt as far as a trace has it: its tokens' texts, the chat template's among them."""
-    found, room = [], PROMPT
-    for token in trace.prompt[:PROMPT]:
-        if room == 0:
-            break
-        found.append(trace.piece(token)[:room])
-        room -= len(found[-1])
-    return "".join(found)
 
 
 def _put(

@@ -18,7 +18,7 @@ from plotly.offline import get_plotlyjs
 from jakiro.assets import ASSETS
 from jakiro.trace import Trace
 from jakiro.traces import traces_json
-from jakiro.ui.library import OPENED, SUMMARIES, WHAT_IF, about, prepared, prompt_of
+from jakiro.ui.about import OPENED, SUMMARIES, WHAT_IF, about, prepared, prompt_of
 from jakiro.ui.replay import cut_figure
 
 ID = "replay"

@@ -21,10 +21,11 @@ from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.methods import METHODS
 from jakiro.traces import traces_json
 from jakiro.ui import questions, site
+from jakiro.ui.about import SUMMARIES
 from jakiro.ui.controls import Controls, racers
 from jakiro.ui.early import THERE, Early
 from jakiro.ui.export import EXPORTS
-from jakiro.ui.library import SUMMARIES, Library
+from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons, examinations, live_races
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.modules import Modules

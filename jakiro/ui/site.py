@@ -76,11 +76,9 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         return _packed(request, text, media, **{"Content-Disposition": f'attachment; filename="{id}-{name}"'})
 
     def cut(request: Request) -> Response:
-        traces, lane = library.traces(request.path_params["id"]), request.path_params["lane"]
-        if lane >= len(traces):
-            raise RequestError(f"there is no lane {lane + 1}: this race has {len(traces)}")
+        _, [trace] = library.chosen(request.path_params["id"], request.path_params["lane"])
         with models.quiet():
-            text = cut_figure(traces[lane])
+            text = cut_figure(trace)
         return _packed(request, text, "application/json")
 
     def compared(request: Request) -> Response:

@@ -11,7 +11,8 @@ from jakiro.branch import Change, branch, parted, told
 from jakiro.methods import METHODS
 from jakiro.text import continued
 from jakiro.trace import Trace
-from jakiro.ui.library import WHAT_IF, Library
+from jakiro.ui.about import WHAT_IF
+from jakiro.ui.library import Library
 from jakiro.ui.models import Loaded, RequestError
 from jakiro.ui.race import number, whole
 from jakiro.ui.replay import keys
@@ -31,12 +32,9 @@ def what_if(
     Raises RequestError with the remedy.
     """
     race, lane, index = asked.get("race"), asked.get("lane"), asked.get("round")
-    if not isinstance(race, str) or not _is_whole(lane) or not _is_whole(index):
-        raise RequestError("say which race, which lane and which round to decode again")
-    traces = library.traces(race)
-    if not 0 <= lane < len(traces):
-        raise RequestError(f"there is no lane {lane + 1!s:.40}: this race has {len(traces)}")
-    trace = traces[lane]
+    traces, [trace] = library.chosen(race, lane)
+    if type(index) is not int:
+        raise RequestError("name the round to decode again by its number, from 0")
     make, method = loaded.maker(trace.method), METHODS[trace.method]
     try:
         as_was, would = branch(loaded.target, method, make, trace, index, _change(loaded, asked), heed)
@@ -80,7 +78,3 @@ def _description(one) -> dict[str, Any]:
     kind = "choice" if facts["choices"] else {bool: "bool", str: "text", int: "int", float: "float"}[type(one.default)]
     known = {"name": one.name, "help": facts["help"], "kind": kind, "default": one.default}
     return known | {"choices": facts["choices"], "low": facts["low"], "high": facts["high"]}
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

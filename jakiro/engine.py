@@ -21,11 +21,10 @@ from jakiro.programs import now, recording_seconds, upload
 from jakiro.target import Target
 from jakiro.text import pieces
 from jakiro.trace import StepTrace, Trace
-from jakiro.tree import MAX_CUT, CutNodes, DraftTree
+from jakiro.tree import LOWEST, MAX_CUT, CutNodes, DraftTree
 from jakiro.verify import Sampling, noise_of, pick, walk
 
 TREE_ROWS = 64  # cache rows set aside for a tree; a larger one makes the cache move late in the text
-LOWEST = -1e4  # stands in for the log of a zero probability: traces hold finite numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 from jakiro.reading import Fields, TraceError, ids, numbers, typed
 
 SHARES = ("gate0", "gate1", "overlap")  # columns that are between 0 and 1
+LOWEST = -1e4  # for the log of a zero probability, and of what a head cannot draft: traces hold finite numbers
 MAX_LEVELS = 64  # below a root, those of cut nodes included
 MAX_CUT = 32  # nodes of a round that did not fit into its tree
 

@@ -33,6 +33,16 @@ def one_thread() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A target folder with both heads as sub-folders."""
+    folder = tmp_path_factory.mktemp("target")
+    tiny_model().save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    save_heads(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def tokenizer():
     return tiny_tokenizer()

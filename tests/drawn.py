@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from jakiro.ui.figures.patch import WORDS
 from jakiro.ui.figures.theme import THEMES
+from jakiro.ui.replay import WORDS
 
 
 def fill(template: dict, patch: dict, nodes: dict[str, list], labels: dict[int, str]) -> dict:

@@ -12,7 +12,7 @@ import served
 import torch
 from recipes import head_recipe
 from test_products import PACKS
-from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
+from tiny import CONTEXT, tiny_model
 
 from benchmarks import (
     attention,
@@ -44,16 +44,6 @@ from scripts import record as recording
 PHASES = ("draft_s", "verify_s", "overhead_s", "round_s")
 METHODS = ["vanilla", "eagle2", "jakiro"]
 needs_chromium = pytest.mark.skipif(served.MISSING, reason="needs Chromium on the PATH")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A target folder with both heads as sub-folders."""
-    folder = tmp_path_factory.mktemp("target")
-    tiny_model().save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    save_heads(folder)
-    return folder
 
 
 @pytest.fixture

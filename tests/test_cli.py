@@ -29,16 +29,6 @@ from jakiro.training.card import measured
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A target folder with both heads as sub-folders."""
-    folder = tmp_path_factory.mktemp("target")
-    tiny_model().save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    save_heads(folder)
-    return folder
-
-
 def run(command, folder, *more):
     return main([command, "--target", str(folder), *map(str, more)])
 

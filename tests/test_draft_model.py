@@ -18,10 +18,11 @@ from tiny import CONTEXT, VOCAB, random_tree, tiny_model, tiny_tokenizer
 from jakiro import programs
 from jakiro.drafter import Context
 from jakiro.drafting.sizes import TreeSettings
-from jakiro.engine import LOWEST, record
+from jakiro.engine import record
 from jakiro.methods import METHODS
 from jakiro.methods.draft_model import DraftModelDrafter
 from jakiro.target import Target
+from jakiro.tree import LOWEST
 from jakiro.verify import GREEDY, Sampling
 
 METHOD = METHODS["draft_model"]

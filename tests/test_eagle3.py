@@ -21,10 +21,11 @@ from jakiro.drafting.eagle3 import FusedEagle3
 from jakiro.drafting.eagle3_config import Eagle3Config
 from jakiro.drafting.eagle3_head import layers, load_eagle3
 from jakiro.drafting.sizes import TreeSettings
-from jakiro.engine import LOWEST, record
+from jakiro.engine import record
 from jakiro.methods import METHODS
 from jakiro.methods.eagle3 import Eagle3Drafter
 from jakiro.target import Target
+from jakiro.tree import LOWEST
 from jakiro.verify import GREEDY, Sampling
 
 PROMPT = [5, 17, 3, 250, 99, 41]

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pytest
 import torch
 from drawn import paint
-from tiny import CONTEXT, save_heads, tiny_model, tiny_tokenizer
+from tiny import CONTEXT
 
 from benchmarks import auto
 from jakiro import bench, programs, trace
@@ -65,16 +65,6 @@ def small(monkeypatch):
     monkeypatch.setattr(tuning, "FINALISTS", 2)
     for name in ("verify_cost", "together"):
         monkeypatch.setattr(tuning, name, partial(getattr(rehearsal, name), repeats=2))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A target folder with both heads as sub-folders."""
-    folder = tmp_path_factory.mktemp("target")
-    tiny_model().save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    save_heads(folder)
-    return folder
 
 
 def make_of(target, name: str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jakiro.graph import copied, draft_probabilities
 from jakiro.trace import StepTrace, Trace
+from jakiro.tree import LOWEST
 
 # Ways in which a round ends.
 TEXT_END = "text end"  # end of text, length cap, or the target's context is full
@@ -14,7 +15,6 @@ CUT = "cut"  # the target's choice was drafted, and cut by the node budget
 UNPROPOSED = "unproposed"  # it was not among the candidates
 
 ENDS = ("eos", "length", "context")  # why a text is over; "stopped" says nothing about its last round
-LOWEST = -1e4  # log-probability of what a head cannot draft (docs/trace.md)
 SURE = 0.5  # draft probability from which a rejected candidate is a surprise
 
 # What makes a round worth a look -> its name, and what it means.

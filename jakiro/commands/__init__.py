@@ -1,1 +1,1 @@
-"""The command line's arguments, and the commands that are too long for __main__."""
+"""The command line's arguments, and what its commands do."""

@@ -1,4 +1,4 @@
-"""The doctor as a command: load a head, let the target write, examine, report."""
+"""What the command line and the page have the doctor do: load a head, let the target write, examine, report."""
 
 from __future__ import annotations
 

@@ -22,14 +22,13 @@ from jakiro.drafting.columns import Rows, common
 from jakiro.drafting.drafter import Round, Step, TreeDrafter
 from jakiro.drafting.sizes import TreeSettings, sizes
 from jakiro.drafting.weights import lacking
-from jakiro.engine import LOWEST
 from jakiro.models import hub
 from jakiro.models.loading import alike, load_model, read_tokenizer
 from jakiro.models.products import lay_out, read_by_pass
 from jakiro.noise import Noise
 from jakiro.settings import build
 from jakiro.target import Target
-from jakiro.tree import DraftTree
+from jakiro.tree import LOWEST, DraftTree
 
 T = TypeVar("T")
 ROOM = 256  # rows that a run's cache begins with

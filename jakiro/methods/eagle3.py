@@ -17,10 +17,9 @@ from jakiro.drafting.eagle3 import FusedEagle3
 from jakiro.drafting.eagle3_head import Eagle3Head, layers, load_eagle3
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.drafting.weights import OnHead
-from jakiro.engine import LOWEST
 from jakiro.noise import Noise
 from jakiro.target import Target
-from jakiro.tree import DraftTree
+from jakiro.tree import LOWEST, DraftTree
 
 
 class Eagle3Drafter(HeadDrafter):

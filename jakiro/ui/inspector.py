@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jakiro.graph import STATES, copied, draft_probabilities, probability, states
 from jakiro.trace import StepTrace, Trace
-from jakiro.ui.figures.patch import DIGITS, rounded_list
+from jakiro.ui.figures.digits import DIGITS, rounded_list
 
 PROPOSED = "With decoupled candidates, tokens that no expert proposes come last."
 WEIGHED = "at the parent: the same for all siblings. On the contrastive level in the feature that proposed it."

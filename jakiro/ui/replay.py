@@ -67,14 +67,15 @@ from typing import Any
 from jakiro import metrics
 from jakiro.analysis.diversity import RunDiversity, run_diversity
 from jakiro.analysis.endings import MOMENTS, moments
+from jakiro.graph import STATES
 from jakiro.trace import Trace, walk_positions
 from jakiro.ui import summary
 from jakiro.ui.figures.acceptance import acceptance_figure
 from jakiro.ui.figures.classes import classes_figure
+from jakiro.ui.figures.digits import rounded_list
 from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
 from jakiro.ui.figures.labels import escape, label
 from jakiro.ui.figures.looks import lane_looks
-from jakiro.ui.figures.patch import WORDS, rounded_list
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
 from jakiro.ui.figures.stops import stops_figure
 from jakiro.ui.figures.theme import CONFIG, THEMES
@@ -85,6 +86,12 @@ from jakiro.ui.inspector import fields, node_table
 from jakiro.ui.why import whys
 
 SCHEMA = "jakiro-replay/1"
+# What the numbers in a node table's columns of words mean.
+WORDS = {
+    "state": [*STATES],
+    "source": ["expert 0 alone", "expert 1 alone", "both experts", "neither alone, only their mixture"],
+    "head": ["ordinary level", "contrastive level"],
+}
 
 
 def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) -> str:

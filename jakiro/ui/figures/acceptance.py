@@ -13,8 +13,8 @@ from jakiro.metrics import (
 )
 from jakiro.trace import Trace, walk_positions
 from jakiro.ui.figures.bars import bars, curve, on
+from jakiro.ui.figures.digits import rounded, rounded_list
 from jakiro.ui.figures.layout import axis, by_level, caption, layout, whole
-from jakiro.ui.figures.patch import rounded, rounded_list
 from jakiro.ui.figures.theme import PHASES
 
 

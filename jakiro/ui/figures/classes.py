@@ -5,8 +5,8 @@ from __future__ import annotations
 from jakiro.analysis.classes import CLASSES, by_class
 from jakiro.trace import Trace
 from jakiro.ui.figures.bars import bars
+from jakiro.ui.figures.digits import rounded_list
 from jakiro.ui.figures.layout import axis, caption, layout
-from jakiro.ui.figures.patch import rounded_list
 
 
 def classes_figure(trace: Trace) -> dict | None:

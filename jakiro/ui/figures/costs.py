@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from jakiro.ui.figures.bars import curve
+from jakiro.ui.figures.digits import rounded_list
 from jakiro.ui.figures.layout import axis, caption, layout
 from jakiro.ui.figures.looks import looks
-from jakiro.ui.figures.patch import rounded_list
 
 Rows = list[dict[str, Any]]
 

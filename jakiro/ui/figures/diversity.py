@@ -8,9 +8,9 @@ from collections import Counter
 from jakiro.analysis.diversity import RoundDiversity, RunDiversity, round_diversity
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.bars import OUTLINE, bars, curve, on
+from jakiro.ui.figures.digits import rounded_list
 from jakiro.ui.figures.labels import counted
 from jakiro.ui.figures.layout import axis, by_level, caption, layout
-from jakiro.ui.figures.patch import rounded_list
 from jakiro.ui.figures.theme import SOURCES
 
 ROUND_HEIGHT, RUN_HEIGHT = 320, 480

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from jakiro.analysis.pairs import Pair
 from jakiro.ui.figures.bars import bars
+from jakiro.ui.figures.digits import rounded_list
 from jakiro.ui.figures.layout import axis, by_level, caption, layout, up_and_down
 from jakiro.ui.figures.looks import Look
-from jakiro.ui.figures.patch import rounded_list
 
 
 def reach_figure(places: list[Pair], names: tuple[str, str], looks: tuple[Look, Look]) -> dict:

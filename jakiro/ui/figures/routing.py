@@ -8,9 +8,9 @@ from jakiro.analysis.routing import Gate, RunRouting, round_routing, run_routing
 from jakiro.metrics import max_depth
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.bars import bars, curve, on, outlined
+from jakiro.ui.figures.digits import rounded, rounded_list
 from jakiro.ui.figures.labels import label
 from jakiro.ui.figures.layout import axis, by_level, caption, layout, whole
-from jakiro.ui.figures.patch import rounded, rounded_list
 
 ROUND_HEIGHT, RUN_HEIGHT = 340, 460
 SHARES = {"range": [0, 1], "tickvals": [0, 0.5, 1]}

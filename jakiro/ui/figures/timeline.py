@@ -12,8 +12,8 @@ from typing import Any
 
 from jakiro.analysis.routing import run_routing
 from jakiro.trace import Trace, walk_positions
+from jakiro.ui.figures.digits import rounded_list
 from jakiro.ui.figures.layout import axis, caption, layout, up_and_down
-from jakiro.ui.figures.patch import rounded_list
 from jakiro.ui.figures.theme import CLEAR, PHASES
 
 GAP = 0.12  # of a round, between two bars

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from jakiro.ui.figures.bars import curve, on
+from jakiro.ui.figures.digits import rounded, rounded_list
 from jakiro.ui.figures.layout import axis, caption, layout
-from jakiro.ui.figures.patch import rounded, rounded_list
 
 HEIGHT = 280
 

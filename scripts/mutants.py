@@ -543,7 +543,7 @@ MUTANTS = [
     ),
     Mutant(
         "what drafting allows is held against vanilla's bare networks, not its round",
-        "jakiro/measuring/report.py",
+        "jakiro/measuring/tables.py",
         'most = row["tau"] * ideal["vanilla"]["round_s"] / ideal[name]["ideal_round_s"]',
         'most = row["tau"] * ideal["vanilla"]["ideal_round_s"] / ideal[name]["ideal_round_s"]',
         "test_report.py",

@@ -11,8 +11,7 @@ from transformers import CompileConfig, GenerationConfig
 
 from jakiro import bench
 from jakiro.engine import record
-from jakiro.measuring import peers
-from jakiro.measuring import report as tables
+from jakiro.measuring import peers, tables
 from jakiro.measuring.peers import generate_peers
 from jakiro.measuring.prompts import Prompt, read_prompts
 from jakiro.target import Target

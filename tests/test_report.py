@@ -2,7 +2,7 @@
 
 import pytest
 
-from jakiro.measuring import report
+from jakiro.measuring import report, tables
 from jakiro.measuring.report import Sample
 
 
@@ -71,7 +71,7 @@ def test_tables_have_a_part_for_each_temperature():
     measured = {"rows": report.rows(samples)}
     assert report.means(measured) == report.means(measured, 0.0) != report.means(measured, 1.0)
     assert [line["temperature"] for line in report.method_totals(measured)] == [0.0, 0.0, 1.0, 1.0]
-    table = report.as_markdown(measured)
+    table = tables.as_markdown(measured)
     first, second = table.split("Temperature 1")
     assert first.startswith("Temperature 0\n") and "| mean | 1.00×, τ 2.50 | 2.00×, τ 2.50 |" in first
     assert "| mean | 1.00×, τ 2.50 | 1.33×, τ 2.50 |" in second
@@ -82,13 +82,13 @@ def test_what_tau_allows_is_held_against_what_was_reached():
     names = {"vanilla": {}, "prompt_lookup": {"depth": 8}, "jakiro": {"depth": 2, "total_tokens": 6}}
     samples = [ours(name, 0, seconds, task="a") for name, seconds in zip(names, (4, 3, 2), strict=True)]
     measured = {"rows": report.rows(samples), "settings": names}
-    assert report.allowed(measured) == ""
+    assert tables.allowed(measured) == ""
     methods = {
         "vanilla": {"round_s": 0.01, "ideal_round_s": 0.005},
         "prompt_lookup": {"round_s": 0.04, "ideal_round_s": 0.035},
         "jakiro": {"round_s": 0.02, "ideal_round_s": 0.0125},
     }
-    said = report.allowed(measured | {"limits": {"methods": methods}})
+    said = tables.allowed(measured | {"limits": {"methods": methods}})
     assert said == "Allowed by tau and the bare networks: jakiro 2.00×, of which it reached 1.00"
 
 
@@ -111,8 +111,25 @@ def test_prompts_of_a_task_are_told_as_a_range_where_tasks_differ():
 def test_details_say_where_a_round_went():
     more = {"peak_bytes": 2**20, "recording_s": 0.003}
     samples = [ours("jakiro", 0, 0.008, task=task, prompt=name, **more) for task in ("a", "b") for name in ("1", "2")]
-    line = report.details({"rows": report.rows(samples)}).splitlines()[-1]
-    assert line == "| jakiro | 0 | 2.00 | 25.0 | 50.0 | 25.0 | 75.0 50.0 25.0 | 3.0 | 1 | 1.00 |"
+    line = tables.details({"rows": report.rows(samples)}).splitlines()[-1]
+    assert line.startswith("| jakiro | 0 | 2.50 |  |  |  | 2.00 | 25.0 | 50.0 | 25.0 | 75.0 50.0 25.0 |")
+    assert line.endswith(" | 3.0 | 1 | 1.00 |")
+
+
+def test_all_prompts_together_are_held_against_vanilla_of_their_temperature():
+    """Of one prompt that pays and one, three times as long, that does not."""
+    samples = []
+    for name, rounds, seconds in (("short", 5, 5.0), ("long", 20, 40.0)):
+        tokens = {"short": 11, "long": 31}[name]
+        plain = [tokens - 1], [0.0, tokens - 1.0, 0.0]
+        for method, (reached, phases) in {"vanilla": plain, "jakiro": ([rounds], [seconds, 0.0, 0.0])}.items():
+            more = {"task": name, "reached": reached, "phases": phases, "recording_s": 1.0 + (method == "jakiro")}
+            samples += [sample(method, 0, tokens - 1, sum(phases), temperature=heat, **more) for heat in (0.0, 1.0)]
+    for found in report.method_totals({"rows": report.rows(samples)})[1::2]:
+        assert found["tau"] == 40 / 25 and found["pays_from"] == 45 / 25
+        assert found["speedup"] == pytest.approx(40 / 45) and found["speedup_recorded"] == pytest.approx(42 / 49)
+    alone = [one for one in samples if one.method == "jakiro"]
+    assert report.method_totals({"rows": report.rows(alone)})[0]["speedup"] is None
 
 
 def test_one_other_output_is_never_rounded_away_and_counts_as_every_prompt_does():
@@ -121,4 +138,4 @@ def test_one_other_output_is_never_rounded_away_and_counts_as_every_prompt_does(
     rows[1] |= {"prompts": 100}
     [total] = report.method_totals({"rows": rows})
     assert total["identical"] == report.means({"rows": rows})["jakiro"]["identical"] == pytest.approx(399 / 400)
-    assert report.details({"rows": rows}).endswith("| 0.99 |")
+    assert tables.details({"rows": rows}).endswith("| 0.99 |")

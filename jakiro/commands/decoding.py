@@ -47,8 +47,7 @@ def bench(options: argparse.Namespace) -> int:
 
     from jakiro import bench as benchmark
     from jakiro.files import write_text
-    from jakiro.measuring import report as tables
-    from jakiro.measuring import variants
+    from jakiro.measuring import tables, variants
     from jakiro.measuring.bootstrap import check_tasks, intervals
     from jakiro.measuring.limits import limits
     from jakiro.measuring.prompts import read_prompts

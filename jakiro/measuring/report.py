@@ -158,65 +158,11 @@ def short_of_one(share: float) -> float:
     return share if share == 1 else min(share, 0.99)
 
 
-def allowed(report: dict[str, Any]) -> str:
-    """What tau, draft and verify cost allow, and the share of it that was reached; empty without `limits`.
-
-    Allowed: tau times vanilla's round over the bare networks alone. These are of one short prompt (others may get more)
-    and of full trees, so nothing is said of methods whose trees vary in size: those without `total_tokens`.
-    """
-    ideal, parts = report.get("limits", {}).get("methods", {}), []
-    for name, row in means(report).items():
-        if name in ideal and "total_tokens" in report["settings"][name] and "speedup" in row:
-            most = row["tau"] * ideal["vanilla"]["round_s"] / ideal[name]["ideal_round_s"]
-            parts.append(f"{name} {most:.2f}×, of which it reached {row['speedup'] / most:.2f}")
-    return "Allowed by tau and the bare networks: " + "; ".join(parts) if parts else ""
-
-
-def as_markdown(report: dict[str, Any]) -> str:
-    """For each temperature: speed-up and tau, one line a task, one column a method, and their means."""
-    found = temperatures(report)
-    tables = [_table(report, temperature) for temperature in found]
-    if len(found) == 1:
-        return tables[0]
-    return "\n\n".join(f"Temperature {one:g}\n\n{table}" for one, table in zip(found, tables, strict=True))
-
-
-def _table(report: dict[str, Any], temperature: float) -> str:
-    mine = [row for row in report["rows"] if row["temperature"] == temperature]
-    names = list(dict.fromkeys(row["method"] for row in mine))
-    cells = {(row["task"], row["method"]): row for row in mine}
-    cells |= {("mean", name): values for name, values in means(report, temperature).items()}
-    lines = ["| task | " + " | ".join(names) + " |", "|---|" + "--:|" * len(names)]
-    for task in dict.fromkeys(task for task, _ in cells):
-        lines.append(f"| {task} | " + " | ".join(_cell(cells.get((task, name), {})) for name in names) + " |")
-    return "\n".join(lines)
-
-
-def _cell(row: dict[str, Any]) -> str:
-    speed = "" if row.get("speedup") is None else f"{row['speedup']:.2f}×"
-    tau = "" if row.get("tau") is None else f"τ {row['tau']:.2f}"
-    return ", ".join(part for part in (speed, tau) if part)
-
-
-def details(report: dict[str, Any]) -> str:
-    """A Markdown table with one line a method and temperature: where the time went, over all tasks together."""
-    head = ["method", "temperature", "ms a round", *map("{} %".format, PHASES), "accepted at depth 1, 2, ... (%)"]
-    head += ["recording, ms a prompt", "peak MiB", "identical"]
-    lines = [f"| {' | '.join(head)} |", "|---|" + "--:|" * (len(head) - 1)]
-    for line in method_totals(report):
-        rounds = [f"{1000 * line['round_s']:.2f}", *(f"{100 * share:.1f}" for share in line["shares"])]
-        depths = " ".join(f"{100 * rate:.1f}" for rate in line["acceptance_rate_per_position"])
-        recording = "" if line["recording_s"] is None else f"{1000 * line['recording_s']:.1f}"
-        peak = "" if line["peak_bytes"] is None else f"{line['peak_bytes'] / 2**20:.0f}"
-        same = "" if line["identical"] is None else f"{short_of_one(line['identical']):.2f}"
-        cells = [line["method"], f"{line['temperature']:g}", *rounds, depths, recording, peak, same]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def method_totals(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each of our methods at each temperature over all tasks: seconds a round and their shares, acceptance, memory, and
-    seconds in which a prompt's programs were recorded, which are in no others.
+    """Each of our methods at each temperature over all prompts together, where a mean of the tasks counts each as much:
+    tau, seconds a round and their shares, acceptance, memory, and seconds of a prompt in which it was read and in which
+    programs were recorded. Against vanilla, where it was measured: rounds of its own that one takes, which is the tau
+    from which on that pays, and the speed-up, without and with recording.
 
     By temperature, methods in the order of the report.
     """
@@ -224,14 +170,26 @@ def method_totals(report: dict[str, Any]) -> list[dict[str, Any]]:
     for row in report["rows"]:
         if row["rounds"]:
             groups.setdefault((row["temperature"], row["method"]), []).append(row)
-    return [
-        _total(temperature, method, found)
-        for (temperature, method), found in sorted(groups.items(), key=lambda group: group[0][0])
-    ]
+    totals = {key: _total(*key, found) for key, found in sorted(groups.items(), key=lambda group: group[0][0])}
+    return [one | _against(one, totals.get((one["temperature"], "vanilla"))) for one in totals.values()]
+
+
+def _against(one: dict[str, Any], vanilla: dict[str, Any] | None) -> dict[str, float | None]:
+    """Of totals, what one has over vanilla's."""
+    if vanilla is None:
+        return {"pays_from": None, "speedup": None, "speedup_recorded": None}
+    known = None not in (one["recording_s"], vanilla["recording_s"])
+    whole = [total["tokens"] / (total["prompt_s"] + (total["recording_s"] or 0)) for total in (one, vanilla)]
+    return {
+        "pays_from": one["round_s"] / vanilla["round_s"],
+        "speedup": one["tau"] * vanilla["round_s"] / (vanilla["tau"] * one["round_s"]),
+        "speedup_recorded": whole[0] / whole[1] if known else None,
+    }
 
 
 def _total(temperature: float, method: str, found: list[dict[str, Any]]) -> dict[str, Any]:
-    rounds = sum(row["rounds"] for row in found)
+    rounds, prompts = (sum(row[name] for row in found) for name in ("rounds", "prompts"))
+    tokens = sum(row["tokens"] for row in found) - prompts  # the first one of each is no round's
     spent = [sum(row[f"{phase}_s"] for row in found) for phase in PHASES]
     depth = max(len(row["acceptance_rate_per_position"]) for row in found)
     rates = [[*row["acceptance_rate_per_position"], *[0.0] * depth][:depth] for row in found]
@@ -241,10 +199,14 @@ def _total(temperature: float, method: str, found: list[dict[str, Any]]) -> dict
     return {
         "method": method,
         "temperature": temperature,
+        "tau": tokens / rounds,
+        "tokens": tokens / prompts,
+        "prompt_s": sum(spent) / prompts,
         "round_s": sum(spent) / rounds,
         "shares": [seconds / sum(spent) for seconds in spent],
         "acceptance_rate_per_position": [value / rounds for value in weighted],
-        "recording_s": sum(recordings) / sum(row["prompts"] for row in found) if recordings else None,
+        "prefill_s": sum(row["prefill_s"] for row in found) / prompts,
+        "recording_s": sum(recordings) / prompts if recordings else None,
         "peak_bytes": max(peaks, default=None),
         "identical": _identical(found),
     }

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jakiro.bench import Methods
+from jakiro.measuring.tables import table
 from jakiro.methods import METHODS, check_known
 from jakiro.models import hub
 from jakiro.settings import build
@@ -105,9 +106,9 @@ def asked_for(target: Target, variants: Sequence[Variant]) -> Methods:
 
 def as_markdown(rows: Sequence[dict[str, Any]], reference: str) -> str:
     """A table of `bootstrap.intervals`: tau, and tau over the reference's."""
-    lines = [f"| variant | temperature | tau | over {reference} |", "|---|--:|--:|--:|"]
+    lines = []
     for row in rows:
         ranges = (f"{row[name]:.2f} ({row[f'{name}_interval'][0]:.2f} to {row[f'{name}_interval'][1]:.2f})"
                   for name in ("tau", "over_reference"))  # fmt: skip
-        lines.append(f"| {row['variant']} | {row['temperature']:g} | {' | '.join(ranges)} |")
-    return "\n".join(lines)
+        lines.append([row["variant"], f"{row['temperature']:g}", *ranges])
+    return table(["variant", "temperature", "tau", f"over {reference}"], lines)

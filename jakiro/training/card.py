@@ -15,7 +15,8 @@ from jakiro.drafting.weights import load_head
 from jakiro.engine import record
 from jakiro.machine import digest
 from jakiro.measuring.prompts import Prompt, read_prompts
-from jakiro.measuring.report import as_markdown, prompts_a_task
+from jakiro.measuring.report import prompts_a_task
+from jakiro.measuring.tables import as_markdown
 from jakiro.methods import DRAFT_MODEL, METHODS
 from jakiro.models.loading import load_model
 from jakiro.target import Target

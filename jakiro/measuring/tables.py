@@ -1,0 +1,88 @@
+"""A benchmark in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from jakiro.measuring.report import PHASES, means, method_totals, short_of_one, temperatures
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Words in the first column, numbers in the others."""
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def allowed(report: dict[str, Any]) -> str:
+    """What tau, draft and verify cost allow, and the share of it that was reached; empty without `limits`.
+
+    Allowed: tau times vanilla's round over the bare networks alone. These are of one short prompt (others may get more)
+    and of full trees, so nothing is said of methods whose trees vary in size: those without `total_tokens`.
+    """
+    ideal, parts = report.get("limits", {}).get("methods", {}), []
+    for name, row in means(report).items():
+        if name in ideal and "total_tokens" in report["settings"][name] and "speedup" in row:
+            most = row["tau"] * ideal["vanilla"]["round_s"] / ideal[name]["ideal_round_s"]
+            parts.append(f"{name} {most:.2f}×, of which it reached {row['speedup'] / most:.2f}")
+    return "Allowed by tau and the bare networks: " + "; ".join(parts) if parts else ""
+
+
+def as_markdown(report: dict[str, Any]) -> str:
+    """For each temperature: speed-up and tau, one line a task, one column a method, and their means."""
+    found = temperatures(report)
+    tables = [_speeds(report, temperature) for temperature in found]
+    if len(found) == 1:
+        return tables[0]
+    return "\n\n".join(f"Temperature {one:g}\n\n{table}" for one, table in zip(found, tables, strict=True))
+
+
+def _speeds(report: dict[str, Any], temperature: float) -> str:
+    mine = [row for row in report["rows"] if row["temperature"] == temperature]
+    names = list(dict.fromkeys(row["method"] for row in mine))
+    cells = {(row["task"], row["method"]): row for row in mine}
+    cells |= {("mean", name): values for name, values in means(report, temperature).items()}
+    tasks = dict.fromkeys(task for task, _ in cells)
+    return table(["task", *names], [[task, *(_cell(cells.get((task, name), {})) for name in names)] for task in tasks])
+
+
+def _cell(row: dict[str, Any]) -> str:
+    speed = "" if row.get("speedup") is None else f"{row['speedup']:.2f}×"
+    tau = "" if row.get("tau") is None else f"τ {row['tau']:.2f}"
+    return ", ".join(part for part in (speed, tau) if part)
+
+
+def details(report: dict[str, Any]) -> str:
+    """One line a method and temperature: what drafts brought and where the time went, over all prompts together.
+
+    `pays from`: the tau from which on a round is worth its time, which is as many of vanilla's; `speed-up` is over
+    vanilla, in the second column with what recording programs took (report.py).
+    """
+    head = ["method", "temperature", "tau", "pays from", "speed-up", "with recording", "ms a round"]
+    head += [f"{phase} %" for phase in PHASES]
+    head += [
+        "accepted at depth 1, 2, ... (%)",
+        "prefill, ms a prompt",
+        "recording, ms a prompt",
+        "peak MiB",
+        "identical",
+    ]
+    lines = []
+    for one in method_totals(report):
+        same = None if one["identical"] is None else short_of_one(one["identical"])
+        lines.append([
+            one["method"],
+            f"{one['temperature']:g}",
+            *(_number(one[name], 2) for name in ("tau", "pays_from", "speedup", "speedup_recorded")),
+            _number(one["round_s"], 2, 1000),
+            *(_number(share, 1, 100) for share in one["shares"]),
+            " ".join(_number(rate, 1, 100) for rate in one["acceptance_rate_per_position"]),
+            *(_number(one[name], 1, 1000) for name in ("prefill_s", "recording_s")),
+            _number(one["peak_bytes"], 0, 2**-20),
+            _number(same, 2),
+        ])  # fmt: skip
+    return table(head, lines)
+
+
+def _number(value: float | None, digits: int, scale: float = 1) -> str:
+    return "" if value is None else f"{value * scale:.{digits}f}"

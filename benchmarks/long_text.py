@@ -3,8 +3,8 @@
 Two measurements on one target, whose end-of-text tokens are ignored so that rounds go on.
 
 Cost: medians of draft, verify and overhead a round at several lengths of context, methods and lengths interleaved.
-Beside them `attention_s`, what the target's attention alone takes there: transformers' own function in all layers, a
-tree's rows against the context, with the target's heads and a mask where the tree has more than one node. Growth is
+Beside them `attention_s`, what the target's attention alone takes there (`jakiro/models/attention.py`) in all layers,
+a tree's rows against the context, with the target's heads and a mask where the tree has more than one node. Growth is
 against the shortest length in the same turn, and of all turns the median, for a machine's speed drifts; what is beyond
 attention is what else depends on the length: masks and the head's own attention. Where passes are recorded (CUDA
 graphs) there is no such column: a pass then sees padded rows.
@@ -29,7 +29,6 @@ from typing import Any
 
 import torch
 from tqdm import tqdm
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from benchmarks import common
 from jakiro.assets import TARGET
@@ -39,6 +38,7 @@ from jakiro.drafter import Drafter
 from jakiro.engine import Prefill, decode
 from jakiro.measuring.limits import timed
 from jakiro.measuring.prompts import examples
+from jakiro.models.attention import sdpa
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import StepTrace
@@ -122,7 +122,7 @@ class Attention:
 
         def layers() -> None:
             for keys, values in zip(*rows, strict=True):
-                sdpa_attention_forward(self.module, query, keys, values, mask, scaling=self.module.scaling)
+                sdpa(self.module, query, keys, values, mask, scaling=self.module.scaling)
 
         return timed(self.target.device, layers, calls)
 

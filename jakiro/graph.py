@@ -23,12 +23,14 @@ def states(step: StepTrace) -> list[str]:
 
     Rejected are the first to fail: the children of the node where the walk stopped. Where the target chose one of their
     siblings they are passed over. All others off the accepted path are unreached: the target never chose between them.
-    A child that holds the bonus itself was not rejected (the text ended with it), so it counts as unreached too.
+    A child that holds the bonus itself was not rejected (the text ended with it), so it counts as unreached, and its
+    siblings as passed over.
     """
     found, path = [UNREACHED] * len(step.tree), {0, *step.accepted}
+    last = step.tree.children().get((step.stop_node, step.bonus))
     for node, parent in enumerate(step.tree.parents):
-        if parent in path and (parent != step.stop_node or step.tree.tokens[node] != step.bonus):
-            found[node] = REJECTED if parent == step.stop_node else PASSED
+        if parent in path and node != last:
+            found[node] = REJECTED if parent == step.stop_node and last is None else PASSED
     for node in step.accepted:
         found[node] = ACCEPTED
     found[0] = ROOT

@@ -133,6 +133,7 @@ def totals(trace: Trace) -> dict[str, Any]:
 
 
 SPACING = {"bfloat16": 2.0**-3, "float16": 2.0**-6}  # dtype -> of the logits from 16 to 32 that it has: one ULP
+STEPS = 4  # of it, by which two logits were seen to come closer or part with the number of rows in a pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,12 @@ class Divergence:
     ours: int | None  # None: this run had ended
     theirs: int | None
     margin: float | None  # by how much the target preferred ours (nats); None where the traces do not say
-    tie: bool = False  # rounding of both logits in the runs' dtype explains the margin
+    tie: bool = False  # rounding in the coarser of the runs' dtypes explains the margin
+
+
+def coarsest(traces: Sequence[Trace]) -> str:
+    """The dtype of the runs that rounds most."""
+    return max((trace.dtype for trace in traces), key=lambda dtype: SPACING.get(dtype, 0.0))
 
 
 def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
@@ -172,7 +178,8 @@ def divergence(ours: Trace, theirs: Trace) -> Divergence | None:
     if margin is not None and ours.temperature:
         noise = [gumbel_of(ours.seed, len(ours.prompt) + at, token) for token in (a, b)]
         margin = margin / ours.temperature + noise[0] - noise[1]
-    tie = margin is not None and abs(margin) <= 2 * SPACING.get(ours.dtype, 0.0) / (ours.temperature or 1.0)
+    step = max(SPACING.get(run.dtype, 0.0) for run in (ours, theirs))
+    tie = margin is not None and abs(margin) <= STEPS * step / (ours.temperature or 1.0)
     return Divergence(at, a, b, margin, tie)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Any
@@ -9,6 +10,14 @@ from typing import Any
 LARGEST = 2**53  # of whole numbers: beyond it JSON's readers do not agree
 HUGE = 1e100  # of other numbers: far beyond it their sums are infinite
 LIMITS = {int: LARGEST, float: HUGE}
+NAMES = {
+    int: "a whole number of at most 2^53",
+    float: "a number of at most 1e100",
+    str: "text",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
 ROUNDING = 1e-6
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: it stands for no character, and cannot be sent
 
@@ -42,10 +51,9 @@ def typed(value: Any, kind: type, where: str) -> Any:
     limit = LIMITS.get(kind)
     wrong = not isinstance(value, kind) or isinstance(value, bool)
     if wrong or (limit is not None and not abs(value) <= limit):
-        within = "" if limit is None else f" within ±{limit:g}"
         many = isinstance(value, (list, dict))  # and within one another, who knows how deep
-        shown = f"a {type(value).__name__}" if many else repr(str(value)[:40])
-        raise TraceError(f"{where} is {shown}, expected a {kind.__name__}{within}")
+        shown = NAMES[type(value)] if many else json.dumps(value)[:40]
+        raise TraceError(f"{where} is {shown}, expected {NAMES[kind]}")
     if kind is str:
         _sendable(value, where)
     elif kind is dict:
@@ -78,9 +86,10 @@ def numbers(values: Any, length: int, where: str, optional: bool = False, share:
 def plain(values: dict, where: str) -> dict[str, Any]:
     """An object of texts, numbers, truth values and nulls."""
     for name, value in values.items():
+        if isinstance(value, (list, dict)):
+            raise TraceError(f"{where}.{name} is {NAMES[type(value)]}, expected text, a number, true, false or null")
         if value is not None and not isinstance(value, bool):
-            kind = type(value) if isinstance(value, (str, int)) else float
-            typed(value, kind, f"{where}.{name}")
+            typed(value, type(value), f"{where}.{name}")
     return values
 
 

@@ -541,5 +541,5 @@ def test_the_help_says_what_a_prompt_and_a_file_of_them_are(capsys):
         said[command] = " ".join(capsys.readouterr().out.split())
     assert "usage: python -m jakiro trace" in said["trace"] and "TEXT what the target is asked" in said["trace"]
     assert """files whose lines are {"turns": ["question"]}""" in said["bench"]
-    assert f"tune asks at most {TEXTS})" in said["tune"]
+    assert f"where a tree is measured, on {TEXTS} of them at most)" in said["tune"]
     assert "(default: the embedded model)" in said["card"] and "(default: target-gpu)" in said["card"]

@@ -222,7 +222,7 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
                 "tau": 2.0,
                 "tokens_per_s": 9.0,
             }
-            | {"speedup": 1.0, "draft_s": 0.1, "verify_s": 0.2, "overhead_s": 0.0}
+            | {"speedup": 1.0, "draft_s": 0.1, "verify_s": 0.2, "overhead_s": 0.0, "prefill_s": 0.1, "tokens": 20}
             | {"identical": 0.75 if (name, task) == ("up", "b") else 1.0, "acceptance_rate_per_position": [0.5]}
             for name in ("vanilla", *ratios)
             for task, prompts in (("a", 2), ("b", 8))
@@ -237,7 +237,8 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
     assert summary(report) == [
         "At temperature 0, of 4 variants with trees and heads as large as those of “dense”, 1 draft better, 1 worse, "
         "and 2 cannot be told apart; the best is “flat” with tau +30.0 % (+30.0 to +30.0).",
-        "Part by part, drafts are better with “part up”, worse with “part down”; 2 of 4 cannot be told apart.",
+        "Of 4 parts, each tried alone, drafts are better with 1, most of all “part up” (+10.0 % (+2.0 to +20.0)) and "
+        "worse with 1, most of all “part down” (-10.0 % (-20.0 to -5.0)); 2 cannot be told apart.",
     ]
     smaller = report["settings"] | {"down": {"top_k": 3, "depth": 1}}
     assert (
@@ -256,10 +257,11 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
     )
     assert "of these 3 are distinct, so that each was seen 4 times" in page
     assert "What another seed of a head would change is not in the intervals." in page
-    assert "With 2 prompts a task a percentile bootstrap makes them too narrow, by about 29 %," in page  # 1 - sqrt(1/2)
+    assert (
+        "With 2 prompts a task intervals are about 29 % too narrow; with wider ones 2 of the 4 verdicts" in page
+    )  # 1 - sqrt(1/2)
     assert "vanilla's tokens on 96 % of the runs" in page  # 48 of the variants' 50
-    assert "intervals hold 95 % of a bootstrap" in page and "without a difference 17 % at least are told apart" in page
-    assert "wider, 2 of the 4 verdicts below that tell something apart would do so no longer. What another seed" in page
+    assert "intervals hold 95 % of a bootstrap" in page and "differs 17 % at least look different by chance" in page
     assert "| dense | one | 5 | feature 0.5, mixture 0.5, top_k 0.5 | – |" in page
     assert f"| up | one | 5 | {', '.join(f'{name} 0.5' for name in losses)} | – |" in page
     assert "python scripts/plots.py" in page.partition("## Again")[2]
@@ -269,7 +271,7 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
     assert "| part same | same | dense | +1.0 % (-10.0 to +10.0): not told apart |" in page
     assert "| part flat | flat | dense | +30.0 % (+30.0 to +30.0): not told apart |" in page
     monkeypatch.setattr(findings, "LEVEL", 90)
-    assert "hold 90 % of a bootstrap" in as_page(report) and "without a difference 24 % at least" in as_page(report)
+    assert "hold 90 % of a bootstrap" in as_page(report) and "differs 24 % at least" in as_page(report)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_children_of_the_last_accepted_node_are_the_first_rejected():
 
 
 def test_a_child_that_holds_the_token_that_ended_the_text_was_not_rejected():
-    assert states(replace(SECOND, bonus=16)) == ["root", "unreached", "rejected"]
+    assert states(replace(SECOND, bonus=16)) == ["root", "unreached", "passed over"]
 
 
 def test_draft_log_probability_is_the_recorded_one_or_the_step_between_scores():

@@ -71,7 +71,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "measuring.bootstrap": {"measuring.report"},
     "measuring.experiment": LOOP
     | {"analysis", "methods", "training", "bench", "measuring.prompts", "measuring.bootstrap", "drafting"},
-    "measuring.findings": {"measuring.report", "measuring.bootstrap"},
+    "measuring.findings": {"measuring.report", "measuring.tables", "measuring.bootstrap"},
     "ui.figures": {"trace", "measuring.report"} | VIEWS,
     "ui": LOOP
     | VIEWS
@@ -80,12 +80,13 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "commands": set(),
     "commands.arguments": {"assets"},
     "commands.checks": set(),
-    "commands.sharing": {"analysis", "commands.checks", "traces", "metrics", "trace", "ui"},
+    "commands.sharing": {"analysis", "commands.checks", "traces", "metrics", "trace", "ui", "ui.figures"},
     "commands.learning": LOOP
     | {"assets", "commands.arguments", "commands.checks", "bench", "training"}
     | {"measuring.prompts", "measuring.experiment", "measuring.findings", "measuring.bootstrap"},
     "commands.decoding": LOOP
     | {"metrics", "traces", "commands.arguments", "commands.checks", "methods", "training", "bench", "doctor"}
+    | {"ui.figures"}
     | {"measuring.tables", "measuring.limits", "measuring.peers", "measuring.tuning", "measuring.prompts"}
     | {"measuring.variants", "measuring.bootstrap"},
     "__main__": {f"commands.{name}" for name in ("arguments", "checks", "decoding", "learning", "sharing")},

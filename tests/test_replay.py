@@ -126,6 +126,15 @@ def test_in_half_precision_a_margin_within_rounding_is_a_tie(dtype, tie):
     assert found["text"].startswith(f"identical up to rounding in {dtype}: " if tie else "not identical: ")
 
 
+def test_rounding_is_that_of_the_coarser_run_whichever_is_first():
+    columns = {"pick": [18, 5, 6], "pick_logprob": [math.log(0.25) + 0.2, 0.0, 0.0]}
+    near = replace(SECOND, tree=replace(SECOND.tree, columns=columns))
+    fine = replace(run(FIRST, near, THIRD), dtype="float32")
+    coarse = replace(run(FIRST, replace(near, accepted=[1], bonus=7), THIRD), dtype="bfloat16")
+    for runs in ([fine, coarse], [coarse, fine]):
+        assert lossless(runs, ["A", "B"])["text"].startswith("identical up to rounding in bfloat16: ")
+
+
 def test_the_margin_of_what_was_sampled_is_that_of_the_draw():
     other = run(FIRST, replace(SECOND, accepted=[1], bonus=7), THIRD)
     sampled = [replace(one, temperature=0.5) for one in (HAND, other)]

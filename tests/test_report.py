@@ -90,6 +90,9 @@ def test_what_tau_allows_is_held_against_what_was_reached():
     }
     said = tables.allowed(measured | {"limits": {"methods": methods}})
     assert said == "Allowed by tau and the bare networks: jakiro 2.00×, of which it reached 1.00"
+    sampled = [ours(name, 0, 2, task="a", temperature=1.0) for name in names]
+    more = {"settings": names, "limits": {"methods": methods}}
+    assert tables.allowed({"rows": report.rows(sampled)} | more) == "", "limits are measured without sampling"
 
 
 def test_totals_weigh_tasks_by_their_rounds():

@@ -109,8 +109,11 @@ def test_lines_end_where_json_lines_do():
         (to_json(replace(RUN, target="x" * 1001)), "1,001 characters"),
         (to_json(replace(RUN, pieces={1: "x" * 10_000_000})), r"pieces\[1\] has 10,000,000 characters"),
         (to_json(replace(RUN, settings={"x" * 1001: 1})), "1,001 characters"),
-        (to_json(replace(RUN, settings={"a": [[]]})), "trace.settings.a is a list, expected a float"),
-        (to_json(RUN).replace('"seed":0', '"seed":' + "[" * 900 + "]" * 900), "trace.seed is a list, expected a int"),
+        (to_json(replace(RUN, settings={"a": [[]]})), "trace.settings.a is a list, expected text, a number"),
+        (
+            to_json(RUN).replace('"seed":0', '"seed":' + "[" * 900 + "]" * 900),
+            "seed is a list, expected a whole number",
+        ),
         ("0 " * 2_000_000, "more than 8 runs, and 8 can be shown"),
         (to_json(replace(RUN, first=-1)), "trace.first is -1"),
         (with_tree(CHAIN), "a tree has 5,000 levels, 64 can be shown"),
@@ -118,9 +121,12 @@ def test_lines_end_where_json_lines_do():
         (to_json(replace(RUN, prefill_s=-1.0)), "trace.prefill_s is -1"),
         (to_json(replace(RUN, top_p=1.5)), "trace.top_p is 1.5"),
         (to_json(replace(RUN, seed=2**60)), "trace.seed"),
-        (to_json(RUN).replace('"seed":0', '"seed":1e300'), r"trace.seed is '10+.*', expected a int"),
+        (
+            to_json(RUN).replace('"seed":0', '"seed":1e300'),
+            r"seed is 10\d+, expected a whole number of at most 2\^53",
+        ),
         (to_json(RUN).replace('"seed":0', '"seed":' + "9" * 5000), "not JSON|trace.seed is"),  # Python 3.10.4 reads it
-        (to_json(RUN).replace('"prefill_s":', '"prefill_s":NaN,"x":'), "trace.prefill_s is 'nan'"),
+        (to_json(RUN).replace('"prefill_s":', '"prefill_s":NaN,"x":'), "trace.prefill_s is NaN"),
         (to_json(RUN).replace('"gate0":[null,', '"gate0":[2,'), "the share 2"),
         (with_cut([0] * 33), r"steps\[0\].tree.cut has 33 entries, 32 can be kept"),
         (with_tree(replace(FEW, columns={str(at): [0, 1] for at in range(1001)})), "columns has 1,001 entries, 1,000"),
@@ -137,8 +143,8 @@ def test_lines_end_where_json_lines_do():
         (to_json(replace(RUN, schema="jakiro-trace/²")), "schema is 'jakiro-trace/²', .*record it again"),
         (to_json(replace(RUN, prefill_s=1e90)), r"trace.prefill_s is 1e\+90, expected 0 to 1e\+09"),
         (to_json(replace(RUN, prefill_s=1e-320)), "trace.prefill_s is 9.99989e-321 seconds, expected 0 or at least"),
-        (to_json(replace(RUN, temperature=1e101)), r"trace.temperature is '1e\+101', expected a float within ±1e\+100"),
-        (with_column("js", other=[1e308, 1e308]), r"columns.other is '1e\+308'"),
+        (to_json(replace(RUN, temperature=1e101)), r"trace.temperature is 1e\+101, expected a number of at most 1e100"),
+        (with_column("js", other=[1e308, 1e308]), r"columns.other is 1e\+308"),
         (
             to_json(replace(RUN, steps=[replace(DEEP, tree=FEW, target_logprobs=[0.0, 800.0])])),
             "target_logprobs has 800; the log of a probability is at most 0",
@@ -375,7 +381,7 @@ def test_replay_writes_a_page_or_says_why_not(tmp_path, capsys, monkeypatch):
     assert main(["replay", str(source), str(other), "--out", str(out)]) == 0
     assert out.read_text(encoding="utf-8").startswith("<!doctype html>") and "2 runs" in capsys.readouterr().out
     assert main(["replay", str(source), "--out", str(out)]) == 0, "a page of before is replaced"
-    assert "1 runs" in capsys.readouterr().out
+    assert "1 run," in capsys.readouterr().out
     out.unlink()
     (tmp_path / "notes.md").write_text("mine")
     assert main(["replay", str(source), "--out", str(tmp_path / "notes.md")]) == 2

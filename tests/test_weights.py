@@ -294,6 +294,6 @@ def test_a_missing_head_is_said_with_the_remedy(target, monkeypatch) -> None:
     assert Eagle2().unavailable(target) == "" == Jakiro().unavailable(target)
     monkeypatch.setattr(target, "heads", {})
     assert Eagle2().unavailable(target) == (
-        "no eagle2 head for this target: put one in <target folder>/eagle2 or pass --head eagle2=DIR"
+        "no eagle2 head for this target: put one into the target's folder as eagle2/, or pass --head eagle2=DIR"
     )
     assert "--head jakiro=DIR" in Jakiro().unavailable(target)

@@ -11,6 +11,8 @@ from jakiro.trace import StepTrace, Trace
 
 FULL, NARROW, NEAR, LOW, FAR, LACKED = "full", "narrow", "near", "low", "far", "lacked"  # beside endings' own
 
+PARTED = (NEAR, LOW, FAR)  # of them, those in which an expert alone may have had the target's choice
+
 # Where a round stopped -> its name, and what would have brought a token more there, or more tokens.
 STOPS = {
     FULL: ("all levels accepted", "a deeper draft might have brought more"),
@@ -42,7 +44,9 @@ def stop(trace: Trace, index: int) -> str:
     """Where round `index` stopped: a key of STOPS."""
     step, ends = trace.steps[index], ending(trace, index)
     if ends == endings.DRAFT_END:
-        return FULL if len(step.accepted) >= levels(trace, step) else NARROW
+        if len(step.accepted) >= levels(trace, step):
+            return FULL
+        return NARROW if "pick_rank" in step.tree.columns else endings.WRONG
     if ends == endings.UNPROPOSED:
         if lacked(step):
             return LACKED

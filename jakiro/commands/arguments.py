@@ -94,10 +94,13 @@ def parser() -> argparse.ArgumentParser:
     whole = argparse.ArgumentParser(prog="python -m jakiro", description=DESCRIPTION)
     commands = whole.add_subparsers(dest="command", required=True)
 
+    def command(name: str, says: str, **more: Any) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=says, description=f"{says[0].upper()}{says[1:]}.", **more)
+
     model = model_options()
 
     chosen = argparse.ArgumentParser(add_help=False)
-    help_ = "a setting, as depth=6, for every method that has it; repeatable; README lists them"
+    help_ = "a setting, as depth=6, for every method that has it; repeatable; docs/words.md lists them"
     chosen.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=help_)
 
     heat = {"type": float, "default": 0.0, "help": "0, the default, is greedy"}
@@ -116,25 +119,25 @@ def parser() -> argparse.ArgumentParser:
     asking = argparse.ArgumentParser(add_help=False)
     lines = """files whose lines are {"turns": ["question"]} (default: the page's examples)"""
     asking.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help=lines)
-    first = "prompts of each file (default: all; of these tune asks at most 12)"
+    first = "prompts of each file (default: all; where a tree is measured, on 12 of them at most)"
     asking.add_argument("--limit", type=positive, help=first)
 
-    one = commands.add_parser("trace", parents=[decoding], help="decode one prompt and write its trace")
+    one = command("trace", "decode one prompt and write its trace", parents=[decoding])
     one.add_argument("--method", required=True, help="vanilla, prompt_lookup, draft_model, eagle2, eagle3, jakiro")
     one.add_argument("--prompt", required=True, metavar="TEXT", help="what the target is asked")
     one.add_argument("--temperature", **heat)
 
-    sound = commands.add_parser("validate", help="say whether files hold sound traces")
+    sound = command("validate", "say whether files hold sound traces")
     sound.add_argument("files", type=Path, nargs="+", metavar="trace.json")
 
-    told = commands.add_parser("explain", help="say where the rounds of runs stopped, and what would have brought more")
+    told = command("explain", "say where the rounds of runs stopped, and what would have brought more")
     told.add_argument("files", type=Path, nargs="+", metavar="trace.json")
 
-    still = commands.add_parser("replay", help="write traces as one HTML page that works from a file")
+    still = command("replay", "write traces as one HTML page that works from a file")
     still.add_argument("files", type=Path, nargs="+", metavar="trace.json", help="runs to show side by side")
     still.add_argument("--out", type=Path, required=True, help="HTML file to write")
 
-    many = commands.add_parser("bench", parents=[decoding, asking], help="measure methods on prompt files")
+    many = command("bench", "measure methods on prompt files", parents=[decoding, asking])
     many.add_argument("--methods", help=f"comma-separated (default: {MEASURED})")
     own = "JSON file of heads and settings to compare in place of methods (jakiro/measuring/variants.py)"
     many.add_argument("--variants", type=Path, metavar="FILE.json", help=own)
@@ -144,17 +147,17 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument("--peers", action="store_true", help="measure transformers' own generation beside them")
     many.add_argument("--limits", action="store_true", help="also measure the hardware's limit and the networks alone")
 
-    fit = commands.add_parser("tune", parents=[model, chosen, asking], help="measure which draft tree pays here")
+    fit = command("tune", "measure which draft tree pays here", parents=[model, chosen, asking])
     fit.add_argument("--method", required=True, help="draft_model, eagle2, eagle3 or jakiro")
     fit.add_argument("--temperature", **heat)
     fit.add_argument("--top-p", **mass)
     fit.add_argument("--out", type=Path, help="file to write; without it the result is only printed")
 
-    sick = commands.add_parser("doctor", parents=[model, asking], help="say why a head accepts little")
+    sick = command("doctor", "say why a head accepts little", parents=[model, asking])
     sick.add_argument("--method", required=True, help="eagle2, eagle3 or jakiro")
     sick.add_argument("--out", type=Path, help="file to write; without it the findings are only printed")
 
-    learn = commands.add_parser("train", help="train the target, or heads of it; with accelerate, on many devices")
+    learn = command("train", "train the target, or heads of it; with accelerate, on many devices")
     kinds = "target, answers (the target's own, for heads), texts (a teacher's, for a target), or heads of the recipe"
     learn.add_argument("what", nargs="+", help=kinds)
     learn.add_argument(
@@ -176,9 +179,7 @@ def parser() -> argparse.ArgumentParser:
     learn.add_argument("--no-compile", dest="compile", action="store_false", help="without torch.compile")
     learn.add_argument("--shard", action="store_true", help="share parameters among the processes (FSDP)")
 
-    ask = commands.add_parser(
-        "experiment", parents=[asking], help="train several heads alike, decode with each, compare"
-    )
+    ask = command("experiment", "train several heads alike, decode with each, compare", parents=[asking])
     ask.add_argument(
         "what",
         type=experiment_file,
@@ -202,8 +203,8 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("--out", type=Path, required=True, help="report to write, as bench does")
     ask.add_argument("--page", type=Path, help="Markdown file to write: tables, and what they allow one to say")
 
-    says = "write the model card of a trained target and its heads"
-    about = commands.add_parser("card", allow_abbrev=False, help=says)  # --head is not --heads-recipe
+    says = "write the model card of a trained target and its heads, README.md in its folder, over one that is there"
+    about = command("card", says, allow_abbrev=False)  # --head is not --heads-recipe
     about.add_argument("--target", type=Path, default=TARGET, help="its folder (default: the embedded model)")
     made = "what it was trained by: a JSON file, or the name of one that ships (default: target-gpu)"
     about.add_argument("--target-recipe", type=recipe_file, default=RECIPES / "target-gpu.json", help=made)

@@ -13,20 +13,21 @@ from jakiro.commands.checks import check_replaced, check_writable
 
 def trace(options: argparse.Namespace) -> int:
     """Decode one prompt and write its trace."""
+    from jakiro import text
     from jakiro.bench import load_methods
     from jakiro.engine import as_trace, decode
     from jakiro.methods import changed
     from jakiro.metrics import tau
-    from jakiro.text import encode
     from jakiro.trace import save
     from jakiro.traces import within_limits
+    from jakiro.ui.figures.labels import counted
 
     check_writable(options.out, options.chat_template)
     check_replaced(options.out, "jakiro-trace", "trace of one run")
     sampling, changes = _sampling(options), pairs(options.set, "--set")
     changed([options.method], changes)
     target = _target(options)
-    ids = encode(target.tokenizer, options.prompt)
+    ids = text.encode(target.tokenizer, options.prompt)
     [(make, settings)] = load_methods(target, [options.method], changes, sampling).values()
     length = options.max_new_tokens
     rounds = decode(target, make(settings), ids, length, sampling)
@@ -37,7 +38,9 @@ def trace(options: argparse.Namespace) -> int:
         print(f"the run was stopped early: {why}", file=sys.stderr)
     save(run, options.out)
     rate = f"tau {tau(run):.2f}" if run.steps else "no rounds"
-    print(f"{options.out}: {len(run.tokens)} tokens in {len(run.steps)} rounds, {rate}, ended by {run.stop}")
+    rounds = f"{counted(len(run.tokens), 'token')} in {counted(len(run.steps), 'round')}"
+    print(text.decode(target.tokenizer, run.tokens))
+    print(f"{options.out}: {rounds}, {rate}, ended by {run.stop}")
     return 0
 
 

@@ -13,6 +13,7 @@ def validate(options: argparse.Namespace) -> int:
     """Say of each file whether it holds sound traces; 1 if one does not."""
     from jakiro.metrics import tau
     from jakiro.trace import TraceError
+    from jakiro.ui.figures.labels import counted
 
     status = 0
     for file in options.files:
@@ -24,13 +25,13 @@ def validate(options: argparse.Namespace) -> int:
             continue
         for trace in traces:
             rate = f"tau {tau(trace):.2f}" if trace.steps else "no rounds"
-            print(f"{file}: {trace.method} on {trace.target}, {len(trace.steps)} rounds, {rate}")
+            print(f"{file}: {trace.method} on {trace.target}, {counted(len(trace.steps), 'round')}, {rate}")
     return status
 
 
 def explain(options: argparse.Namespace) -> int:
     """Say of each run what its drafts brought, where its rounds stopped, and what would have brought more."""
-    from jakiro.analysis.stops import STOPS, stops
+    from jakiro.analysis.stops import PARTED, STOPS, stops
     from jakiro.ui.headline import headline
 
     for file in options.files:
@@ -40,7 +41,8 @@ def explain(options: argparse.Namespace) -> int:
             print("|---|--:|--:|--:|---|")
             for one in stops(trace):
                 name, remedy = STOPS[one.where]
-                share, alone = one.rounds / len(trace.steps), "" if one.alone is None else f"{one.alone}"
+                share = one.rounds / len(trace.steps)
+                alone = f"{one.alone}" if one.where in PARTED and one.alone is not None else ""
                 print(f"| {name} | {one.rounds} | {100 * share:.0f} % | {alone} | {remedy} |")
             print()
     return 0
@@ -50,11 +52,12 @@ def replay(options: argparse.Namespace) -> int:
     """Write the runs of all files side by side into one HTML file."""
     from jakiro.files import write_text
     from jakiro.ui import offline
+    from jakiro.ui.figures.labels import counted
 
     check_writable(options.out, *options.files)
     check_begins(options.out, offline.BEGINNING, "page")
     traces = [trace for file in options.files for trace in load_traces(file)]
     check_together(traces)
     write_text(options.out, offline.page(traces))
-    print(f"{options.out}: {len(traces)} runs, {options.out.stat().st_size / 1e6:.1f} MB")
+    print(f"{options.out}: {counted(len(traces), 'run')}, {options.out.stat().st_size / 1e6:.1f} MB")
     return 0

@@ -22,7 +22,6 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from jakiro.files import WEIGHT_FILES, refilling
-from jakiro.models import hub
 from jakiro.target import Target
 
 from .config import HeadConfig
@@ -214,8 +213,7 @@ def lacking(target: Target, name: str, what: str) -> str:
     """Why a method that needs `what` cannot run on the target, with the remedy; "" where the target has it."""
     if name in target.heads:
         return ""
-    place = f"{hub.place(target.path) if target.path else '<target folder>'}/{name}"  # visitors read it
-    return f"no {what} for this target: put one in {place} or pass --head {name}=DIR"
+    return f"no {what} for this target: put one into the target's folder as {name}/, or pass --head {name}=DIR"
 
 
 class OnHead:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from statistics import NormalDist
 from types import MappingProxyType
@@ -11,6 +11,7 @@ from typing import Any
 
 from jakiro.measuring.bootstrap import LEVEL
 from jakiro.measuring.report import means, method_totals, prompts_a_task
+from jakiro.measuring.tables import table
 
 NONE = "–"
 NO_PICTURES: Mapping[str, str] = MappingProxyType({})
@@ -44,19 +45,19 @@ def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -
         " ".join(summary(report)),
         *(f"![{title}]({address})" for title, address in pictures.items()),
         "## Part by part",
-        _table(
+        table(
             ["part", "with it", "without it", *(f"tau, temperature {heat:g}" for heat in temperatures)],
             _parts(about, temperatures),
         ),
         "## Heads",
-        _table(["variant", "head", "parameters", "loss weights", "settings"], _heads(about)),
+        table(["variant", "head", "parameters", "loss weights", "settings"], _heads(about), 5),
     ]
     for temperature in temperatures:
-        parts += [f"## Temperature {temperature:g}", _table(HEAD, _rows(report, temperature))]
+        parts += [f"## Temperature {temperature:g}", table(HEAD, _rows(report, temperature))]
     parts += [
         "## The experts",
         EXPERTS,
-        _table(["variant", "prompts", "overlap", "js", "rescued"], _experts(about)),
+        table(["variant", "prompts", "overlap", "js", "rescued"], _experts(about)),
         "## Again",
         f"```\n{report['command']}\n```",
         "`python scripts/plots.py` draws the pictures.",
@@ -84,11 +85,9 @@ def _how(report: dict[str, Any]) -> str:
             f"Measured on {prompts_a_task(report)} prompts of each of {tasks}, at most {report['max_new_tokens']} new",
             f"tokens, drafted with {_named(_shared(report))}{_tree(report)}.",
             f"Tau is the mean of the tasks; intervals hold {LEVEL} % of a bootstrap over prompts.",
-            f"With {fewest} prompts a task a percentile bootstrap makes them too narrow, by about",
-            f"{_percent(1 - share)}, and each comparison stands alone: of those without a difference",
-            f"{_percent(chance)} at least are told apart all the same, {chance * compared:.0f} of all {compared} here.",
-            f"Were they as much wider, {_unsure(about, share)} verdicts below that tell something apart",
-            "would do so no longer.",
+            f"With {fewest} prompts a task intervals are about {_percent(1 - share)} too narrow; with wider ones",
+            f"{_unsure(about, share)} verdicts below would fall. Each comparison stands alone: of those where nothing",
+            f"differs {_percent(chance)} at least look different by chance, {chance * compared:.0f} of all {compared}.",
             "What another seed of a head would change is not in the intervals.",
             f"The reference is *{about['reference']}*.",
             f"The variants gave vanilla's tokens on {_identical(report)} of the runs.",
@@ -146,14 +145,20 @@ def summary(report: dict[str, Any]) -> list[str]:
                 f"{found.count(SAME)} cannot be told apart; the best is “{most['variant']}” with tau {_change(most)}."
             )
         parts = [row for row in about["parts"] if row["temperature"] == temperature]
-        told = {
-            verdict: [f"“{row['what']}”" for row in parts if _verdict(row) == verdict]
-            for verdict in (BETTER, WORSE, SAME)
-        }
-        said = ", ".join(f"{verdict} with {', '.join(told[verdict]) or 'nothing'}" for verdict in (BETTER, WORSE))
         if parts:
-            lines.append(f"Part by part, drafts are {said}; {len(told[SAME])} of {len(parts)} cannot be told apart.")
+            told = {verdict: [row for row in parts if _verdict(row) == verdict] for verdict in (BETTER, WORSE, SAME)}
+            said = " and ".join(_most(told[verdict], verdict, pick) for verdict, pick in ((BETTER, max), (WORSE, min)))
+            unsure = f"{len(told[SAME])} cannot be told apart"
+            lines.append(f"Of {len(parts)} parts, each tried alone, drafts are {said}; {unsure}.")
     return lines
+
+
+def _most(rows: list[dict[str, Any]], verdict: str, pick: Callable) -> str:
+    """As "better with 2, most of all “a part” (+2.0 % (-0.5 to +4.1))"."""
+    if not rows:
+        return f"{verdict} with none"
+    row = pick(rows, key=itemgetter("over_reference"))
+    return f"{verdict} with {len(rows)}, most of all “{row['what']}” ({_change(row)})"
 
 
 def _others(report: dict[str, Any], temperature: float) -> list[dict[str, Any]]:
@@ -243,8 +248,3 @@ def _interval(edges: list[float], digits: int = 2) -> str:
 
 def _named(values: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items()) or NONE
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

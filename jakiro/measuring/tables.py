@@ -8,19 +8,20 @@ from typing import Any
 from jakiro.measuring.report import PHASES, means, method_totals, short_of_one, temperatures
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Words in the first column, numbers in the others."""
-    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
+    """So many columns of words, and numbers in the others."""
+    lines = [head, ["---"] * words + ["--:"] * (len(head) - words), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def allowed(report: dict[str, Any]) -> str:
-    """What tau, draft and verify cost allow, and the share of it that was reached; empty without `limits`.
+    """What tau, draft and verify cost allow, and the share of it that was reached; empty without `limits`, which are
+    measured without sampling, and of a report that has no temperature 0.
 
     Allowed: tau times vanilla's round over the bare networks alone. These are of one short prompt (others may get more)
     and of full trees, so nothing is said of methods whose trees vary in size: those without `total_tokens`.
     """
-    ideal, parts = report.get("limits", {}).get("methods", {}), []
+    ideal, parts = report.get("limits", {}).get("methods", {}) if temperatures(report)[0] == 0 else {}, []
     for name, row in means(report).items():
         if name in ideal and "total_tokens" in report["settings"][name] and "speedup" in row:
             most = row["tau"] * ideal["vanilla"]["round_s"] / ideal[name]["ideal_round_s"]

@@ -229,4 +229,5 @@ def as_text(tuning: Tuning, best: int = 8) -> str:
     chosen = tuning.chosen
     size = f"top_k {chosen.top_k}, depth {chosen.depth}, total_tokens {chosen.total_tokens}"
     where = f"{tuning.target}, {tuning.device}, {tuning.dtype}, temperature {tuning.temperature:g}"
-    return "\n".join([*lines, "", f"{tuning.method} on {where}: {size}"])
+    use = f"use it with: --set top_k={chosen.top_k} --set depth={chosen.depth} --set total_tokens={chosen.total_tokens}"
+    return "\n".join([*lines, "", f"{tuning.method} on {where}: {size}", use])

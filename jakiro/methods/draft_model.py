@@ -54,11 +54,11 @@ class DraftModelDrafter(TreeDrafter):
 
     def idle(self, context: Context) -> bool:
         """Also where the draft model cannot read as long a text."""
-        return super().idle(context) or len(context.tokens) + self.settings.depth > self.model.context
+        return super().idle(context) or self.levels(context) < 1
 
     def levels(self, context: Context) -> int:
-        """No deeper than there is room: a level is a pass."""
-        return min(self.settings.depth, context.room)
+        """No deeper than there is room, and than the draft model can read: a level is a pass."""
+        return min(self.settings.depth, context.room, self.model.context - len(context.tokens) + 1)
 
     def run(self, work: Callable[..., T], context: Context, *more: Tensor, kind: Hashable = None) -> T:
         """Right away: a pass is told on the host what the one before it proposed."""

@@ -155,7 +155,7 @@ class Jakiro(OnHead):
 
     name = "jakiro"
     title = "Jakiro"
-    summary = "Two routed experts guess the next features; a contrastive one gives the last level for free."
+    summary = "Two routed experts guess the next features; a contrastive one gives the last level without another pass."
     settings = JakiroSettings
     head = JakiroHead
 

@@ -94,7 +94,7 @@ def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:
     text = f"{word}{so_far}: {same}{' identical' * held}"
     tie = bool(parted) and all(tie for _, tie in parted)
     if parted:
-        verdict = f"{word} up to rounding in {traces[0].dtype}" if tie else f"not {word}"
+        verdict = f"{word} up to rounding in {metrics.coarsest(traces)}" if tie else f"not {word}"
         text = f"{verdict}: {'; '.join(said for said, _ in parted)}; {same} identical{so_far}"
     return {"identical": not parted, "tie": tie, "text": text}
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from jakiro.analysis.stops import FAR, FULL, LOW, NEAR, STOPS, Stopped, stops
+from jakiro.analysis.stops import FULL, PARTED, STOPS, Stopped, stops
 from jakiro.trace import Trace
 from jakiro.ui.figures.bars import bars, outlined
 from jakiro.ui.figures.layout import axis, caption, layout, whole
 
 ROW = 26  # px a bar
-PARTED = (NEAR, LOW, FAR)  # in which an expert alone may have had the target's choice
 ALONE = "one expert alone had the target's choice in its top-k"
 
 

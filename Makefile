@@ -2,7 +2,7 @@ PYTHON ?= python
 DATA ?= data
 EVAL = $(foreach set,mt_bench humaneval gsm8k alpaca qa sum,$(DATA)/eval/$(set).jsonl)
 
-.PHONY: run check test bench auto tree-sizes plots shapes long-text load scrub screenshots mutants gpu-texts gpu-texts-mix gpu-texts-own gpu-target gpu-heads gpu-bench gpu-peers
+.PHONY: run check test bench auto tree-sizes plots shapes long-text load scrub screenshots mutants gpu-texts gpu-texts-mix gpu-texts-own gpu-target gpu-heads gpu-bench gpu-compiled gpu-attention gpu-tests gpu-peers
 
 run:
 	$(PYTHON) app.py
@@ -59,15 +59,24 @@ mutants:  ## plants one-line mistakes and shows that the suite catches each
 
 SHAPE = $(PYTHON) -m benchmarks.shapes --device cuda --dtype bfloat16 --lengths 128 1024 --rounds 40 --repeats 2 --shape
 
-gpu-bench:  ## the embedded models on a GPU: in fp32, in bfloat16, compiled; attention there; the tests that need it
-	$(GPU_BENCH) --limits --out benchmarks/h200.json
-	$(GPU_BENCH) --dtype bfloat16 --out benchmarks/h200-bf16.json
-	$(GPU_BENCH) --dtype bfloat16 --compile --out benchmarks/h200-bf16-compiled.json
-	$(PYTHON) -m benchmarks.attention --device cuda --out benchmarks/attention-h200.json
-	$(PYTHON) -m pytest -m gpu
+GPU_RESULTS ?= benchmarks
+
+gpu-bench:  ## the embedded models on a GPU, in fp32 and in bfloat16
+	$(GPU_BENCH) --limits --out $(GPU_RESULTS)/h200.json
+	$(GPU_BENCH) --dtype bfloat16 --out $(GPU_RESULTS)/h200-bf16.json
+
+gpu-compiled:  ## the same by torch.compile
+	$(GPU_BENCH) --dtype bfloat16 --compile --out $(GPU_RESULTS)/h200-bf16-compiled.json
+
+gpu-attention:  ## its attention alone, in fp32 and as the 7 B shapes have it
+	$(PYTHON) -m benchmarks.attention --device cuda --out $(GPU_RESULTS)/attention-h200.json
+	$(PYTHON) -m benchmarks.attention --device cuda --dtype bfloat16 --out $(GPU_RESULTS)/attention-h200-bf16.json
+
+gpu-tests:  ## the tests that need a GPU
+	$(PYTHON) -m pytest -m gpu tests/test_gpu.py tests/test_gpu_training.py
 
 gpu-peers:  ## transformers' own decoders beside ours on a GPU, sampled, too
-	$(GPU_BENCH) --limit 3 --peers --temperature 0 1 --out benchmarks/h200-peers.json
+	$(GPU_BENCH) --limit 3 --peers --temperature 0 1 --out $(GPU_RESULTS)/h200-peers.json
 
 # The embedded models by the recipes for one GPU. Each command goes on where it was if it is interrupted.
 DEVICE ?= cuda

@@ -87,8 +87,9 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         drafted = clock()
         tree = within(whole, context)
         positions = [len(tokens) + depth for depth in tree.depths()]  # of the token picked after each node
+        spare = context.room == 0 or tree is not whole  # the text's last trees
         ready = now()
-        logits, tree_features = target.score(tree.tokens, tree.parents, cache)
+        logits, tree_features = target.score(tree.tokens, tree.parents, cache, spare=spare)
         picks = pick(logits, positions, sampling, noise).tolist()
         verified = clock()
         accepted, last = walk(tree, picks, ends)

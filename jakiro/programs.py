@@ -90,10 +90,10 @@ def many_programs(fast: Callable[..., T]) -> Callable[..., T]:
         with torch._dynamo.config.patch(recompile_limit=SHAPES, accumulated_recompile_limit=SHAPES):
             try:
                 return fast(*given, **named)
-            except torch._dynamo.exc.BackendCompilerFailed as error:
+            except torch._dynamo.exc.ShortenTraceback as error:  # what a backend raises, and where it has no Triton
                 raise ValueError(
-                    f"torch.compile fails ({str(error).splitlines()[0]}): see that a C++ compiler is there, or do "
-                    "without (in training --no-compile, else leave out --compile)"
+                    f"torch.compile fails ({str(error).splitlines()[0]}): see that a C++ compiler is there, and on a "
+                    "GPU Triton, or do without (in training --no-compile, else leave out --compile)"
                 ) from error
 
     return call

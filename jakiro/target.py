@@ -35,7 +35,6 @@ from jakiro.tape import Tapes
 
 LOG = logging.getLogger(__name__)
 SIZES = 32  # of trees whose tapes are kept, 9 MB each of the embedded model
-Pass = Callable[[], tuple[Tensor, Tensor]]  # to logits and features
 
 
 class Target:
@@ -76,6 +75,8 @@ class Target:
         if compile:
             compile_layers(self.decoder)
         self.no_graphs = record_if_possible(self, graphs)  # why passes are not recorded; empty if they are
+        if graphs and self.no_graphs:
+            LOG.warning("%s, so its passes go on from Python, which is slower", self.no_graphs)
         self.compiled = compile
         if compile and not self.graphs:
             why = self.no_graphs or f"{self.device.type} has none"
@@ -93,11 +94,10 @@ class Target:
         tokenizer: PreTrainedTokenizerBase | None = None,
         heads: dict[str, Path] | None = None,
         name: str = "",
-        graphs: bool = True,
-        compile: bool = False,
+        **recorded: bool,
     ) -> Target:
-        """A target from a model in memory, whose weights stay as they are: training may be using them."""
-        return cls(model, tokenizer, heads, name, graphs=graphs, compile=compile)
+        """A target from a model in memory, whose weights stay as they are, as in training. `recorded`: graphs, compile."""
+        return cls(model, tokenizer, heads, name, **recorded)
 
     @classmethod
     def load(
@@ -157,23 +157,26 @@ class Target:
         return logits[-1], features
 
     def score(
-        self, tokens: Sequence[int], parents: Sequence[int], cache: KVCache, known: int = 0
+        self, tokens: Sequence[int], parents: Sequence[int], cache: KVCache, known: int = 0, spare: bool = False
     ) -> tuple[Tensor, Tensor]:
         """One pass over a tree whose node 0 follows the committed text: logits [n, vocab], features [n, hidden].
 
         The tree's rows are left in the cache after the committed ones, for `cache.keep`. Where passes are recorded the
-        tensors are valid until the next pass of the same cache. A tree may grow pass by pass: of its m parents the
-        first `known` are nodes whose rows are the last that were committed, and n = m - known, as there are tokens.
+        tensors are valid until the next pass of the same cache, and with `spare` a larger tree's program serves. A tree
+        may grow pass by pass: of its m parents the first `known` are nodes whose rows are the last that were committed,
+        and n = m - known, as there are tokens.
         """
-        logits, features = self.bare(tokens, parents, cache, known)()
+        logits, features = self.bare(tokens, parents, cache, known, spare)()
         return logits[: len(tokens)], features[: len(tokens)]
 
-    def bare(self, tokens: Sequence[int], parents: Sequence[int], cache: KVCache, known: int = 0) -> Pass:
+    def bare(
+        self, tokens: Sequence[int], parents: Sequence[int], cache: KVCache, known: int = 0, spare: bool = False
+    ) -> Callable[[], tuple[Tensor, Tensor]]:
         """`score`'s pass with its inputs made, to be called as often as one likes; padding may follow the nodes."""
         length, (levels, seen) = cache.length - known, seen_of(parents)
         if self.graphs:
             cache.reserve(padded(len(tokens)))
-            program = fixed_pass(cache, padded(len(tokens)), known, self._fixed)
+            program = fixed_pass(cache, padded(len(tokens)), known, self._fixed, spare)
             program.load(list(tokens), levels, seen[known:], length)
             return program
         cache.reserve(len(tokens))

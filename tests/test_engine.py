@@ -377,8 +377,8 @@ def test_zero_probabilities_stay_finite(target):
     ruled = with_ends(target)
     score = target.score
 
-    def without_one(tokens, parents, cache):
-        logits, features = score(tokens, parents, cache)
+    def without_one(*given, **named):
+        logits, features = score(*given, **named)
         return logits.index_fill(-1, torch.tensor([1]), -math.inf), features
 
     ruled.score = without_one

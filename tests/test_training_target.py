@@ -270,12 +270,14 @@ def test_an_update_is_orthogonal_in_the_precision_of_the_processor(monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    ("device", "native", "expected"), [("cpu", True, True), ("cpu", False, False), ("cuda", False, True)]
+    ("device", "native", "expected"),
+    [("cpu", True, True), ("cpu", False, False), ("cuda", True, True), ("cuda", False, False)],
 )
-def test_products_are_in_bfloat16_where_the_processor_does_that_itself(monkeypatch, device, native, expected):
+def test_products_are_in_bfloat16_where_the_processor_does_that_itself(monkeypatch, device, native):
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: native)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    assert in_bfloat16(torch.device(device)) is expected
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native)
+    assert in_bfloat16(torch.device(device)) is native
 
 
 def test_attention_in_float32_trains_alike_where_products_are_in_bfloat16(monkeypatch, trained):

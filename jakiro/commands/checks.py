@@ -25,7 +25,8 @@ def in_words(error: Exception) -> str:
 
 def out_of_memory(error: RuntimeError) -> bool:
     """Whether it is what torch raises where a device, or the machine, has no more."""
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    said = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    return type(error).__name__ == "OutOfMemoryError" or any(one in str(error) for one in said)
 
 
 def check_folder(path: Path) -> None:

@@ -141,7 +141,7 @@ class HeadState:
 
     def _grow(self, least: int, filled: int) -> None:
         keys, values, used = self._keys, self._values, self.tree + filled
-        self._allocate(max(least, 2 * self.capacity))
+        self._allocate(max(-(-(least + 128) // 256) * 256, 2 * self.capacity))  # sizes that recur from text to text
         self._keys[:, :used] = keys[:, :used]
         self._values[:, :used] = values[:, :used]
 

@@ -90,10 +90,13 @@ def _both(target: Target, make: Callable, settings: Any, prompt: list[int], firs
 
 
 def read_bandwidth(target: Target, size: int) -> float:
-    """Bytes a second of summing up a buffer of `size` bytes, or of LARGEST: the best of many times.
+    """Bytes a second of summing up a buffer of `size` bytes, of LARGEST, or of half of what a GPU has left: the best of
+    many times.
 
     Off the CPU many sums are waited for together, or the waiting would take longer than a small one.
     """
+    if target.device.type == "cuda":
+        size = min(size, torch.cuda.mem_get_info(target.device)[0] // 2)
     buffer = torch.ones(max(min(size, LARGEST) // 4, 1), dtype=torch.float32, device=target.device)
     sums = 1 if target.device.type == "cpu" else SUMS
     return sums * buffer.nbytes / min(timed(target.device, lambda: [buffer.sum() for _ in range(sums)], 30))

@@ -39,6 +39,8 @@ def measure(target: Any) -> tuple[int, list, int]:
     one = torch.zeros(1, 1, dtype=torch.long, device=target.device)
     try:
         target.model(input_ids=one, use_cache=True, **{target.takes_cache: cache})
+    except torch.OutOfMemoryError:
+        raise
     except REFUSALS as error:
         raise ValueError(f"{target.name} does not run with a key/value cache: {_what(error)}; {REMEDY}") from error
     config = target.model.config.get_text_config(decoder=True)
@@ -92,6 +94,8 @@ def check_trees(target: Any) -> tuple[int, int, float]:
             _choose_form(target)
         paths = _paths(target)
         logits, features = _tree(target)
+    except torch.OutOfMemoryError:
+        raise
     except REFUSALS as error:
         others = {"sdpa": "try eager", "eager": "try sdpa" if target.model._supports_sdpa else "use another model"}
         why = f"{_what(error)}; {others[attention]}"
@@ -212,6 +216,8 @@ def record_if_possible(target: Any, wanted: bool) -> str:
             target.score(ids[2:6], [-1, 0, 0, 1], cache)
             cache.keep(2, [0, 1, 3])
             answers.append(target.score(ids[5:9], [-1, 0, 0, 1], cache)[0].float().clone())
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         target.record_passes(False)
         return f"{target.name} cannot be recorded: {str(error).strip().splitlines()[-1]}"

@@ -26,14 +26,17 @@ def padded(nodes: int) -> int:
     return nodes if nodes == 1 else -(-nodes // NODES) * NODES
 
 
-def fixed_pass(cache: KVCache, nodes: int, known: int, forward: Pass) -> FixedPass:
+def fixed_pass(cache: KVCache, nodes: int, known: int, forward: Pass, spare: bool = False) -> FixedPass:
     """The pass for that many padded nodes after the committed rows, recorded at its first run.
 
     The last `known` of those rows are of the same tree. Programs that see fewer rows than there are by now will not be
-    asked for again, and hold memory: they go.
+    asked for again, and hold memory: they go. With `spare` one that is recorded for more nodes will do.
     """
     rows = min(-(-(cache.length + nodes) // ROWS) * ROWS, cache.capacity)
     key = nodes, known, rows
+    if spare and key not in cache.programs:
+        fits = [one for one in cache.programs if one[1:] == key[1:] and nodes < one[0] <= rows - cache.length]
+        key = min(fits, default=key)
     if key not in cache.programs:
         for passed in [one for one in cache.programs if one[-1] <= cache.length - known]:
             del cache.programs[passed]

@@ -179,5 +179,7 @@ def check_request(device: str, dtype: str, attention: str | None = None, compile
         raise ValueError(f"device is {device!r}, but torch sees {count or 'no'} {kind.upper()} device here; use cpu")
     if kind == "mps" and dtype == "float64":
         raise ValueError("an MPS device has no float64: use float32")
+    if compile and kind == "cuda" and dtype == "bfloat16" and not torch.cuda.is_bf16_supported(False):
+        raise ValueError("this GPU emulates bfloat16, which torch.compile leaves as it is: use float16 or float32")
     if compile and not replayable(torch.device(device)):
         raise ValueError(f"only CUDA graphs are compiled, and {kind} has none: leave out --compile")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-from plotly.graph_objects import Scatter
-from plotly.subplots import make_subplots
 
 from jakiro.files import refilling
 
@@ -16,6 +14,9 @@ TALL = 260  # pixels of one plot
 
 def draw(folder: Path) -> None:
     """Draw every column of metrics.csv, and of trials.csv where that is, over the steps; numbered ones share a plot."""
+    from plotly.graph_objects import Scatter  # here: who only trains may have no plotly before it has something to show
+    from plotly.subplots import make_subplots
+
     tables = [pd.read_csv(folder / name) for name in ("metrics.csv", "trials.csv") if (folder / name).exists()]
     plots: dict[str, list[tuple[str, pd.DataFrame]]] = {}
     for table in tables:

@@ -16,6 +16,8 @@ ATTENTION = "sdpa_float32"  # its name among transformers' attentions
 
 def in_bfloat16(device: torch.device) -> bool:
     """Whether products there are best taken in bfloat16. Weights that are trained, and sums, stay in float32 anyway."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
     return device.type != "cpu" or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 

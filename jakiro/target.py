@@ -96,7 +96,7 @@ class Target:
         name: str = "",
         **recorded: bool,
     ) -> Target:
-        """A target from a model in memory, whose weights stay as they are, as in training. `recorded`: graphs, compile."""
+        """A target from a model in memory, whose weights stay as they are. `recorded` are `graphs` and `compile`."""
         return cls(model, tokenizer, heads, name, **recorded)
 
     @classmethod

@@ -62,6 +62,7 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
         jakiro=_head_size(target, "jakiro"),
         assisted=_draft_model(target),
         licences=LICENCES,
+        base=f"base_model: {recipe.parent}\n" if recipe.parent else "",
         target_recipe=made.name,
         begun=BEGUN.format(parent=recipe.parent, units=config.intermediate_size) if recipe.parent else "",
         growing=GROWING if len({entry["stage"]["layers"] for entry in stages}) > 1 else "",

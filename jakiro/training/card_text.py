@@ -41,7 +41,7 @@ CARD = """\
 license: cc-by-sa-4.0
 language: en
 library_name: transformers
-pipeline_tag: text-generation
+{base}pipeline_tag: text-generation
 ---
 # {name}
 

@@ -45,6 +45,20 @@ MUTANTS = [
         "test_engine.py",
     ),
     Mutant(
+        "of siblings with one token the last is walked",
+        "jakiro/tree.py",
+        "nodes = range(len(self) - 1, 0, -1)",
+        "nodes = range(1, len(self))",
+        "test_tuning.py",
+    ),
+    Mutant(
+        "whether runs part at a tie depends on which is first",
+        "jakiro/metrics.py",
+        "step = max(SPACING.get(run.dtype, 0.0) for run in (ours, theirs))",
+        "step = SPACING.get(ours.dtype, 0.0)",
+        "test_replay.py",
+    ),
+    Mutant(
         "the walk goes on past the end of the text",
         "jakiro/verify.py",
         "if not node or ends(token, len(accepted) + 1):",
@@ -243,8 +257,8 @@ MUTANTS = [
     Mutant(
         "a draft model keeps the row after that of an accepted node",
         "jakiro/methods/draft_model.py",
-        "kept.append(node - 1)",
-        "kept.append(node)",
+        "[node - 1 for node in drafted.along(tokens[self._length : -1])]",
+        "[*drafted.along(tokens[self._length : -1])]",
         "test_draft_model.py",
     ),
     Mutant(
@@ -257,7 +271,7 @@ MUTANTS = [
     Mutant(
         "a draft model forgets what it drafted",
         "jakiro/methods/draft_model.py",
-        "cache.keep(self._length, kept)",
+        "cache.keep(self._length, [node - 1 for node in drafted.along(tokens[self._length : -1])])",
         "cache.keep(self._length, [])",
         "test_draft_model.py",
     ),
@@ -642,8 +656,8 @@ MUTANTS = [
     Mutant(
         "a draft model goes deeper than there is room",
         "jakiro/methods/draft_model.py",
-        "return min(self.settings.depth, context.room)",
-        "return self.settings.depth",
+        "return min(self.settings.depth, context.room, self.model.context - len(context.tokens) + 1)",
+        "return min(self.settings.depth, self.model.context - len(context.tokens) + 1)",
         "test_draft_model.py",
     ),
     Mutant(

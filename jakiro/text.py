@@ -15,7 +15,8 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # byte fallback of SentencePiece vocab
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool = True) -> list[int]:
-    """The prompt's ids: as a user's turn where the tokenizer has a chat template, else plain after its bos token.
+    """The prompt's ids: as a user's turn where the tokenizer has a chat template, else plain, after its bos token if it
+    puts that before a text.
 
     Raises ValueError for a prompt with nothing in it, and where the chat template refuses it.
     """
@@ -24,7 +25,12 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool = True) -
     if chat and tokenizer.chat_template:
         return tokenize(tokenizer, as_turn(tokenizer, prompt))
     ids = tokenize(tokenizer, prompt)
-    return ids if tokenizer.bos_token_id is None else [tokenizer.bos_token_id, *ids]
+    return [tokenizer.bos_token_id, *ids] if begins(tokenizer) else ids
+
+
+def begins(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether it puts its bos token before a text."""
+    return tokenizer.bos_token_id is not None and tokenizer("").input_ids[:1] == [tokenizer.bos_token_id]
 
 
 def as_turn(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:

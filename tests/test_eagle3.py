@@ -250,6 +250,15 @@ def test_what_speculators_leaves_out_is_what_vllm_takes_it_for(deep, tmp_path):
     assert Eagle3Config.from_json(tmp_path / "config.json") == config
 
 
+def test_layers_of_several_streams_are_refused(deep, monkeypatch):
+    """Gemma 3n's."""
+    monkeypatch.setattr(deep.model.config, "altup_num_inputs", 4, raising=False)
+    with pytest.raises(
+        ValueError, match="has layers of several streams, which no EAGLE-3 head reads: use another meth"
+    ):
+        layers(deep)
+
+
 D2T = torch.zeros(90, dtype=torch.long)
 
 
@@ -262,6 +271,8 @@ D2T = torch.zeros(90, dtype=torch.long)
         ({}, {"midlayer.self_attn.q_proj.bias": torch.zeros(32)}, "k_proj.bias is missing.*v_proj.bias is missing"),
         ({}, {"d2t": None}, "d2t is missing"),
         ({}, {"d2t": D2T + 299}, "d2t leads outside of the vocabulary"),
+        ({}, {"d2t": D2T.float()}, "d2t must be 90 whole numbers; download it again"),
+        ({}, {"d2t": D2T[None]}, "d2t must be 90 whole numbers"),
         ({}, {"d2t": -torch.arange(90)}, "or twice to one token"),
         ({}, {"midlayer.hidden_norm.weight": None}, "holds no EAGLE-3 head"),
         ({"vocab_size": 301}, {}, "made for a target of vocab_size 301; deep has 300"),

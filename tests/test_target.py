@@ -201,6 +201,21 @@ BY_LAYER = {"full_attention": LONG, "sliding_attention": {"rope_type": "default"
 
 
 @pytest.mark.parametrize(
+    ("rope", "context"),
+    [
+        ({"rope_type": "default"}, CONTEXT),
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": CONTEXT}, 4 * CONTEXT),
+        ({"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": CONTEXT // 2}, CONTEXT),
+        ({"rope_type": "linear", "factor": 3.0}, 3 * CONTEXT),
+        ({"rope_type": "dynamic", "factor": 3.0}, CONTEXT),
+    ],
+)
+def test_positions_that_are_stretched_are_read_as_far_as_that_goes(rope, context):
+    """As where YaRN is added to a config by hand, which leaves max_position_embeddings as it was."""
+    assert Target.wrap(tiny_model(rope_parameters=rope | {"rope_theta": 10000.0})).context == context
+
+
+@pytest.mark.parametrize(
     ("family", "changes"),
     [
         ("phi3", {"rope_parameters": LONG}),
@@ -372,7 +387,7 @@ def test_a_chat_template_may_come_from_a_file(folder, tmp_path, caplog):
     caplog.clear()
     (tmp_path / "chat.jinja").write_text(CHAT)
     given = Target.load(bare, chat_template=tmp_path / "chat.jinja").tokenizer
-    assert encode(plain, "the") == [plain.bos_token_id, *plain("the").input_ids]
+    assert encode(plain, "the") == plain("the").input_ids
     assert encode(given, "the") == given("<user>the<bot>").input_ids == encode(Target.load(folder).tokenizer, "the")
     assert not caplog.records
 

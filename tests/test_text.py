@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tiny import tiny_tokenizer
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from jakiro.text import as_turn, continued, decode, encode, form_of, pieces, with_system
@@ -35,13 +35,17 @@ def test_a_prompt_becomes_a_users_turn(tokenizer):
 
 
 @pytest.mark.parametrize("chat", [False, True])
-def test_without_a_template_it_follows_bos(chat):
-    ids = encode(tiny_tokenizer(template=False), "the", chat)
-    assert tiny_tokenizer().convert_ids_to_tokens(ids) == ["<s>", "the"]
+@pytest.mark.parametrize("begins", [False, True])
+def test_without_a_template_it_follows_bos_where_the_tokenizer_puts_that_before_a_text(chat, begins):
+    plain = tiny_tokenizer(template=False)
+    if begins:
+        first = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", plain.bos_token_id)])
+        plain._tokenizer.post_processor = first
+    assert plain.convert_ids_to_tokens(encode(plain, "the", chat)) == [*["<s>"] * begins, "the"]
 
 
 def test_plain_on_request(tokenizer):
-    assert tokenizer.convert_ids_to_tokens(encode(tokenizer, "the", chat=False)) == ["<s>", "the"]
+    assert tokenizer.convert_ids_to_tokens(encode(tokenizer, "the", chat=False)) == ["the"]
 
 
 def test_a_template_that_refuses_the_prompt_is_said_with_the_remedy():

@@ -22,7 +22,8 @@ from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import HeadRecipe
-from jakiro.training.heads import give_words, new_head, train_heads
+from jakiro.training.head_shape import new_head
+from jakiro.training.heads import give_words, train_heads
 from jakiro.training.losses import Wanted, own_loss
 from jakiro.training.packing import Rows
 from jakiro.training.unrolled import UnrolledEagle3

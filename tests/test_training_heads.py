@@ -23,7 +23,8 @@ from jakiro.training.data import draw
 from jakiro.training.growth import widen
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe
-from jakiro.training.heads import answer, head_config, train_heads
+from jakiro.training.head_shape import head_config
+from jakiro.training.heads import answer, train_heads
 from jakiro.training.losses import TOP, Losses, Wanted, loss_of
 from jakiro.training.packing import Rows, load_rows
 from jakiro.training.trial import Trial, Trials
@@ -242,6 +243,10 @@ def test_a_head_takes_the_shape_of_a_target_that_names_it_otherwise():
     assert (found.hidden_size, found.num_attention_heads, found.vocab_size) == (32, 4, 50)
     with pytest.raises(ValueError, match="type gpt2 does not say intermediate_size: say it in the recipe"):
         head_config(model, {})
+    uneven = tiny_model()
+    uneven.config.num_attention_heads = 3  # of a width of their own, as gpt-oss has them: 32 is not three
+    with pytest.raises(ValueError, match="not 3 heads of even width, as a target of type llama has it: say num_attent"):
+        head_config(uneven, {})
 
 
 def test_a_head_of_one_pass_is_called_without_a_mask():

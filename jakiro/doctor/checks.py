@@ -126,6 +126,8 @@ def _vocabulary(head: Eagle3Head, texts: list[Text]) -> Finding:
     if share < 1:
         text += "; the others it never drafts, and they are left out below"
     advice = "train one whose tokens are those of such texts"
+    if not share:
+        return Finding("vocabulary", WRONG, f"{text}; {advice}", {"share": share})
     return _suspected("vocabulary", text, {"share": share}, share < MOST, advice)
 
 

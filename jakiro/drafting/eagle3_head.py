@@ -132,6 +132,10 @@ def layers(target: Target, config: Eagle3Config | None = None) -> tuple[int, ...
         raise ValueError(
             f"{target.name} has {count or 'no list of'} layers, and an EAGLE-3 head reads three: use another method"
         )
+    if getattr(target.model.config.get_text_config(), "altup_num_inputs", 1) > 1:
+        raise ValueError(
+            f"{target.name} has layers of several streams, which no EAGLE-3 head reads: use another method"
+        )
     usual = 2, count // 2, count - 3
     if config is None or not (named := config.reads):
         return usual
@@ -184,6 +188,8 @@ def load_eagle3(folder: str | Path, target: Target) -> Eagle3Head:
         found.pop("d2t", None)
         found.pop("t2d", None)
     elif "d2t" in found:
+        if found["d2t"].is_floating_point() or found["d2t"].shape != (config.draft_vocab_size,):
+            raise ValueError(f"{folder}: d2t must be {config.draft_vocab_size} whole numbers; download it again")
         ids = torch.arange(len(found["d2t"])) + found["d2t"]
         if ids.min() < 0 or ids.max() >= config.vocab_size or len(ids.unique()) < len(ids):
             raise ValueError(f"{folder}: d2t leads outside of the vocabulary, or twice to one token; download it again")

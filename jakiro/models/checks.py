@@ -42,11 +42,12 @@ def measure(target: Any) -> tuple[int, list, int]:
     except torch.OutOfMemoryError:
         raise
     except REFUSALS as error:
-        raise ValueError(f"{target.name} does not run with a key/value cache: {_what(error)}; {REMEDY}") from error
+        why = f"does not run in {target.dtype} with a key/value cache: {_what(error)}"
+        raise ValueError(f"{target.name} {why}; try another --dtype, or {REMEDY}") from error
     config = target.model.config.get_text_config(decoder=True)
     if getattr(config, "attention_layers", None):  # GPT-Neo; nothing of it shows within a window
         raise ValueError(f"{target.name} masks rows of its cache, not positions, so a tree is not its paths; {REMEDY}")
-    limits = [getattr(config, "max_position_embeddings", None) or UNBOUNDED, *_short_factors(config)]
+    limits = [_positions(config), *_short_factors(config)]
     if getattr(config, "attn_temperature_tuning", None):  # Llama 4 scales queries by their row of the cache
         limits.append(max(1, config.floor_scale - MOST_ROWS))
     if found := getattr(config, "keep_window_size", None):  # Doge leaves out tokens of longer texts
@@ -73,10 +74,24 @@ def _short_factors(config: Any) -> list[int]:
 
     Its deepest position chooses the factors of a whole pass, so across that length a tree is not what its paths are.
     """
+    return [rope["original_max_position_embeddings"] for rope in _ropes(config) if rope.get("rope_type") == "longrope"]
+
+
+def _positions(config: Any) -> int:
+    """How many there are. Where a config stretches them by YaRN or linearly and leaves its limit as it was, they are as
+    many as vLLM takes (`_get_and_verify_max_len`): the factor times those of before."""
+    named = getattr(config, "max_position_embeddings", None) or UNBOUNDED
+    reach = [named]
+    for rope in _ropes(config):
+        if rope.get("rope_type") in ("yarn", "linear"):
+            reach.append(int(rope.get("factor", 1) * (rope.get("original_max_position_embeddings") or named)))
+    return max(reach)
+
+
+def _ropes(config: Any) -> list[dict[str, Any]]:
+    """Rotary parameters, of each type of layer where they differ."""
     ropes = getattr(config, "rope_parameters", None) or {}
-    by_layer_type = [rope for rope in ropes.values() if isinstance(rope, dict)]
-    found = [rope for rope in by_layer_type or [ropes] if rope.get("rope_type") == "longrope"]
-    return [rope["original_max_position_embeddings"] for rope in found]
+    return [rope for rope in ropes.values() if isinstance(rope, dict)] or [ropes]
 
 
 @torch.inference_mode()

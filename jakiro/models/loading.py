@@ -29,14 +29,14 @@ from transformers import (
 from jakiro.models.attention import sdpa
 from jakiro.models.checks import ATTENTIONS
 from jakiro.programs import replayable
-from jakiro.text import as_turn, with_system
+from jakiro.text import as_turn, begins, with_system
 
 LOG = logging.getLogger(__name__)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 NORMS = ("norm", "final_layernorm", "final_layer_norm", "ln_f")  # names of a decoder's last norm
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 # What transformers raises over JSON files of a model that are cut off or say what cannot be.
-DAMAGED = (StrictDataclassError, ArithmeticError, KeyError, TypeError, JSONDecodeError)
+DAMAGED = (StrictDataclassError, ArithmeticError, AttributeError, KeyError, TypeError, JSONDecodeError)
 FOREIGN = ("trust_remote_code", "does not recognize this architecture")  # in what it says of a repository's own code
 
 
@@ -88,9 +88,12 @@ def load_tokenizer(folder: Path, template: str | Path | None, system: str | None
 
     Raises OSError for a file that cannot be read, ValueError for a template or message that cannot be used.
     """
-    tokenizer = read_tokenizer(folder)
-    if template is not None:
-        tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
+    try:
+        tokenizer = read_tokenizer(folder)
+        if template is not None:
+            tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the chat template of {template or folder} is not UTF-8: write it again as that") from error
     try:
         if system is not None:
             tokenizer.chat_template = with_system(tokenizer, system)
@@ -102,14 +105,9 @@ def load_tokenizer(folder: Path, template: str | Path | None, system: str | None
             )
     except ValueError as error:
         raise ValueError(f"{template or folder}: {error}") from error
-    if tokenizer.chat_template:
-        begun = tokenizer.bos_token is not None and tokenizer("").input_ids[:1] == [tokenizer.bos_token_id]
-        if template and begun and tokenizer.bos_token not in text:
-            LOG.warning(
-                "%s writes no %s, with which this model's texts begin: put {{ bos_token }} first in it",
-                template,
-                tokenizer.bos_token,
-            )
+    if template and tokenizer.chat_template and begins(tokenizer) and tokenizer.bos_token not in text:
+        said = "%s writes no %s, with which this model's texts begin: put {{ bos_token }} first in it"
+        LOG.warning(said, template, tokenizer.bos_token)
     return tokenizer
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import MISSING, asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.drafting.config import HeadConfig
@@ -26,7 +25,8 @@ from jakiro.training.claims import claim, contents, digest, lies_in
 from jakiro.training.data import Document, draw, take
 from jakiro.training.growth import widen
 from jakiro.training.head_job import HeadJob, layers_read
-from jakiro.training.head_recipe import KINDS, HeadRecipe, Plan
+from jakiro.training.head_recipe import HeadRecipe
+from jakiro.training.head_shape import new_head
 from jakiro.training.optim import check_schedule
 from jakiro.training.packing import Rows, distinct_tokens, load_rows, row_widths, save_rows
 from jakiro.training.precision import product_dtype
@@ -130,7 +130,11 @@ def _check_target(recipe: HeadRecipe, model: PreTrainedModel) -> Target:
     target = Target.wrap(model, graphs=False)
     target.hook.remove()
     target.check_heads()
-    context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    config = model.config.get_text_config()
+    if config.hidden_size != target.hidden_size:
+        widths = f"layers of {config.hidden_size} and an output of {target.hidden_size}"
+        raise ValueError(f"{type(model).__name__} has {widths}, which no head is made for: use another target")
+    context = getattr(config, "max_position_embeddings", None)
     if context and recipe.row > context:
         raise ValueError(f"`row` of the recipe is {recipe.row}, and the target's context {context} tokens: lower it")
     return target
@@ -162,32 +166,6 @@ def _made_from(recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path
 def _asked(recipe: HeadRecipe) -> dict[str, Any]:
     """What of a recipe a run depends on."""
     return {name: value for name, value in asdict(recipe).items() if name not in FREE}
-
-
-def new_head(model: PreTrainedModel, plan: Plan) -> nn.Module:
-    """A head of random weights. Raises ValueError as `head_config` does."""
-    kind = KINDS[plan.kind]
-    return kind(head_config(model, plan.shape, kind.Config))
-
-
-def head_config(model: PreTrainedModel, changes: dict, kind: type[HeadConfig] = HeadConfig) -> HeadConfig:
-    """The shape of one of the target's own layers where the recipe names no other; rope scaling is left out.
-
-    Raises ValueError naming what neither of them says, and where the recipe says what the target alone decides.
-    """
-    config = model.config.get_text_config()  # whose attributes have common names, whatever its file calls them
-    names = [one.name for one in fields(kind) if one.init and one.name not in ("num_local_experts", "bias", "head_dim")]
-    shape = {name: getattr(config, name) for name in names if getattr(config, name, None) is not None}
-    if theta := (getattr(config, "rope_parameters", None) or {}).get("rope_theta"):
-        shape["rope_theta"] = theta
-    shape |= changes
-    if missing := [one.name for one in fields(kind) if one.default is MISSING and one.name not in shape]:
-        target = f"a target of type {config.model_type}"
-        raise ValueError(f"{target} does not say {missing[0]}: say it in the recipe, at each head")
-    for name in ("hidden_size", "vocab_size", "target_hidden_size"):
-        if name in shape and shape[name] != (has := getattr(config, name.removeprefix("target_"), shape[name])):
-            raise ValueError(f"{name} of a head is {shape[name]} in the recipe, and {has} of the target: leave it out")
-    return kind(**shape)
 
 
 def give_words(head: Eagle3Head, rows: list[Rows], model: PreTrainedModel) -> None:

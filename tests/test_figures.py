@@ -395,6 +395,12 @@ def test_no_round_is_between_two():
         assert all(one.get("dtick") == 1 and one["tick0"] == 0 for one in axes) or rounds == 12
 
 
+def test_weights_by_depth_end_with_the_last_level_that_a_router_weighs():
+    figure = run_routing_figure(TRACES["jakiro"])
+    depths = next(one["x"] for one in figure["data"] if one.get("xaxis") == "x2")
+    assert figure["layout"]["xaxis2"]["range"] == [0.4, max(depths) + 0.6]
+
+
 def test_views_without_their_columns_are_absent():
     for name in ("vanilla", "prompt_lookup", "eagle2"):
         assert round_routing_figure(TRACES[name]) is None and run_routing_figure(TRACES[name]) is None
@@ -464,8 +470,9 @@ def test_colours_stand_out_from_the_card(theme):
     palette = THEMES[theme]
     for role in ("text", "muted", "faded", "rejected", "accepted", "bonus"):
         assert contrast(palette[role], palette["surface"]) >= 4.5, role
-    for role in ("expert0", "expert1", "both", "mixture", "other", "lookup", "eagle2", "eagle3", "jakiro"):
+    for role in ("expert0", "expert1", "both", "mixture", "edge", "other", "lookup", "eagle2", "eagle3", "jakiro"):
         assert contrast(palette[role], palette["surface"]) >= 3, role
+    assert contrast(palette["quiet"], palette["surface"]) >= 1.6
 
 
 def contrast(one, other):

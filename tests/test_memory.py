@@ -84,7 +84,7 @@ def test_a_race_that_is_stopped_leaves_no_caches(ready, tmp_path, caches):
 
 
 def test_a_race_that_fails_leaves_no_caches_though_its_error_is_kept(models, caches, monkeypatch):
-    def fail(*given):
+    def fail(*given, **named):
         raise MemoryError("no room")
 
     race = Race(models, check(models, **ASKED))

@@ -22,6 +22,7 @@ from jakiro.target import Target
 from jakiro.trace import Trace, TraceError, from_json, to_json
 from jakiro.traces import read_traces, traces_json, weight
 from jakiro.tree import CutNodes
+from jakiro.ui import about as about_module
 from jakiro.ui import library as library_module
 from jakiro.ui import models as models_module
 from jakiro.ui import race as race_module
@@ -169,7 +170,7 @@ def test_a_race_whose_methods_draft_more_than_was_known_ends_where_it_can_still_
 def test_a_method_that_cannot_run_says_why(models):
     makers = {name: make for name, make in models.makers.items() if name != "jakiro"}
     without = replace(models, makers=makers, missing={"jakiro": "no head for this target"})
-    others = ", ".join(library_module.TITLES[name] for name in makers)
+    others = ", ".join(about_module.TITLES[name] for name in makers)
     with pytest.raises(RequestError, match=f": {others}$"):
         request_of(without, methods=[])
     with pytest.raises(RequestError, match="Jakiro cannot run here: no head for this target"):
@@ -486,7 +487,7 @@ def test_lanes_of_a_file_that_differ_say_so_each(tmp_path, traces):
     found = shelf.about(shelf.add([one, other]))
     assert [lane["device"] for lane in found["lanes"]] == ["cpu", "gpu"] and found["device"] == "cpu"
     assert found["lanes"][1]["model"] == "large" and found["lanes"][1]["date"] == "2026-02-02"
-    assert found["lanes"][1]["prompt"] == library_module.prompt_of(other) != found["lanes"][0]["prompt"]
+    assert found["lanes"][1]["prompt"] == about_module.prompt_of(other) != found["lanes"][0]["prompt"]
 
 
 def test_a_what_if_of_a_file_has_the_prompt_of_its_lane(models, tmp_path):
@@ -494,7 +495,7 @@ def test_a_what_if_of_a_file_has_the_prompt_of_its_lane(models, tmp_path):
     shelf = Library(tmp_path)
     asked = {"race": shelf.add(runs), "lane": 1, "round": 0, "rounds": 2}
     _, facts = what_if(models, shelf, asked)
-    assert facts["prompt"] == library_module.prompt_of(runs[1]) != library_module.prompt_of(runs[0])
+    assert facts["prompt"] == about_module.prompt_of(runs[1]) != about_module.prompt_of(runs[0])
 
 
 def test_a_prompt_that_is_put_together_from_tokens_is_not_called_written(models, tmp_path):
@@ -555,7 +556,7 @@ def test_what_was_made_of_a_race_goes_with_it(tmp_path, traces, monkeypatch):
 def test_prepared_texts_are_bounded_by_their_length(tmp_path, traces, monkeypatch):
     monkeypatch.setattr(library_module, "KEPT_TEXT_BYTES", 10)
     made = []
-    monkeypatch.setattr(library_module, "payload", lambda *given: made.append(given) or '"made"')
+    monkeypatch.setattr(about_module, "payload", lambda *given: made.append(given) or '"made"')
     shelf = Library(tmp_path)
     for id in ("a", "b"):
         shelf.keep(id, traces)
@@ -602,7 +603,7 @@ def test_everything_of_a_trace_has_weight(traces):
 
 
 def test_a_prompt_is_put_together_no_further_than_it_can_be_shown(tmp_path, traces, monkeypatch):
-    monkeypatch.setattr(library_module, "PROMPT", 10)
+    monkeypatch.setattr(about_module, "PROMPT", 10)
     made, asked = Trace.piece, []
     monkeypatch.setattr(Trace, "piece", lambda *given: asked.append(given) or made(*given))
     shelf = Library(tmp_path)

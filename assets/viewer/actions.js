@@ -137,9 +137,14 @@ export function fillHelp(box) {
       + 'is always the target’s own. So in fp32 all lanes give the same text, and only the number and the cost of the rounds differ.'),
     h('h3', {}, 'Words'),
     rows([['prefill', 'The target’s pass over the prompt, which gives the first token.'],
-      ['expert', 'A part of Jakiro’s draft head with guesses of its own; a router weighs them at every node.']]),
+      ['expert', 'A part of Jakiro’s draft head with guesses of its own; a router weighs them at every node.'],
+      ['node budget', 'How many nodes of what was drafted are kept for the target to check; the rest are cut.'],
+      ['rescue', 'An accepted token that one expert alone proposed.'],
+      ['contrastive level', 'The last one, which is drafted without a pass of its own: from how the experts differed in the one before.'],
+      ['top-k', 'The k likeliest tokens after a node: those that are proposed.'],
+      ['p, q', 'Probability of a token under the target, and under the draft.']]),
     h('h3', {}, 'Numbers'),
-    rows([['tok/s', WORDS.tps], ['×', WORDS.speedup], ['τ', WORDS.tau], ['bar', WORDS.bar]]),
+    rows([['tok/s', WORDS.tps], ['×', WORDS.speedup], ['τ', WORDS.tau.replace('τ: m', 'M')], ['bar', WORDS.bar]]),
     h('h3', {}, 'Keys'), rows(KEYS), h('label', {class: 'inline'}, choice, 'keys of one character work'),
   );
 }

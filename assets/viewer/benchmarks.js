@@ -69,7 +69,7 @@ export function benchmarksView(part, go, say) {
     reveal(part('report-summary'), report.summary.length > 0);
     part('report-facts').replaceChildren(...report.facts.flatMap(([label, text]) => [h('dt', {}, label), h('dd', {}, text)]));
     part('report-table').replaceChildren(table(report.table));
-    const plots = report.figures.map((figure) => h('div', {class: 'plot', style: `min-width: ${figure.min_width}px`}));
+    const plots = report.figures.map((figure) => h('div', {class: 'plot', role: 'group', 'aria-label': `Figure: ${figure.title}`, style: `min-width: ${figure.min_width}px`}));
     for (const plot of part('report-figures').querySelectorAll('.plot')) Plotly.purge(plot); // it would stay with the window
     part('report-figures').replaceChildren(...report.figures.flatMap((figure, index) =>
       [h('h3', {}, figure.title), h('div', {class: 'scroll'}, plots[index])]));

@@ -80,7 +80,8 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     if (!race || race.running) return;
     if (!view.lane) view.redrawNow(); // due in this frame: a key that is earlier still counts
     const {lane} = view;
-    if (name === 'play') timeline.toggle(race, lane, state);
+    if (name === 'round') toRound();
+    else if (name === 'play') timeline.toggle(race, lane, state);
     else if (name === 'replay') timeline.toggle(race, lane, state, null); // and then the round that a race opens with
     else move(name, argument, {race, lane, state}, view.go, say);
   }
@@ -94,6 +95,11 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     if (!plot) return say('This view has no figure to save: choose another.');
     const round = ['run', 'compare'].includes(state.tab) ? '' : ` · round ${state.round + 1}`;
     picture(plot, format, `${race.id}-${lane.method}-round${state.round + 1}-${state.tab}`, race.themes[theme()], `${lane.title}${round} · ${lane.about.prompt}`);
+  }
+
+  function toRound() {
+    part('title').focus();
+    part('title').scrollIntoView();
   }
 
   function help() {

@@ -12,7 +12,7 @@ export const facing = (race, lane, other) => (race.lanes[other] === lane ? race.
 
 /** The view in `box`. `ask({other})` has the model compare, `choose({place})` goes to a token of the text. */
 export function compareView(box, ask, choose) {
-  const plots = new Map(['overlay', 'coverage', 'reach'].map((name) => [name, h('div', {class: 'plot', 'data-figure': name})]));
+  const plots = new Map(['overlay', 'coverage', 'reach'].map((name) => [name, h('div', {class: 'plot', 'data-figure': name, role: 'group', 'aria-label': `Figure: ${name}`})]));
   const select = h('select', {'aria-label': 'The other lane'}), button = h('button', {type: 'button', class: 'primary'}, 'Compare');
   const note = h('p', {class: 'none'}), links = h('p', {class: 'links'}), results = h('div', {hidden: true});
   const plot = (name) => h('div', {class: 'scroll'}, h('div', {class: 'layers'}, plots.get(name)));
@@ -104,7 +104,7 @@ export function compareView(box, ask, choose) {
   /** Every place where one lane gets further than the other. */
   function table({tokens, pieces, names, reach, drafted, shared}) {
     const [first, second] = names, further = (place) => (reach[0][place] > reach[1][place] ? first : second);
-    const head = ['after token', '', 'further', `${first}: along the text`, `${second}: along the text`, `${first}: drafted`, `${second}: drafted`, 'drafted by both'];
+    const head = ['after token', 'token', 'further', `${first}: along the text`, `${second}: along the text`, `${first}: drafted`, `${second}: drafted`, 'drafted by both'];
     const places = tokens.map((_, place) => place).filter((place) => reach[0][place] !== reach[1][place]);
     const rows = places.map((place) => h('tr', {'data-place': place},
       h('th', {scope: 'row'}, h('button', {type: 'button'}, String(place + 1))), h('td', {}, token({pieces}, tokens[place])), h('td', {}, further(place)),

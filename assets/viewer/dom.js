@@ -26,6 +26,11 @@ export function show(element, visible) {
   return visible;
 }
 
+/** Write a sentence that is read out, though not again where it says the same. */
+export function tell(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 /** At most one call a frame, with the arguments of the last. */
 export function eachFrame(callback) {
   let waiting = null;

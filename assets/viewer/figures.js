@@ -83,7 +83,10 @@ export function draw(Plotly, element, figure, config, full = figure) {
   element.dataset.drawn = 'no';
   element.full = full;
   return react(Plotly, element, figure, withDownload(Plotly, config))
-    .then(() => { element.dataset.drawn = 'yes'; });
+    .then(() => {
+      for (const svg of element.querySelectorAll('.main-svg')) svg.setAttribute('aria-hidden', 'true'); // else its scraps of text are read
+      element.dataset.drawn = 'yes';
+    });
 }
 
 /** What may change faster than it can be drawn gets a quarter of the time, and what it was last is always drawn.

@@ -9,10 +9,11 @@ const ESCAPED = {'&amp;': '&', '&lt;': '<', '&gt;': '>', '&#36;': '$', '&#64;': 
 /** How many times as large text is to be in a figure. */
 export const enlarged = (element) => (element.closest('.presenting') ? FOR_A_TALK : 1);
 
-/** A figure as large as its box asks for and has room for: its captions fit the width `least` as they are. */
-export function large(box, {data, layout}, least) {
-  return {data, layout: larger(layout, Math.max(1, Math.min(enlarged(box), box.clientWidth / least)))};
-}
+/** The same as far as there is room in the box of a figure whose text fits the width `least` as it is. */
+export const roomy = (box, least) => (enlarged(box) > 1 ? Math.max(1, Math.min(enlarged(box), box.clientWidth / least)) : 1);
+
+/** A figure as large as its box asks for and has room for. */
+export const large = (box, {data, layout}, least) => ({data, layout: larger(layout, roomy(box, least))});
 
 /** A layout with text so many times as large, and with the space for it. */
 function larger(value, times, name = '', above = '') {
@@ -82,10 +83,8 @@ export function clear(canvas, {width, height}) {
 
 /** Labels at their places between axes as plotly describes them; `behind` covers what is under them. */
 export function write(pen, {xaxis, yaxis}, labels, behind) {
-  const larger = enlarged(pen.canvas);
   pen.textBaseline = 'middle';
-  for (const {x, y, text, bold, size: small, family, color, radius, below} of labels) {
-    const size = small * larger;
+  for (const {x, y, text, bold, size, family, color, radius, below} of labels) {
     const right = (x - xaxis.range[0]) / (xaxis.range[1] - xaxis.range[0]);
     const up = (y - yaxis.range[0]) / (yaxis.range[1] - yaxis.range[0]);
     if (right < 0 || right > 1 || up < 0 || up > 1) continue; // its point is out of sight too

@@ -5,6 +5,7 @@ import {WORDS, fixed, inOrder, seconds} from './format.js';
 import {doneAt, length, roundAt, ticking, tokensAt} from './race.js';
 
 const KINDS = ['t0', 't1', 't2'];
+const UNDERLINE = 1; // px of a line's underline that are in the next line
 const ROOMY = 3; // lanes beside each other that have room for a unit beside their name
 
 /** The view of all lanes in `box`. For clicks: `choose({method, round})` on a token, `cross(index)` elsewhere on a lane.
@@ -87,7 +88,7 @@ export function lanesView(box, choose, cross, summaries = {}) {
       tps: h('strong', {'data-help': WORDS.tps, tabindex: 0}), speedup: h('span', {'data-help': WORDS.speedup, tabindex: 0}),
       tau: h('span', {class: 'chip', 'data-help': WORDS.tau, tabindex: 0}),
       time: h('span', {'data-help': `${WORDS.seconds} ${WORDS.passes}`, tabindex: 0}),
-      bar: h('i'), text: h('p', {class: 'text', dir: 'auto', tabindex: 0, 'aria-label': `Text of ${lane.title}`}),
+      bar: h('i'), text: h('p', {class: 'text', role: 'group', dir: 'auto', tabindex: 0, 'aria-label': `Text of ${lane.title}`}),
       button: h('button', {type: 'button', 'aria-pressed': 'false', 'data-help': summaries[lane.kind ?? lane.method]}, lane.title),
       spans: [], marked: [], shown: 0,
     };
@@ -129,7 +130,8 @@ function follow(cards) {
     if (first.top >= top && last.bottom <= bottom) return null;
     const high = parseFloat(getComputedStyle(box).lineHeight), line = (at) => Math.floor((at.top - top + box.scrollTop) / high);
     const least = line(last) + 1 - Math.floor(box.clientHeight / high);
-    return Math.min(line(first), Math.max(line(first) - 1, least)) * high; // whole lines, the one before on top if it may be
+    const lines = Math.min(line(first), Math.max(line(first) - 1, least)); // whole ones, the one before on top if it may be
+    return lines && lines * high + UNDERLINE;
   });
   cards.forEach(({text}, index) => { if (moves[index] !== null) text.scrollTop = moves[index]; });
 }

@@ -4,7 +4,7 @@ import {applyTheme, keepTheme, theme} from './actions.js';
 import {benchmarksView} from './benchmarks.js';
 import {bindButtons} from './buttons.js';
 import {facing} from './compare.js';
-import {eachFrame, helpBox, parts, show as reveal} from './dom.js';
+import {eachFrame, helpBox, parts, show as reveal, stillness} from './dom.js';
 import {draw, plotly, whole} from './figures.js';
 import {headerView} from './header.js';
 import {large} from './labels.js';
@@ -43,7 +43,7 @@ export function mount({element: root, props, watch, send}) {
   const transport = transportView(part, go);
   const branching = {methods: props.methods, unable: (run) => live.unable(run), again: (request) => { since = turn; live.again(request); }, compare: (request) => live.compare(request), examine: (method) => live.examine(method), heads: () => live.heads(), findings: (one) => (live.loaded(one.about) && examinations.get(one.kind)) || []};
   const round = roundView(part, go, branching);
-  const inspect = nodeView(part('node'));
+  const inspect = nodeView(part('node'), part('fate'));
   const benchmarks = benchmarksView(part, go, say);
   const live = liveRuns({root, send, answered: () => props.value, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written: () => written()});
   const view = {get race() { return race; }, get lane() { return lane; }, get state() { return state; }, redrawNow, go, open, choose, presenting};
@@ -163,6 +163,7 @@ export function mount({element: root, props, watch, send}) {
     if (next.back) state = {...state, method: next.lanes.at(-1).method, against: next.lanes[0].method};
     if (!next.running) benchmarks.renew();
     show(next);
+    if (next.back) part('stage').scrollIntoView({behavior: stillness() ? 'auto' : 'smooth'}); // it was asked for far below
     if (replay) requestAnimationFrame(() => act('replay')); // once the lanes are there
     return '';
   }

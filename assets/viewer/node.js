@@ -1,11 +1,12 @@
 // The inspector: all that the trace knows of one node; folded below it, the run's own numbers.
 
-import {h} from './dom.js';
+import {h, tell} from './dom.js';
 import {cell, token} from './format.js';
 
-/** The inspector in `box`. A lane's rows are made once; a round only changes their text. */
-export function nodeView(box) {
-  let shown = null, title = null, code = null, why = null, rows = [], folds = [];
+/** The inspector in `box`, which says in `why` what became of the node. A lane's rows are made once; a round only changes
+ * their text. */
+export function nodeView(box, why) {
+  let shown = null, title = null, code = null, rows = [], folds = [];
   return show;
 
   function show(race, lane, round, node) {
@@ -16,18 +17,15 @@ export function nodeView(box) {
     box.dataset.node = node;
     title.textContent = node === 0 ? 'Root ' : `Node ${node} `;
     code.textContent = token(lane, nodes.id[node]);
-    why.textContent = fate(race, lane, nodes, node);
-    for (const {field, name, value} of rows) {
-      const known = nodes[field.key]?.[node] ?? null;
-      if (name.hidden === (known !== null)) name.hidden = value.hidden = known === null;
-      if (known !== null) value.textContent = cell(known, field, lane, race.words);
-    }
+    tell(why, fate(race, lane, nodes, node));
+    for (const {field, value} of rows) value.textContent = cell(nodes[field.key]?.[node], field, lane, race.words);
   }
 
   function begin(lane) {
     if (!lane.rounds.at.length) return box.replaceChildren(h('h2', {}, 'Node'), h('p', {}, 'No rounds, no nodes.'));
-    [title, code, why] = [document.createTextNode(''), h('code', {}), h('p', {class: 'fate'})];
-    rows = lane.fields.map((field) => ({field, name: term(field.label, field.help), value: h('dd', {})}));
+    [title, code] = [document.createTextNode(''), h('code', {})];
+    rows = lane.fields.filter(({key}) => applies(lane, key))
+      .map((field) => ({field, name: term(field.label, field.help), value: h('dd', {})}));
     const open = folds.map((fold) => fold.open);
     folds = [
       fold(`Run · ${lane.title}`, lane.metrics.flatMap(({label, text, help}) => [term(label, help), h('dd', {}, text)])),
@@ -42,6 +40,9 @@ export function nodeView(box) {
     );
   }
 }
+
+/** Whether a column has a value for any node of the lane; where it has, its row stays, or what is below would move. */
+const applies = (lane, key) => lane.nodes.some((nodes) => nodes[key]?.some((value) => value !== null));
 
 /** What became of a node, in a sentence. */
 function fate({words}, lane, nodes, node) {

@@ -1,6 +1,6 @@
 // The round: its tree, its other views as tabs, and why it ended where it did.
 
-import {h, show as reveal} from './dom.js';
+import {h, tell, show as reveal} from './dom.js';
 import {draw, fill, paced, whole} from './figures.js';
 import {token} from './format.js';
 import {compareView} from './compare.js';
@@ -89,8 +89,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     if (tab === 'outline') return outline(race, lane, round, node);
     if (tab === 'compare') {
       const said = comparing.at(race, lane, other, place, unable(lane.about), Plotly, theme);
-      if (said) part('why').textContent = said;
-      return;
+      return tell(part('why'), said || lane.why[round]);
     }
     if (tab === 'whatif') return whatIf(panels.get('whatif'), race, lane, round, methods, unable(lane.about), again);
     if (tab === 'table') return table.at(race, lane, round, node);
@@ -140,7 +139,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     part('accepted').textContent = `accepted ${accepted} + bonus ${lane.bonus?.[round] === undefined ? '' : `“${token(lane, lane.bonus[round])}”`}`;
     for (const name of ['nodes', 'accepted', 'why']) reveal(part(name), lane.rounds.at.length > 0); // the first token alone is no round
     steady(['run', 'compare'].includes(tab));
-    part('why').textContent = tab === 'run' ? lane.headline : lane.why?.[round] ?? '';
+    if (tab !== 'compare') tell(part('why'), tab === 'run' ? lane.headline : lane.why?.[round] ?? '');
     chips(['run', 'compare'].includes(tab) ? [] : lane.moments[round] ?? []); // those speak of the whole text
   }
 
@@ -197,7 +196,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
 
   function plot(panel, name, source) {
     if (!plots.has(name)) {
-      const box = h('div', {class: 'plot', 'data-figure': name});
+      const box = h('div', {class: 'plot', 'data-figure': name, role: 'group', 'aria-label': `Figure: ${name.replace('_', ' ')}`});
       plots.set(name, {box, ...paced(box)});
       panel.append(h('div', {class: 'scroll'}, h('h3'), h('div', {class: 'layers'}, box)));
     }

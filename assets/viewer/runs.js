@@ -222,6 +222,7 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
 
   function able() {
     run.disabled = false;
+    run.dataset.help = ''; // what was to be waited for is there
     run.textContent = RUN;
     root.dataset.models = 'ready';
     ready();

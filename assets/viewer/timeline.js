@@ -1,6 +1,6 @@
 // The timeline is the scrubber: a slider, the figure of all rounds with a playhead over it, and the replay.
 
-import {show as reveal} from './dom.js';
+import {tell, show as reveal} from './dom.js';
 import {doneAt, length, roundAt, ticking} from './race.js';
 
 const PASSES_PER_SECOND = 8; // of the replay on the clock of passes
@@ -8,6 +8,7 @@ const PASSES_PER_SECOND = 8; // of the replay on the clock of passes
 /** `go({round})` moves the playhead; `frame(time)` shows the race at a time of the clock, null at rest. */
 export function timelineView(part, go, frame) {
   const slider = part('scrub'), plot = part('timeline'), head = part('playhead'), play = part('play'), counter = part('count');
+  const spoken = [counter, part('why'), part('fate')]; // what is read out when it changes
   let lane = null, figure = null, replay = null, width = 0;
 
   slider.addEventListener('input', () => go({round: Number(slider.value), node: null}));
@@ -30,18 +31,22 @@ export function timelineView(part, go, frame) {
     lane = next;
     figure = nextFigure;
     slider.max = Math.max(0, lane.rounds.at.length - 1);
+    counter.style.minWidth = `${counted(lane.rounds.at.length - 1).length}ch`; // what is beside it stays where it is
     plot.style.height = `${figure.layout.height}px`;
     head.style.top = `${figure.layout.margin.t}px`; // below the legend
   }
 
   /** Move slider, counter and playhead to a round. */
   function at(round) {
-    const count = lane.rounds.at.length;
     slider.value = round;
-    slider.setAttribute('aria-valuetext', `round ${round + 1} of ${count}`);
-    const text = count ? `round ${round + 1} / ${count}` : 'no rounds';
-    if (counter.textContent !== text) counter.textContent = text; // what is written is read out, though it says the same
+    slider.setAttribute('aria-valuetext', `round ${round + 1} of ${lane.rounds.at.length}`);
+    tell(counter, counted(round));
     placeHead();
+  }
+
+  function counted(round) {
+    const count = lane.rounds.at.length;
+    return count ? `round ${round + 1} / ${count}` : 'no rounds';
   }
 
   function placeHead() {
@@ -76,7 +81,7 @@ export function timelineView(part, go, frame) {
   function run() {
     replay.frame = requestAnimationFrame(step);
     play.textContent = '▮▮ Pause';
-    counter.setAttribute('aria-live', 'off'); // nobody can listen that fast
+    for (const one of spoken) one.setAttribute('aria-live', 'off'); // nobody can listen that fast
   }
 
   /** Hold the picture until it goes on from there, or until a move. */
@@ -84,7 +89,7 @@ export function timelineView(part, go, frame) {
     cancelAnimationFrame(replay.frame);
     Object.assign(replay, {begin: replay.time, started: null, frame: null});
     play.textContent = '▶ Play';
-    counter.removeAttribute('aria-live');
+    for (const one of spoken) one.setAttribute('aria-live', 'polite');
   }
 
   function step(now) {

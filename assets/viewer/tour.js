@@ -4,19 +4,20 @@ import {IDEA} from './actions.js';
 import {h, posed, show as reveal, stillness} from './dom.js';
 
 const SEEN = 'jakiro-toured';
-const STOPS = [ // `live`: what is not said where there is no server
+const TOUCH = matchMedia('(pointer: coarse)').matches; // there are no keys
+const STOPS = [ // `live`: what is not said where there is no server; `leads`: to which round, once
   {part: 'lanes', text: `${IDEA} `
     + 'Each lane decodes the same prompt with the same target. In fp32 all write the same text; tokens a second and τ, the tokens '
     + 'that one pass brings, tell them apart. Underlined tokens were drafted, dotted ones are the target’s own.'},
   {part: 'timeline', text: 'Every bar is a round: a draft, then one pass of the target. Its height is what the round brought; below the axis '
-    + 'is another method over the same text. Drag along it, or press the arrow keys.'},
+    + `is another method over the same text. Drag along it, or press ${TOUCH ? '◀ and ▶' : 'the arrow keys'}.`},
   {part: 'views', text: 'The draft tree of one round. The green path is what the target agreed with, the star is its own next '
     + 'token; shape and colour say which expert proposed a candidate.'},
-  {part: 'why', text: 'One sentence says why the round ended here: not proposed, cut by the node budget, or simply the end of the draft.'},
-  {part: 'moment', moves: true, text: 'N and P jump between notable rounds: a rescue by one expert, a sure candidate that was rejected, all '
-    + 'levels accepted, the right token cut.'},
-  {part: 'node', text: 'Whatever the trace knows of one node: draft and target probability, ranks, router weights. Click a node, or walk the '
-    + 'tree with the arrow keys.'},
+  {part: 'why', leads: rejecting, text: 'One sentence says why the round ended here: not proposed, cut by the node budget, or simply the end of the draft.'},
+  {part: 'moment', leads: notable, text: `${TOUCH ? '‹✦ and ✦›' : 'N and P'} jump between notable rounds: a rescue by one expert, a sure candidate that was `
+    + 'rejected, all levels accepted, the right token cut.'},
+  {part: 'node', text: 'Whatever the trace knows of one node: draft and target probability, ranks, router weights. '
+    + (TOUCH ? 'Tap a node.' : 'Click a node, or walk the tree with the arrow keys.')},
   {part: 'tabs', text: 'The same round otherwise: as an outline, by router, by diversity; and the whole run.',
     live: ' What if decodes again from here with another tree, one expert alone or forced words.'},
   {query: '[data-do=run]', text: '', live: 'Write a prompt and run it live. Share copies the address of exactly what you see, Export takes it along.'},
@@ -64,12 +65,12 @@ export function tour(part, root, now, go, say) {
     box.style.top = `${marked.getBoundingClientRect().bottom - box.offsetParent.getBoundingClientRect().top + 12}px`;
   }
 
-  /** Whether the round shown is notable, once the playhead is, if it `moves`, at the first that is. */
-  function toNotable(moves) {
-    const {race: {lanes}, state} = now(), {moments} = lanes.find(({method}) => method === state.method);
-    const first = moments.findIndex((kinds, round) => round > 0 && kinds.length);
+  /** Whether the round shown is what a stop `leads` to, once the playhead is, if it `moves`, at the first that is. */
+  function led(leads, moves) {
+    const {race, state} = now(), lane = race.lanes.find(({method}) => method === state.method);
+    const first = lane.nodes.findIndex((_, round) => round > 0 && leads(race, lane, round));
     if (moves && first > 0) go({round: first, node: null});
-    return Boolean(moments[moves && first > 0 ? first : state.round]?.length); // a lane may have no rounds
+    return leads(race, lane, moves && first > 0 ? first : state.round);
   }
 
   /** Go to a stop, one on (`by` 1) or back (-1); a number that is no stop hides the tour. */
@@ -79,8 +80,8 @@ export function tour(part, root, now, go, say) {
     remember();
     reveal(offer, false);
     if (!reveal(box, stop >= 0)) return;
-    const {part: name, query, moves, text} = stops[stop];
-    const leads = moves && toNotable(by > 0);
+    const {part: name, query, leads, text} = stops[stop];
+    const there = leads && led(leads, by > 0);
     marked = query ? root.querySelector(query) : part(name);
     marked.classList.add('toured');
     stick();
@@ -93,11 +94,15 @@ export function tour(part, root, now, go, say) {
     const last = stop === stops.length - 1, back = button('Back', () => visit(stop - 1, -1));
     const on = last ? button('Done', end) : button('Next', () => visit(stop + 1, 1));
     back.disabled = stop === 0;
-    box.replaceChildren(h('p', {}, text + (leads ? ' This is one.' : '')), h('p', {class: 'row'}, h('span', {}, `${stop + 1} of ${stops.length}`),
+    box.replaceChildren(h('p', {}, text + (there && leads === notable ? ' This is one.' : '')), h('p', {class: 'row'}, h('span', {}, `${stop + 1} of ${stops.length}`),
       back, on, last ? null : button('Close', end)));
     on.focus({preventScroll: true});
   }
 }
+
+/** What rounds a stop leads to; a lane may have none. */
+function notable(race, lane, round) { return Boolean(lane.moments[round]?.length); }
+function rejecting({words}, lane, round) { return Boolean(lane.nodes[round]?.state.includes(words.state.indexOf('rejected'))); }
 
 function seen() {
   try { return localStorage.getItem(SEEN) !== null; } catch { return true; }

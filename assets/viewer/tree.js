@@ -4,7 +4,7 @@
 
 import {h} from './dom.js';
 import {draw, fixed, place} from './figures.js';
-import {enlarged, labelLayer, lift} from './labels.js';
+import {enlarged, labelLayer, lift, roomy} from './labels.js';
 import {frame, sketch} from './sketch.js';
 
 const SPACE = 4; // px between the legend and the tree
@@ -81,9 +81,11 @@ export function treePlot(box) {
 
   /** A figure with small print that can be read where it is shown. */
   function legible({data, layout}) {
-    const times = enlarged(box), larger = (one, name) => ({...one, [name]: {...one[name], size: one[name].size * times}});
+    const larger = (one, name, times = enlarged(box)) => ({...one, [name]: {...one[name], size: one[name].size * times}});
+    const room = roomy(box, parseFloat(box.style.minWidth)); // for labels beside each other
     const shapes = layout.shapes.map((shape) => (shape.label ? {...shape, label: larger(shape.label, 'font')} : shape));
-    return {data, layout: {...layout, shapes, xaxis: larger(layout.xaxis, 'tickfont'), legend: larger(layout.legend, 'font')}};
+    const labelled = data.map((trace) => (trace.mode === 'markers+text' ? larger(trace, 'textfont', room) : trace));
+    return {data: labelled, layout: {...layout, shapes, xaxis: larger(layout.xaxis, 'tickfont'), legend: larger(layout.legend, 'font')}};
   }
 
   function drawLegend(Plotly, figure) {

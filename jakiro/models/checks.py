@@ -83,8 +83,9 @@ def _positions(config: Any) -> int:
     named = getattr(config, "max_position_embeddings", None) or UNBOUNDED
     reach = [named]
     for rope in _ropes(config):
-        if rope.get("rope_type") in ("yarn", "linear"):
-            reach.append(int(rope.get("factor", 1) * (rope.get("original_max_position_embeddings") or named)))
+        before = rope.get("original_max_position_embeddings") or named
+        if rope.get("rope_type") in ("yarn", "linear") and named >= before:
+            reach.append(int(rope.get("factor", 1) * before))
     return max(reach)
 
 

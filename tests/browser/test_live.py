@@ -96,6 +96,7 @@ def test_a_live_race_streams_and_can_be_opened(show):
     expect(part(tab, "kind")).to_have_text("live")
     expect(part(tab, "prompt")).to_have_text("the an the")
     expect(part(tab, "lossless")).to_contain_text("lossless: 3/3")
+    expect(tab.locator("[data-do=run]")).to_have_attribute("data-help", "")  # nothing is waited for any more
     wait_for_tree(tab)
     tab.wait_for_function("location.search.includes('race=live-')")  # written at most four times a second
     tab.reload()  # the address alone brings it back
@@ -327,6 +328,7 @@ def test_a_running_race_can_be_presented_and_stopped(show, monkeypatch):
     monkeypatch.setattr(Race, "rounds", slowly)
     tab = show("?motion=0")
     run_until_it_is_in_the_address(tab)
+    expect(tab.locator(".lane .bar").first).to_be_hidden()  # nobody knows how far it is
     for presents in (True, False, True):
         tab.keyboard.press("Shift+P")
         expect(tab.locator("#viewer.presenting")).to_have_count(int(presents))

@@ -156,7 +156,10 @@ def test_closed_settings_are_not_on_the_way_of_tab(show):
     tab = show("?race=question")
     tab.wait_for_selector("#viewer [data-models=ready]")
     tab.keyboard.press("Tab")
-    expect(tab.locator("#viewer :focus")).to_have_count(1)
+    expect(tab.locator("#viewer :focus")).to_have_text("To the round")
+    tab.keyboard.press("Enter")
+    expect(part(tab, "title")).to_be_focused()
+    expect(part(tab, "title")).to_be_in_viewport()
     tab.locator("[data-do=settings]").click()
     expect(tab.locator("#settings input[type=number]").first).to_be_visible()
 
@@ -241,6 +244,7 @@ def test_tabs_show_their_figures(show):
     for name, figure in figures.items():
         tab.locator(f"[data-tab={name}]").click()
         tab.wait_for_selector(f"[data-figure={figure}][data-drawn=yes]:visible")
+        expect(tab.locator(f"[data-figure={figure}] .main-svg").first).to_have_attribute("aria-hidden", "true")
     # a clip path by its full address is lost when the address changes, and what it clips with it
     assert tab.locator("[clip-path]").count() > 0
     assert tab.locator("[clip-path*=http]").count() == 0
@@ -274,6 +278,8 @@ def test_the_help_says_what_experiments_found_and_leads_to_them(show):
     said = " ".join(summary(report))
     tab = show("?race=question")
     tab.keyboard.press("?")
+    expect(part(tab, "help-text")).to_contain_text("An accepted token that one expert alone proposed.")
+    expect(part(tab, "help-text")).not_to_contain_text("τ:")  # it stands beside
     expect(part(tab, "findings")).to_contain_text(said)
     part(tab, "findings").locator("button").first.click()
     tab.wait_for_selector("[data-part=benchmarks][data-drawn=decoupling-cpu]")
@@ -309,6 +315,8 @@ def test_the_table_is_for_keys_too(show):
     tab.locator("[data-view=table] tbody th button").nth(2).focus()
     tab.keyboard.press("Enter")
     tab.wait_for_selector("[data-part=node][data-node='2']")
+    tab.locator("[data-view=table] [role=region]").evaluate("(box) => box.scrollTo(400, 0)")
+    tab.locator("[data-view=table] tbody th button").nth(2).click(trial=True)  # it stays in sight
     expect(tab.locator("[data-view=table] tr[aria-current=true]")).to_have_attribute("data-node", "2")
     assert "round=3" in tab.evaluate("location.search")
 

@@ -6,12 +6,14 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 import synthetic
 from playwright.sync_api import expect
 from served import DROP, FEW_FRAMES, IN_CHROMIUM, WIDE_AND_NARROW, part, wait_for_tree
 
 from jakiro.analysis.endings import MOMENTS, moments
 from jakiro.assets import TRACES
+from jakiro.graph import REJECTED, states
 from jakiro.trace import to_json
 from jakiro.traces import traces_json
 from jakiro.ui.why import whys
@@ -19,6 +21,7 @@ from jakiro.ui.why import whys
 pytestmark = IN_CHROMIUM
 RUN = synthetic.tree_trace(12, nodes=24)  # as the page has it
 KINDS = [moments(RUN, index) for index in range(len(RUN.steps))]
+REJECTING = next(index for index, step in enumerate(RUN.steps) if index and REJECTED in states(step))
 # A replay then does not end by itself, however long a busy machine takes to do something meanwhile.
 SLOW_CLOCK = """() => {
   const own = window.requestAnimationFrame;
@@ -107,6 +110,14 @@ OUT_OF_SIGHT = """async () => {
 }"""
 
 
+LABELS = """() => {
+  // px of the largest label of the tree's points
+  const pen = document.querySelector('[data-view=tree] canvas.labels').getContext('2d'), sizes = [];
+  pen.fillText = () => sizes.push(parseFloat(pen.font.replace('bold ', '')));
+  document.querySelector('[data-figure=tree]').emit('plotly_afterplot');
+  delete pen.fillText;
+  return Math.max(...sizes);
+}"""
 SMALL_PRINT = """() => {
   // px of the tree's legend, of its levels' names, of the labels of its points
   const plot = document.querySelector('[data-figure=tree]'), sizes = [];
@@ -259,10 +270,10 @@ def test_the_counter_is_read_out_where_it_says_something_new_and_not_during_a_re
     assert tab.evaluate("written") == ["round 5 / 12"]
     expect(part(tab, "count")).not_to_have_attribute("aria-live", "off")
     tab.evaluate(SLOW_CLOCK)
-    for live in ("off", ""):
+    for live in ("off", "polite"):
         part(tab, "play").click()
-        expect(part(tab, "play")).to_contain_text("Pause" if live else "Play")
-        assert (part(tab, "count").get_attribute("aria-live") or "") == live
+        expect(part(tab, "play")).to_contain_text("Pause" if live == "off" else "Play")
+        assert {part(tab, name).get_attribute("aria-live") for name in ("count", "why", "fate")} == {live}
 
 
 def test_traces_without_seconds_are_replayed_on_the_clock_of_passes(show):
@@ -326,6 +337,52 @@ def test_for_a_talk_only_the_race_is_shown(show):
     expect(tab.locator("#prompt")).to_be_visible()
     expect(part(tab, "present")).to_have_text("Present")
     assert timeline.bounding_box()["y"] < tree.bounding_box()["y"]
+
+
+@pytest.mark.parametrize(("width", "beside"), [(1280, False), (1700, True)])
+def test_for_a_talk_controls_stay_where_they_are(show, width, beside):
+    """The inspector, whose tokens may take several lines, is below them or beside."""
+    tab = show("?race=question&method=jakiro&round=0&present=1", viewport={"width": width, "height": 800})
+    wait_for_tree(tab)
+    tops = set()
+    for round in range(len(RUN.steps)):
+        at(tab, round)
+        tops.add(part(tab, "play").bounding_box()["y"] + tab.evaluate("scrollY"))
+        tab.keyboard.press("ArrowRight")
+    assert len(tops) == 1
+    inspector, tree = part(tab, "node").bounding_box(), tab.locator("[data-figure=tree]").bounding_box()
+    assert (inspector["x"] > tree["x"] + tree["width"]) == beside
+    assert (inspector["y"] > part(tab, "play").bounding_box()["y"]) != beside
+
+
+def test_for_a_talk_labels_are_larger_where_there_is_room(show):
+    tab = show("?race=question&method=jakiro&round=3", viewport={"width": 1440, "height": 900})
+    for width, larger in ((1440, True), (700, False)):
+        tab.set_viewport_size({"width": width, "height": 900})
+        sizes = []
+        for _ in range(2):
+            wait_for_tree(tab)
+            tab.wait_for_timeout(300)
+            sizes.append(tab.evaluate(LABELS))
+            tab.keyboard.press("Shift+P")
+        assert (sizes[1] > sizes[0]) == larger
+
+
+def test_the_transport_is_one_row_on_a_laptop(show):
+    """Whatever the number of the round has for digits, and the button for a word."""
+    tab = show("?race=question&method=jakiro&round=8", viewport={"width": 1280, "height": 720})
+    at(tab, 8)
+    tab.evaluate(SLOW_CLOCK)
+    box = "(one) => { const {left, top, width} = one.getBoundingClientRect(); return `${left} ${top} ${width}`; }"
+    places = {name: set() for name in ("play", "scrub", "clock", "against", "tabs")}
+    for key in ("ArrowRight", "ArrowRight", " ", " "):
+        for name, seen in places.items():
+            seen.add(part(tab, name).evaluate(box))
+        tab.keyboard.press(key)
+        tab.wait_for_timeout(100)
+    assert [name for name, seen in places.items() if len(seen) > 1] == []
+    play, against = (part(tab, name).bounding_box() for name in ("play", "against"))
+    assert abs(play["y"] - against["y"]) < 10
 
 
 def test_escape_ends_a_talk_from_a_list_and_after_the_menu_was_open(show):
@@ -418,8 +475,10 @@ def test_the_tour_shows_what_it_tells_of(show):
     expect(tab.locator("[data-tab=tree]")).to_have_attribute("aria-selected", "true")
     at(tab, 0)  # vanilla has no notable rounds
     tour = part(tab, "tour")
-    for _ in range(4):
+    for stop in range(4):
         tour.get_by_role("button", name="Next").click()
+        if stop == 2:
+            expect(part(tab, "title")).to_have_text(re.compile(f"Round {REJECTING + 1} "))
     round = next(index for index, kinds in enumerate(KINDS) if kinds and index)
     at(tab, round)
     expect(tour).to_contain_text("This is one.")

@@ -43,6 +43,7 @@ def test_rounds_are_decoded_again_and_shown_beside_what_they_were(show):
     form.get_by_label("rounds").fill("3")
     form.locator("[type=submit]").click()
     expect(part(tab, "kind")).to_have_text("what if")
+    expect(tab.locator(".lane").first).to_be_in_viewport()
     expect(part(tab, "notice")).to_contain_text("depth 3 instead of 2")
     expect(part(tab, "notice")).to_contain_text("the same text")
     assert tab.locator(".lane").count() == 2
@@ -138,6 +139,7 @@ def test_two_lanes_are_compared_along_one_text(show):
     for figure in ("overlay", "coverage", "reach"):
         tab.wait_for_selector(f"[data-figure={figure}][data-drawn=yes]:visible")
     expect(part(tab, "why")).to_contain_text("tokens of one text, Jakiro would have got further")
+    expect(view.locator("[data-figure=reach] .annotation-text")).to_have_text("drafted tokens along the text")
     view.get_by_label("The other lane").select_option(label="Vanilla")
     expect(view.locator(".links")).to_be_hidden()  # what is below is of the lane in the list
     view.get_by_label("The other lane").select_option(label="EAGLE-2")

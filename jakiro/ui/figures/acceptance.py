@@ -28,16 +28,16 @@ def acceptance_figure(trace: Trace) -> dict:
         "yaxis": axis((0, 0.9), "x", "rounds", **whole(max(histogram), 4)),
         "xaxis2": axis((0.25, 0.56), "y2", "depth", **by_level(len(rates))),
         "yaxis2": axis((0, 0.9), "x2", range=[0, 1.05], tickformat=".0%", nticks=4),
-        "xaxis3": axis((0.62, 0.84), "y3", "tokens so far", showgrid=False, **whole(len(trace.tokens))),
+        "xaxis3": axis((0.62, 0.83), "y3", "tokens so far", showgrid=False, **whole(len(trace.tokens))),
         "yaxis3": axis((0, 0.9), "x3", rangemode="tozero", nticks=4),
-        "xaxis4": axis((0.89, 1), "y4", showgrid=False, showticklabels=False),
+        "xaxis4": axis((0.88, 1), "y4", showgrid=False, showticklabels=False),
         "yaxis4": axis((0, 0.9), "x4", range=[0, 1], showticklabels=False, showgrid=False),
     }
     captions = [
         caption(0, 0.94, "accepted tokens"),
         caption(0.25, 0.94, "share of rounds accepted, by depth" if rates else "nothing was drafted"),
         caption(0.62, 0.94, "tau so far"),
-        caption(0.89, 0.94, "time of the rounds"),
+        caption(0.88, 0.94, "time of the rounds"),
     ]
     hover = "%{x} accepted in %{y} rounds<extra></extra>"
     data = [on(1, bars(accepted, histogram, "@accepted", "rounds", hovertemplate=hover))]
@@ -57,7 +57,7 @@ def acceptance_figure(trace: Trace) -> dict:
     margin = {"l": 46, "r": 12, "t": 30, "b": 104}
     look = layout(360, axes, margin=margin, barmode="stack", bargap=0.2, annotations=captions)
     look["legend"] |= {"orientation": "v", "x": 0.25, "y": -0.19, "yanchor": "top", "traceorder": "normal"}
-    return {"data": data, "layout": look, "min_width": 1000}
+    return {"data": data, "layout": look, "min_width": 900}
 
 
 def _time(trace: Trace) -> list[dict]:

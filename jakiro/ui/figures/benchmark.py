@@ -116,7 +116,7 @@ def limits_figure(report: dict[str, Any], titles: Mapping[str, str] = ITSELF) ->
     parts = (
         ("round", "@both", [line["round_s"] for line in lines]),
         ("bare networks alone", "@accepted", [line["round_s"] / line["round_over_ideal"] for line in lines]),
-        ("device's floor", "@edge", [line["round_floor_s"] for line in lines]),
+        ("device's floor", "@quiet", [line["round_floor_s"] for line in lines]),
     )
     ratios = [f"{line['round_over_ideal']:.2f} × its networks" for line in lines]
     inside = {"textposition": "inside", "insidetextanchor": "end", "textfont": {"size": 10, "color": "@surface"}}

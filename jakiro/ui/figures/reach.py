@@ -23,9 +23,11 @@ def reach_figure(places: list[Pair], names: tuple[str, str], looks: tuple[Look, 
     top = max(max(place.reach) for place in places)
     axes = {
         "xaxis": axis((0, 1), "y", "token of the text", showgrid=False),
-        "yaxis": axis((0, 1), "x", "tokens", **up_and_down(top, top)),
+        "yaxis": axis((0, 0.88), "x", "tokens", **up_and_down(top, top)),
     }
-    look = layout(220, axes, margin={"l": 46, "r": 12, "t": 34, "b": 40}, barmode="relative", bargap=0.15)
+    title = caption(0, 0.92, "drafted tokens along the text")
+    margin = {"l": 46, "r": 12, "t": 30, "b": 40}
+    look = layout(220, axes, margin=margin, barmode="relative", bargap=0.15, annotations=[title])
     return {"data": data, "layout": look, "min_width": 560}
 
 

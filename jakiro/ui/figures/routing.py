@@ -86,10 +86,11 @@ def run_routing_figure(trace: Trace) -> dict | None:
         return None
     left, right, top, low = (0, 0.46), (0.57, 1), (0.62, 1), (0.04, 0.42)
     middles = [middle for middle, _, _ in run.acceptance]
+    levels = min(max(run.by_depth), max_depth(trace))  # without the contrastive one, which no router weighs
     axes = {
         "xaxis": axis(left, "y", showgrid=False, **whole(len(run.root))),
         "yaxis": axis(top, "x", **SHARES),
-        "xaxis2": axis(right, "y2", "depth", **by_level(max_depth(trace))),
+        "xaxis2": axis(right, "y2", "depth", **by_level(levels)),
         "yaxis2": axis(top, "x2", **SHARES),
         "xaxis3": axis(left, "y3", "round", showgrid=False, matches="x", **whole(len(run.root))),
         "yaxis3": axis(low, "x3", "nats", range=[0, 1.05 * math.log(2)], nticks=4),
@@ -106,7 +107,7 @@ def run_routing_figure(trace: Trace) -> dict | None:
     ]
     margin = {"l": 46, "r": 12, "t": 34, "b": 40}
     look = layout(RUN_HEIGHT, axes, margin=margin, barmode="stack", bargap=0.12, annotations=captions)
-    data = [*_weights(run, max_depth(trace)), *_entropy(run), _acceptance(run)]
+    data = [*_weights(run, levels), *_entropy(run), _acceptance(run)]
     return {"data": data, "layout": look, "min_width": 800}
 
 

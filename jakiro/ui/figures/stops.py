@@ -24,8 +24,8 @@ def stops_figure(trace: Trace) -> dict | None:
     colors = ["@accepted" if one.where == FULL else "@other" for one in found]
     data = [bars(rest, names, "@other", "rounds", **look, marker={"color": colors, "line": {"width": 0}})]
     if any(one.alone is not None for one in found):
-        look |= {"marker": outlined("@edge"), "showlegend": True}
-        data.append(bars([alone or None for alone in rescuable], names, "@edge", ALONE, **look))
+        look |= {"marker": outlined("@quiet"), "showlegend": True}
+        data.append(bars([alone or None for alone in rescuable], names, "@quiet", ALONE, **look))
     counts = [f" {one.rounds}" for one in found]
     numbers = {"mode": "text", "textposition": "middle right", "hoverinfo": "skip", "showlegend": False}
     ends = [one.rounds for one in found]

@@ -31,7 +31,8 @@ THEMES: dict[str, dict[str, str]] = {
         "text": "#15181D",
         "muted": "#5B6270",
         "faded": "#6C7382",
-        "edge": "#D3D6DE",
+        "edge": "#878E9C",
+        "quiet": "#BFC3CD",
         "rejected": "#5B6270",
         "grid": "#E7E9EE",
         "other": "#858D9B",
@@ -57,7 +58,8 @@ THEMES: dict[str, dict[str, str]] = {
         "text": "#EDEFF3",
         "muted": "#A3AAB8",
         "faded": "#8B92A1",
-        "edge": "#3A3F4A",
+        "edge": "#6F7786",
+        "quiet": "#484E5B",
         "rejected": "#B4BBC8",
         "grid": "#2A2E37",
         "other": "#6F7786",
@@ -71,7 +73,7 @@ THEMES: dict[str, dict[str, str]] = {
 }
 
 # The phases of a round: the role of their bars, which no lane has, and of text on them.
-PHASES = {"draft": ("@draft", "@surface"), "verify": ("@verify", "@text"), "overhead": ("@edge", "@text")}
+PHASES = {"draft": ("@draft", "@surface"), "verify": ("@verify", "@text"), "overhead": ("@quiet", "@text")}
 
 CONTRASTIVE = 4
 # Who proposes a node: the values of the column `source`; CONTRASTIVE without one on that level, None elsewhere.

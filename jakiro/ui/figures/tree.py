@@ -124,7 +124,7 @@ def _source_patch(graph: nx.DiGraph, source: int | None, places: dict, largest: 
         **points(nodes, places),
         "text": [_faded_label(facts[node], more) for node in nodes],
         "marker.size": [_size(facts[node]["q"], largest) for node in nodes],
-        "marker.opacity": [0.65 if facts[node]["state"] in (PASSED, UNREACHED) else 1 for node in nodes],
+        "marker.opacity": [0.8 if facts[node]["state"] in (PASSED, UNREACHED) else 1 for node in nodes],
         "textfont.size": font,
     }
 

@@ -52,7 +52,7 @@ def _legend(sources: list[int | None], drafts: bool, cut: bool) -> list[dict]:
     entries = []
     if sources and sources[0] not in (CONTRASTIVE, None):
         # no title: plotly leaves its width out when it breaks the legend into lines
-        entries.append({"name": "in the top-k of", "mode": "markers", "marker": {"color": CLEAR}})
+        entries.append({"name": "in the top-k of:", "mode": "markers", "marker": {"color": CLEAR}})
     for source in sources:
         role, symbol, name = SOURCES[source]
         look = {"mode": "markers", "marker": {"symbol": symbol, "color": f"@{role}", "size": 10}}
@@ -60,7 +60,7 @@ def _legend(sources: list[int | None], drafts: bool, cut: bool) -> list[dict]:
     if drafts:
         entries.append({"name": "accepted", "mode": "lines", "line": {"color": "@accepted", "width": 5}})
         ring = {"symbol": "circle", "color": CLEAR, "size": 11, "line": {"color": "@rejected", "width": 1.3}}
-        entries.append({"name": "first rejected", "mode": "lines+markers", "marker": ring,
+        entries.append({"name": "rejected", "mode": "lines+markers", "marker": ring,
                         "line": {"color": "@rejected", "width": 1.5, "dash": "dot"}})  # fmt: skip
     star = {"symbol": "star", "color": "@bonus", "size": 12}
     entries.append({"name": "bonus", "mode": "markers", "marker": star})

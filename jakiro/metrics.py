@@ -178,7 +178,7 @@ def divergence(ours: Trace, theirs: Trace) -> Divergence | None:
     if margin is not None and ours.temperature:
         noise = [gumbel_of(ours.seed, len(ours.prompt) + at, token) for token in (a, b)]
         margin = margin / ours.temperature + noise[0] - noise[1]
-    step = max(SPACING.get(run.dtype, 0.0) for run in (ours, theirs))
+    step = SPACING.get(coarsest([ours, theirs]), 0.0)
     tie = margin is not None and abs(margin) <= STEPS * step / (ours.temperature or 1.0)
     return Divergence(at, a, b, margin, tie)
 

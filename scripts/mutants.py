@@ -54,7 +54,7 @@ MUTANTS = [
     Mutant(
         "whether runs part at a tie depends on which is first",
         "jakiro/metrics.py",
-        "step = max(SPACING.get(run.dtype, 0.0) for run in (ours, theirs))",
+        "step = SPACING.get(coarsest([ours, theirs]), 0.0)",
         "step = SPACING.get(ours.dtype, 0.0)",
         "test_replay.py",
     ),

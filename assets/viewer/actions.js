@@ -144,7 +144,7 @@ export function fillHelp(box) {
       ['top-k', 'The k likeliest tokens after a node: those that are proposed.'],
       ['p, q', 'Probability of a token under the target, and under the draft.']]),
     h('h3', {}, 'Numbers'),
-    rows([['tok/s', WORDS.tps], ['×', WORDS.speedup], ['τ', WORDS.tau.replace('τ: m', 'M')], ['bar', WORDS.bar]]),
+    rows([['tok/s', WORDS.tps], ['×', WORDS.speedup], ['τ', WORDS.tau], ['bar', WORDS.bar]]),
     h('h3', {}, 'Keys'), rows(KEYS), h('label', {class: 'inline'}, choice, 'keys of one character work'),
   );
 }

@@ -3,7 +3,7 @@
 export const WORDS = {
   tps: 'Tokens a second after the first token, by this lane’s own wall clock on its device, which is named above when the lane is chosen. Neither prefill nor the recording of CUDA graphs or tapes is counted.',
   speedup: 'Tokens a second of this lane over those of vanilla in the same race.',
-  tau: 'τ: mean tokens that one verify pass of the target adds to the text; the bonus token counts. Vanilla is 1.',
+  tau: 'Mean tokens that one verify pass of the target adds to the text; the bonus token counts. Vanilla is 1.',
   seconds: 'Seconds of wall clock that this lane needed for its text, prefill included, the recording of CUDA graphs or tapes not.',
   passes: 'Passes of the target that this lane needed for its text, prefill not counted.',
   bar: 'How far this lane is at the time of the clock; at rest, when the first lane has finished.',

@@ -179,11 +179,11 @@ def _against(one: dict[str, Any], vanilla: dict[str, Any] | None) -> dict[str, f
     if vanilla is None:
         return {"pays_from": None, "speedup": None, "speedup_recorded": None}
     known = None not in (one["recording_s"], vanilla["recording_s"])
-    whole = [total["tokens"] / (total["prompt_s"] + (total["recording_s"] or 0)) for total in (one, vanilla)]
+    rates = [total["tokens"] / (total["prompt_s"] + total["recording_s"]) for total in (one, vanilla) if known]
     return {
         "pays_from": one["round_s"] / vanilla["round_s"],
         "speedup": one["tau"] * vanilla["round_s"] / (vanilla["tau"] * one["round_s"]),
-        "speedup_recorded": whole[0] / whole[1] if known else None,
+        "speedup_recorded": rates[0] / rates[1] if known else None,
     }
 
 

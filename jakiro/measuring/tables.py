@@ -32,10 +32,9 @@ def allowed(report: dict[str, Any]) -> str:
 def as_markdown(report: dict[str, Any]) -> str:
     """For each temperature: speed-up and tau, one line a task, one column a method, and their means."""
     found = temperatures(report)
-    tables = [_speeds(report, temperature) for temperature in found]
     if len(found) == 1:
-        return tables[0]
-    return "\n\n".join(f"Temperature {one:g}\n\n{table}" for one, table in zip(found, tables, strict=True))
+        return _speeds(report, found[0])
+    return "\n\n".join(f"Temperature {one:g}\n\n{_speeds(report, one)}" for one in found)
 
 
 def _speeds(report: dict[str, Any], temperature: float) -> str:

@@ -11,7 +11,7 @@ from jakiro.assets import TARGET, TEMPLATES
 
 DESCRIPTION = "Decode, look, measure and train"
 RECIPES = Path(__file__).parent.parent / "training" / "recipes"
-EXPERIMENTS = ("decoupling", "decoupling-passes", "losses")
+EXPERIMENTS = ("decoupling", "decoupling-passes", "decoupling-published", "losses")
 MEASURED = "vanilla,eagle2,jakiro"
 DEVICE = "cpu, cuda, cuda:1, mps or xpu (default: %(default)s)"
 

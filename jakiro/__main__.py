@@ -8,10 +8,11 @@ import sys
 from collections.abc import Sequence
 
 from jakiro.commands.arguments import parser
-from jakiro.commands.checks import in_words, out_of_memory
+from jakiro.commands.checks import in_words
 from jakiro.commands.decoding import bench, card, doctor, trace, tune
 from jakiro.commands.learning import experiment, train
 from jakiro.commands.sharing import explain, replay, validate
+from jakiro.memory import out_of_memory
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"jakiro {options.command}: {in_words(error)}", file=sys.stderr)
         return 2
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):
             raise
         less = "--max-new-tokens, total_tokens, or in training the recipe's `rows`"

@@ -37,6 +37,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "settings": set(),
     "text": set(),
     "machine": set(),
+    "memory": set(),
     "programs": set(),
     "hashing": set(),
     "noise": {"hashing", "programs"},
@@ -75,7 +76,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "ui.figures": {"trace", "measuring.report"} | VIEWS,
     "ui": LOOP
     | VIEWS
-    | {"traces", "branch", "compare", "doctor", "methods", "assets", "ui.figures"}
+    | {"traces", "branch", "compare", "doctor", "methods", "assets", "memory", "ui.figures"}
     | {"measuring.report", "measuring.findings", "measuring.tuning"},
     "commands": set(),
     "commands.arguments": {"assets"},
@@ -89,7 +90,10 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     | {"ui.figures"}
     | {"measuring.tables", "measuring.limits", "measuring.peers", "measuring.tuning", "measuring.prompts"}
     | {"measuring.variants", "measuring.bootstrap"},
-    "__main__": {f"commands.{name}" for name in ("arguments", "checks", "decoding", "learning", "sharing")},
+    "__main__": {
+        "memory",
+        *(f"commands.{name}" for name in ("arguments", "checks", "decoding", "learning", "sharing")),
+    },
 }
 DEEP = {"ui.figures"} | {part for part in ALLOWED if part.startswith(("measuring.", "commands."))}
 TENSORS = {"torch", "transformers", "safetensors", "tokenizers"}

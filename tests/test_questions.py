@@ -8,12 +8,18 @@ import threading
 import time
 
 import pytest
+import torch
 
 from jakiro.ui import models as models_module
 from jakiro.ui import page
 from jakiro.ui.library import Library
 from jakiro.ui.models import Left, Loaded, Models, RequestError
 from jakiro.ui.questions import answered, heedless, lines
+
+NO_MEMORY = (
+    "the memory does not suffice: ask for fewer max_new_tokens or a smaller total_tokens, "
+    "or start the page with another --dtype or --device"
+)
 
 
 def fail(error):
@@ -38,11 +44,23 @@ def test_an_answer_says_which_question_it_is_to():
 
 @pytest.mark.parametrize(
     ("error", "message"),
-    [(RequestError("choose a lane"), "choose a lane"), (MemoryError("no room"), "this failed: no room")],
+    [
+        (RequestError("choose a lane"), "choose a lane"),
+        (RuntimeError("no such operator"), "this failed: no such operator"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), NO_MEMORY),
+    ],
 )
 def test_what_goes_wrong_is_an_answer_too(error, message):
     found = answered(lambda asked, heed: fail(error), {}, heedless)
     assert (found["event"], found["message"]) == ("error", message)
+
+
+def test_models_that_do_not_fit_say_what_to_do():
+    models = Models(lambda: fail(torch.OutOfMemoryError("CUDA out of memory.")))
+    models.start()
+    with pytest.raises(RequestError, match="no model to run: the memory does not suffice: take another --dtype"):
+        models.get()
+    assert models.status()["state"] == "failed"
 
 
 @pytest.mark.parametrize("asked", [None, [], "jakiro", 3])

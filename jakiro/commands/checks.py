@@ -23,12 +23,6 @@ def in_words(error: Exception) -> str:
     return f"{error.filename}: {error.strerror}"
 
 
-def out_of_memory(error: RuntimeError) -> bool:
-    """Whether it is what torch raises where a device, or the machine, has no more."""
-    said = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-    return type(error).__name__ == "OutOfMemoryError" or any(one in str(error) for one in said)
-
-
 def check_folder(path: Path) -> None:
     """Raise OSError before any work is done if a folder cannot be made there, or nothing be written into it."""
     there = next(one for one in (path, *path.absolute().parents) if one.exists())

@@ -14,6 +14,7 @@ from jakiro.drafter import Drafter
 from jakiro.engine import record
 from jakiro.machine import machine, settle, versions
 from jakiro.measuring.tuning import Tuner
+from jakiro.memory import out_of_memory
 from jakiro.methods import METHODS, on_heads
 from jakiro.target import Target
 from jakiro.verify import GREEDY
@@ -22,6 +23,7 @@ LOG = logging.getLogger(__name__)
 WARM_UP_TOKENS = 8
 LOOK = 0.2  # seconds between two looks whether anybody still waits for what waits for the models
 QUIET = 5.0  # seconds that other work waits for what runs on the models, at most
+TOO_LARGE = "the memory does not suffice: take another --dtype or --device, or a smaller --target"
 
 
 class RequestError(ValueError):
@@ -162,7 +164,7 @@ class Models:
             self._error = str(error)
         except Exception as error:
             LOG.exception("live runs are off")
-            self._error = f"{type(error).__name__}: {error}"
+            self._error = TOO_LARGE if out_of_memory(error) else f"{type(error).__name__}: {error}"
         finally:
             self._done.set()
 

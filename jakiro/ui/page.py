@@ -29,7 +29,7 @@ from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons, examinations, live_races
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.modules import Modules
-from jakiro.ui.questions import line, refused, tell_run, when_over
+from jakiro.ui.questions import failure, line, refused, tell_run, when_over
 from jakiro.ui.whatif import descriptions
 
 LOG = logging.getLogger(__name__)
@@ -176,7 +176,7 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
             yield text + refused(str(error))
         except Exception as error:
             LOG.exception("a race failed")
-            yield text + refused(f"the race failed: {error}")
+            yield text + refused(failure("the race", error))
 
     def ready() -> list[Any]:
         """The controls show what suits the loaded target, and only the methods that it can run are offered."""
@@ -239,6 +239,6 @@ def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:
             raise gr.Error(str(error), print_exception=False) from error
         except Exception as error:
             LOG.exception("a race failed")
-            raise gr.Error(f"the race failed: {error}") from error
+            raise gr.Error(failure("the race", error)) from error
 
     gr.api(race, api_name="race", concurrency_id="model", concurrency_limit=1)

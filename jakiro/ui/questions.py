@@ -13,6 +13,7 @@ from typing import Any
 import gradio as gr
 from gradio.events import Dependency
 
+from jakiro.memory import out_of_memory
 from jakiro.ui.models import Left, RequestError
 from jakiro.ui.stream import FREE, flushed
 
@@ -82,7 +83,15 @@ def answered(work: Callable[[Asked, Heed], dict[str, Any]], asked: Any, heed: He
         return refusal(str(error), told)
     except Exception as error:  # the page would wait for ever
         LOG.exception("a question failed")
-        return refusal(f"this failed: {error}", told)
+        return refusal(failure("this", error), told)
+
+
+def failure(what: str, error: Exception) -> str:
+    """What the page says where `what` ended in an error that nobody foresaw, or for want of memory."""
+    if out_of_memory(error):
+        less = "ask for fewer max_new_tokens or a smaller total_tokens"
+        return f"the memory does not suffice: {less}, or start the page with another --dtype or --device"
+    return f"{what} failed: {error}"
 
 
 def refusal(message: str, told: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:

@@ -108,6 +108,7 @@ def test_reports_of_a_folder_are_prepared_and_others_left_out(data, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps({"schema": "jakiro-scrub/1"}))
     [found] = json.loads(payload(tmp_path))["reports"]
     assert found["name"] == "b" and ["command", "python -m jakiro bench"] in found["facts"]
+    assert found["title"] == "b: methods on tiny, temperature 0, <b>slow</b>"
     rows = {row[0]: dict(zip(found["table"]["head"], row, strict=True)) for row in found["table"]["rows"]}
     assert rows["Jakiro"]["speed-up"] == "2.33×" and rows["Jakiro"]["identical outputs"] == "100%"
     assert rows["hf_assisted"]["tau"] == "" and rows["hf_assisted"]["speed-up"] == "0.50×"
@@ -153,7 +154,7 @@ def test_a_tuning_is_shown_with_its_best_trees(tmp_path):
     assert found["figures"][0]["title"] == "Which tree pays: jakiro"
     here, same = json.loads(payload(tmp_path, [data]))["reports"]  # what a race of the page measured comes first
     assert same == found and here["title"] == "auto on this machine: Jakiro, greedy"
-    assert here | {"name": "trees", "title": "trees"} == found
+    assert here | {"name": "trees", "title": "trees: which tree pays for Jakiro on tiny, slow"} == found
     [warm, _] = json.loads(payload(tmp_path, [data | {"temperature": 0.7, "top_p": 0.9}]))["reports"]
     assert ["expected", f"{replayed}, sampled at temperature 0.7 and top_p 0.9"] in warm["facts"]
 
@@ -178,6 +179,8 @@ def test_a_rounds_cost_stands_beside_published_and_ideal_ones(tmp_path):
     for name, data in (("a", shapes), ("b", growing)):
         (tmp_path / f"{name}.json").write_text(json.dumps(data))
     first, second = json.loads(payload(tmp_path))["reports"]
+    assert first["title"] == "a: rounds at the shape of llama-2-7b, slow"
+    assert second["title"] == "b: as the text grows on tiny, slow"
     ours, theirs = first["figures"][0]["data"]
     assert (ours["y"], theirs["y"], theirs["name"]) == ([1.5], [1.64], "EAGLE-2, published (A40, prefill included)")
     assert ["published", "their logs"] in first["facts"]
@@ -222,6 +225,7 @@ def test_an_experiment_is_shown_by_its_intervals(tmp_path, data):
     settings = {name: {"depth": 2} for name in about["variants"]}
     (tmp_path / "a.json").write_text(json.dumps(data | {"experiment": about, "rows": rows, "settings": settings}))
     [shown] = json.loads(payload(tmp_path))["reports"]
+    assert shown["title"] == "a: Do they?"
     assert ["heads", "5 steps of 4,096 tokens each, on the same rows"] in shown["facts"]
     figure, parts, *deep = shown["figures"]
     assert figure["title"] == "Do they?" and figure["layout"]["yaxis"]["ticktext"] == ["second", "first"]

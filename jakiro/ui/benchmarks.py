@@ -38,20 +38,19 @@ def payload(folder: Path, tunings: Sequence[dict[str, Any]] = ()) -> str:
 
     Files of other schemas are not for this view.
     """
-    found = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in _files(folder)]
-    reports = [_tuning(f"here-{number}", data) for number, data in enumerate(tunings, 1)]
-    for report, data in zip(reports, tunings, strict=True):
-        method = TITLES.get(data["method"], data["method"])
-        report["title"] = f"auto on this machine: {method}, {_heat(data)}"
-    reports += [_KINDS[data["schema"]](path.stem, data) for path, data in found if data.get("schema") in _KINDS]
+    reports = []
+    for number, data in enumerate(tunings, 1):
+        title = f"auto on this machine: {_method(data)}, {_heat(data)}"
+        reports.append(_tuning(data) | {"name": f"here-{number}", "title": title})
+    for path in sorted(folder.glob("*.json"), key=lambda path: path.stem):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data.get("schema") in _KINDS:
+            report = _KINDS[data["schema"]](data)
+            reports.append(report | {"name": path.stem, "title": f"{path.stem}: {report['title']}"})
     return json.dumps({"reports": reports, "themes": THEMES, "config": CONFIG}, ensure_ascii=False, allow_nan=False)
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.json"), key=lambda path: path.stem)
-
-
-def _bench(name: str, data: dict[str, Any]) -> dict[str, Any]:
+def _bench(data: dict[str, Any]) -> dict[str, Any]:
     repeats = data["rows"][0].get("repeats", 1)
     facts = [
         *_common(data),
@@ -67,11 +66,13 @@ def _bench(name: str, data: dict[str, Any]) -> dict[str, Any]:
     facts.append(["table", MEANS])
     if about := data.get("experiment"):
         facts.append(["heads", f"{about['steps']} steps of {about['tokens_a_step']:,} tokens each, on the same rows"])
+    heats = " and ".join(f"{heat:g}" for heat in temperatures(data))
+    title = about["question"] if about else f"methods on {data['target']}, temperature {heats}, {_device(data)}"
     said = summary(data) if about else []
-    return {"name": name, "title": name, "facts": facts, "figures": figures, "table": table, "summary": said}
+    return {"title": title, "facts": facts, "figures": figures, "table": table, "summary": said}
 
 
-def _tuning(name: str, data: dict[str, Any]) -> dict[str, Any]:
+def _tuning(data: dict[str, Any]) -> dict[str, Any]:
     chosen = data["chosen"]
     best = [point for point in data["points"] if point["texts"] == chosen["texts"]][:POINTS]
     rows = [[f"{one['total_tokens']}", f"{one['top_k']}", f"{one['depth']}", *_expected(one)] for one in best]
@@ -83,7 +84,16 @@ def _tuning(name: str, data: dict[str, Any]) -> dict[str, Any]:
     ]
     figure = {"title": f"Which tree pays: {data['method']}", **tuning_figure(data)}
     table = {"head": TREES, "rows": rows}
-    return {"name": name, "title": name, "facts": facts, "figures": [figure], "table": table, "summary": []}
+    title = f"which tree pays for {_method(data)} on {data['target']}, {_device(data)}"
+    return {"title": title, "facts": facts, "figures": [figure], "table": table, "summary": []}
+
+
+def _method(data: dict[str, Any]) -> str:
+    return TITLES.get(data["method"], data["method"])
+
+
+def _device(data: dict[str, Any]) -> str:
+    return data["machine"]["device"]
 
 
 def _heat(tuning: dict[str, Any]) -> str:
@@ -92,7 +102,7 @@ def _heat(tuning: dict[str, Any]) -> str:
     return f"sampled at temperature {heat:g}" + (f" and top_p {mass:g}" if mass < 1 else "") if heat else "greedy"
 
 
-def _shapes(name: str, data: dict[str, Any]) -> dict[str, Any]:
+def _shapes(data: dict[str, Any]) -> dict[str, Any]:
     published = data["published"]
     said = [["published", published["source"]]] if published else []
     facts = [*_common(data | {"target": f"random weights of the shape {data['shape']}"}), *said]
@@ -100,15 +110,17 @@ def _shapes(name: str, data: dict[str, Any]) -> dict[str, Any]:
     rows = [[*_costs(row), _number(row["round_over_step"], 2), _number(row["published_round_over_step"], 2)]
             for row in data["rows"]]  # fmt: skip
     table = {"head": [*COSTS, "over a step", "published"], "rows": rows}
-    return {"name": name, "title": name, "facts": facts, "figures": [figure], "table": table, "summary": []}
+    title = f"rounds at the shape of {data['shape']}, {_device(data)}"
+    return {"title": title, "facts": facts, "figures": [figure], "table": table, "summary": []}
 
 
-def _long_text(name: str, data: dict[str, Any]) -> dict[str, Any]:
+def _long_text(data: dict[str, Any]) -> dict[str, Any]:
     figure = {"title": "A round as the text grows", **long_text_figure(data, TITLES)}
     growths = ("growth_s", "attention_growth_s")
     rows = [[*_costs(row), *(_number(row[one] and 1000 * row[one], 2) for one in growths)] for row in data["rows"]]
     table = {"head": [*COSTS, "growth, ms", "attention's own, ms"], "rows": rows}
-    return {"name": name, "title": name, "facts": _common(data), "figures": [figure], "table": table, "summary": []}
+    title = f"as the text grows on {data['target']}, {_device(data)}"
+    return {"title": title, "facts": _common(data), "figures": [figure], "table": table, "summary": []}
 
 
 def _costs(row: dict[str, Any]) -> list[str]:
@@ -128,7 +140,7 @@ def _common(data: dict[str, Any]) -> list[list[str]]:
     return [
         *noted,
         ["target", data["target"]],
-        ["device", f"{machine['device']}{vectors}, {machine['threads']} threads, {data['dtype']}"],
+        ["device", f"{_device(data)}{vectors}, {machine['threads']} threads, {data['dtype']}"],
         ["versions", ", ".join(f"{package} {version}" for package, version in versions.items())],
         ["command", data.get("command", "")],
     ]

@@ -77,7 +77,7 @@ def test_the_figure_parts_the_bars_in_which_one_expert_alone_had_the_choice():
     figure = stops_figure(trace)
     rest, alone, numbers = figure["data"]
     assert rest["y"] == ["just below the top-k", "end of the text"]
-    assert (rest["x"], alone["x"], numbers["text"]) == ([1, 1], [1, None], [" 2", " 1"])
+    assert (rest["x"], alone["x"], numbers["text"]) == ([1, 1], [1, None], [" 2 · twice the top_k", " 1"])
     assert "2 of 3 rounds (67%)" in rest["hovertext"][0] and "in 1 of them one expert alone" in rest["hovertext"][0]
     assert len(stops_figure(asked(SECOND))["data"]) == 2  # without experts
     assert stops_figure(run(THIRD)) is None
@@ -88,7 +88,7 @@ def test_explain_says_it_of_every_run(tmp_path, capsys):
     assert main(["explain", str(tmp_path / "one.json")]) == 0
     said = capsys.readouterr().out
     assert "tokens a pass of the target" in said
-    assert f"| just below the top-k | 1 | 33 % |  | {STOPS[NEAR][1]} |" in said
+    assert f"| just below the top-k | 1 | 33 % |  | {STOPS[NEAR].remedy} |" in said
     (tmp_path / "other.json").write_text("{}")
     assert main(["explain", str(tmp_path / "other.json")]) == 2
     assert "other.json" in capsys.readouterr().err

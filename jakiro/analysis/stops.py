@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from jakiro.analysis import endings
 from jakiro.analysis.endings import at_stop, ending, lacked, levels
@@ -13,21 +14,50 @@ FULL, NARROW, NEAR, LOW, FAR, LACKED = "full", "narrow", "near", "low", "far", "
 
 PARTED = (NEAR, LOW, FAR)  # of them, those in which an expert alone may have had the target's choice
 
-# Where a round stopped -> its name, and what would have brought a token more there, or more tokens.
+
+class Way(NamedTuple):
+    """A way for a round to stop."""
+
+    name: str
+    more: str  # what would have brought a token more there, or more tokens, in a few words; "" where nothing is known
+    remedy: str  # that in a sentence
+
+
 STOPS = {
-    FULL: ("all levels accepted", "a deeper draft might have brought more"),
-    NARROW: ("not expanded", "the accepted node was not among the best of its level: a larger top_k expands more"),
-    endings.CUT: ("cut by the budget", "the target's choice was drafted: a larger total_tokens would have kept it"),
-    NEAR: ("just below the top-k", "the target's choice was among the next top_k: twice the top_k may have it"),
-    LOW: (
+    FULL: Way("all levels accepted", "a deeper draft", "a deeper draft might have brought more"),
+    NARROW: Way(
+        "not expanded",
+        "a larger top_k",
+        "the accepted node was not among the best of its level: a larger top_k expands more",
+    ),
+    endings.CUT: Way(
+        "cut by the budget",
+        "a larger total_tokens",
+        "the target's choice was drafted: a larger total_tokens would have kept it",
+    ),
+    NEAR: Way(
+        "just below the top-k",
+        "twice the top_k",
+        "the target's choice was among the next top_k: twice the top_k may have it",
+    ),
+    LOW: Way(
         "below top-k and budget",
+        "more of both",
         "the target's choice was among the next top_k, but too low for the tree: top_k and total_tokens have to grow",
     ),
-    FAR: ("far below the top-k", "the target's choice ranked below twice the top_k: that takes a better drafter"),
-    LACKED: ("not in the vocabulary", "the draft's vocabulary lacks the target's choice: that takes another drafter"),
-    endings.WRONG: ("not drafted", "the target chose another token; what would have had it is not known"),
-    endings.NOTHING_DRAFTED: ("nothing drafted", "there was no draft to accept"),
-    endings.TEXT_END: ("end of the text", "nothing may follow"),
+    FAR: Way(
+        "far below the top-k",
+        "a better drafter",
+        "the target's choice ranked below twice the top_k: that takes a better drafter",
+    ),
+    LACKED: Way(
+        "not in the vocabulary",
+        "another drafter",
+        "the draft's vocabulary lacks the target's choice: that takes another drafter",
+    ),
+    endings.WRONG: Way("not drafted", "", "the target chose another token; what would have had it is not known"),
+    endings.NOTHING_DRAFTED: Way("nothing drafted", "", "there was no draft to accept"),
+    endings.TEXT_END: Way("end of the text", "", "nothing may follow"),
 }
 
 

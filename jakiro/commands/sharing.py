@@ -40,10 +40,10 @@ def explain(options: argparse.Namespace) -> int:
             print("| rounds stopped | rounds | share | one expert alone had it | what would have brought more |")
             print("|---|--:|--:|--:|---|")
             for one in stops(trace):
-                name, remedy = STOPS[one.where]
+                way = STOPS[one.where]
                 share = one.rounds / len(trace.steps)
                 alone = f"{one.alone}" if one.where in PARTED and one.alone is not None else ""
-                print(f"| {name} | {one.rounds} | {100 * share:.0f} % | {alone} | {remedy} |")
+                print(f"| {way.name} | {one.rounds} | {100 * share:.0f} % | {alone} | {way.remedy} |")
             print()
     return 0
 

@@ -1,4 +1,4 @@
-"""Where a run's rounds stopped: one bar a way, which, pointed at, says what would have brought a token more there."""
+"""Where a run's rounds stopped: one bar a way, with what might have brought a token more there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from jakiro.ui.figures.bars import bars, outlined
 from jakiro.ui.figures.layout import axis, caption, layout, whole
 
 ROW = 26  # px a bar
+ROOM = 0.5  # for words beside the longest bar, of its length
 ALONE = "one expert alone had the target's choice in its top-k"
 
 
@@ -16,7 +17,8 @@ def stops_figure(trace: Trace) -> dict | None:
     if all(len(step.tree) == 1 for step in trace.steps):
         return None
     found = stops(trace)
-    names = [STOPS[one.where][0] for one in found]
+    ways = [STOPS[one.where] for one in found]
+    names = [way.name for way in ways]
     rescuable = [(one.alone or 0) if one.where in PARTED else 0 for one in found]
     rest = [one.rounds - alone for one, alone in zip(found, rescuable, strict=True)]
     look = {"orientation": "h", "hovertext": [_hover(one, len(trace.steps)) for one in found]}
@@ -26,17 +28,16 @@ def stops_figure(trace: Trace) -> dict | None:
     if any(one.alone is not None for one in found):
         look |= {"marker": outlined("@quiet"), "showlegend": True}
         data.append(bars([alone or None for alone in rescuable], names, "@quiet", ALONE, **look))
-    counts = [f" {one.rounds}" for one in found]
+    counts = [f" {one.rounds}" + (f" · {way.more}" if way.more else "") for one, way in zip(found, ways, strict=True)]
     numbers = {"mode": "text", "textposition": "middle right", "hoverinfo": "skip", "showlegend": False}
     ends = [one.rounds for one in found]
     above = 18 if len(data) > 1 else 0  # px of the legend
     data.append({"type": "scatter", "x": ends, "y": names, "text": counts, "textfont": {"color": "@text"}} | numbers)
     axes = {
-        "xaxis": axis((0, 1), "y", "rounds", range=[0, 1.08 * max(ends)], **whole(max(ends))),
+        "xaxis": axis((0, 1), "y", "rounds", range=[0, (1 + ROOM) * max(ends)], **whole(max(ends))),
         "yaxis": axis((0, 1), "x", autorange="reversed", showgrid=False, ticklabelstandoff=6),
     }
-    words = "where rounds stopped; point at a bar for what would have helped"
-    title = caption(0, 1, words, yshift=4 + above)
+    title = caption(0, 1, "where rounds stopped, and what might have brought more", yshift=4 + above)
     margin = {"l": 150, "r": 12, "t": 30 + above, "b": 44}
     height = 74 + above + ROW * len(found)
     figure = layout(height, axes, margin=margin, barmode="stack", bargap=0.3, annotations=[title])
@@ -46,8 +47,8 @@ def stops_figure(trace: Trace) -> dict | None:
 
 def _hover(one: Stopped, rounds: int) -> str:
     """What a bar says."""
-    name, remedy = STOPS[one.where]
-    text = f"{name}: {one.rounds} of {rounds} rounds ({one.rounds / rounds:.0%})<br>{remedy}"
+    way = STOPS[one.where]
+    text = f"{way.name}: {one.rounds} of {rounds} rounds ({one.rounds / rounds:.0%})<br>{way.remedy}"
     if one.where in PARTED and one.alone is not None:
         text += f"<br>in {one.alone} of them {ALONE}"
     return text

@@ -54,7 +54,7 @@ def main() -> None:
     with served(TRACES) as address, browser() as chromium:
         tab, trouble = open_page(chromium, address, "?bench=first", color_scheme="light")
         tab.wait_for_selector("[data-part=benchmarks][data-drawn]")
-        for report in tab.locator("[data-part=report] option").all_inner_texts():
+        for report in tab.locator("[data-part=report] option").evaluate_all("(all) => all.map((one) => one.value)"):
             tab.select_option("[data-part=report]", report)
             tab.wait_for_selector(f"[data-part=benchmarks][data-drawn='{report}']")
             for title, picture in tab.evaluate(PICTURES, WIDTH):

@@ -111,7 +111,7 @@ def test_reports_of_a_folder_are_prepared_and_others_left_out(data, tmp_path):
     assert found["title"] == "b: methods on tiny, temperature 0, <b>slow</b>"
     rows = {row[0]: dict(zip(found["table"]["head"], row, strict=True)) for row in found["table"]["rows"]}
     assert rows["Jakiro"]["speed-up"] == "2.33×" and rows["Jakiro"]["identical outputs"] == "100%"
-    assert rows["hf_assisted"]["tau"] == "" and rows["hf_assisted"]["speed-up"] == "0.50×"
+    assert rows["HF assisted"]["tau"] == "" and rows["HF assisted"]["speed-up"] == "0.50×"
     facts = dict(found["facts"])
     assert facts["device"] == "<b>slow</b> (AVX2), 1 threads, float32" and facts["table"].startswith("means over")
     assert facts["repeats"].startswith("2; speeds are medians")

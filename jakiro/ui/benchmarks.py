@@ -22,6 +22,12 @@ from jakiro.ui.figures.costs import long_text_figure, shapes_figure
 from jakiro.ui.figures.theme import CONFIG, THEMES
 from jakiro.ui.figures.tuning import tuning_figure
 
+NAMES = TITLES | {  # transformers' own decoders beside the methods
+    "hf_generate_dynamic": "HF generate, dynamic",
+    "hf_generate_static": "HF generate, static",
+    "hf_prompt_lookup": "HF prompt lookup",
+    "hf_assisted": "HF assisted",
+}
 HEAD = ["method", "temperature", "speed-up", "tokens/s", "tau", "ms a round", "recording, ms a prompt", "peak MiB"]
 HEAD += ["identical outputs"]
 COSTS = ["method", "tokens of context", "ms a round", "draft, ms", "verify, ms"]
@@ -62,7 +68,7 @@ def _bench(data: dict[str, Any]) -> dict[str, Any]:
         measured = "; ".join(f"{method}: {', '.join(names)}" for method, names in auto["settings"].items())
         facts.append(["auto", f"{measured}; measured on some of these prompts, {_heat(auto)}"])
     table = {"head": HEAD, "rows": _rows(data)}
-    figures = experiment.figures(data) if "experiment" in data else benchmark.figures(data, TITLES)
+    figures = experiment.figures(data) if "experiment" in data else benchmark.figures(data, NAMES)
     facts.append(["table", MEANS])
     if about := data.get("experiment"):
         facts.append(["heads", f"{about['steps']} steps of {about['tokens_a_step']:,} tokens each, on the same rows"])
@@ -89,7 +95,7 @@ def _tuning(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _method(data: dict[str, Any]) -> str:
-    return TITLES.get(data["method"], data["method"])
+    return NAMES.get(data["method"], data["method"])
 
 
 def _device(data: dict[str, Any]) -> str:
@@ -106,7 +112,7 @@ def _shapes(data: dict[str, Any]) -> dict[str, Any]:
     published = data["published"]
     said = [["published", published["source"]]] if published else []
     facts = [*_common(data | {"target": f"random weights of the shape {data['shape']}"}), *said]
-    figure = {"title": "A round over a step of vanilla, by context", **shapes_figure(data, TITLES)}
+    figure = {"title": "A round over a step of vanilla, by context", **shapes_figure(data, NAMES)}
     rows = [[*_costs(row), _number(row["round_over_step"], 2), _number(row["published_round_over_step"], 2)]
             for row in data["rows"]]  # fmt: skip
     table = {"head": [*COSTS, "over a step", "published"], "rows": rows}
@@ -115,7 +121,7 @@ def _shapes(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _long_text(data: dict[str, Any]) -> dict[str, Any]:
-    figure = {"title": "A round as the text grows", **long_text_figure(data, TITLES)}
+    figure = {"title": "A round as the text grows", **long_text_figure(data, NAMES)}
     growths = ("growth_s", "attention_growth_s")
     rows = [[*_costs(row), *(_number(row[one] and 1000 * row[one], 2) for one in growths)] for row in data["rows"]]
     table = {"head": [*COSTS, "growth, ms", "attention's own, ms"], "rows": rows}
@@ -125,7 +131,7 @@ def _long_text(data: dict[str, Any]) -> dict[str, Any]:
 
 def _costs(row: dict[str, Any]) -> list[str]:
     spent = (_number(1000 * row[f"{phase}_s"], 2) for phase in ("round", "draft", "verify"))
-    return [TITLES.get(row["method"], row["method"]), f"{row['context']:,}", *spent]
+    return [NAMES.get(row["method"], row["method"]), f"{row['context']:,}", *spent]
 
 
 def _expected(point: dict[str, Any]) -> list[str]:
@@ -176,7 +182,7 @@ def _rows(data: dict[str, Any]) -> list[list[str]]:
                 _number(peak and peak / 2**20, 0),
                 _share(mean.get("identical")),
             ]
-            found.append([TITLES.get(method, method), f"{heat:g}", *cells])
+            found.append([NAMES.get(method, method), f"{heat:g}", *cells])
     return found
 
 

@@ -68,7 +68,8 @@ export function lanesView(box, choose, cross, summaries = {}) {
   /** Show the race at a time of the clock: later tokens hidden, bars as far as the lanes are. null: at rest. */
   function at(time, wanted) {
     const clock = ticking(race, wanted);
-    const finish = Math.min(...race.lanes.map((lane) => length(lane, clock)).filter((long) => long > 0));
+    const over = race.lanes.filter((lane) => !stopped(lane)), most = Math.max(1, ...race.lanes.map(({summary}) => summary.count));
+    const finish = Math.min(...(over.length ? over : race.lanes).map((lane) => length(lane, clock)).filter((long) => long > 0));
     race.lanes.forEach((lane, index) => {
       const own = cards[index];
       const shown = time === null ? own.spans.length : tokensAt(lane, time, clock);
@@ -77,7 +78,7 @@ export function lanesView(box, choose, cross, summaries = {}) {
       }
       own.shown = shown;
       const untimed = clock === 'wall' && !length(lane, clock); // in a file of which others have their times
-      const share = untimed ? 0 : tokensAt(lane, time ?? finish, clock) / Math.max(1, lane.summary.count);
+      const share = untimed ? 0 : tokensAt(lane, time ?? finish, clock) / (stopped(lane) ? most : Math.max(1, lane.summary.count));
       const width = `${(100 * share).toFixed(2)}%`;
       if (own.bar.style.width !== width) own.bar.style.width = width;
     });
@@ -105,10 +106,14 @@ export function lanesView(box, choose, cross, summaries = {}) {
     parts.speedup.textContent = speedup === null ? '' : `${fixed(speedup, 2)}×`;
     reveal(parts.tau, tau !== null);
     parts.tau.textContent = tau === null ? '' : `τ ${fixed(tau, 2)}${race.lanes.length > ROOMY ? '' : ' tokens / pass'}`;
-    const stopped = lane.stop === 'stopped' && !lane.branch ? ' · stopped' : '';
-    parts.time.textContent = `${seconds(lane.summary.seconds)} · ${passes} ${passes === 1 ? 'pass' : 'passes'}${stopped}`;
+    parts.time.textContent = `${seconds(lane.summary.seconds)} · ${passes} ${passes === 1 ? 'pass' : 'passes'}${stopped(lane) ? ' · stopped' : ''}`;
     if (race.running) parts.bar.style.width = '0';
   }
+}
+
+/** Whether somebody ended it; a side of a what-if ends where it was asked to. */
+function stopped(lane) {
+  return lane.stop === 'stopped' && !lane.branch;
 }
 
 /** The round of every lane at the moment when one lane's round was done. */

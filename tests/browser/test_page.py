@@ -540,6 +540,18 @@ def test_a_lane_shows_that_its_text_goes_on(show):
     assert text.evaluate("(one) => getComputedStyle(one).backgroundImage").count("linear-gradient") == 4
 
 
+def test_a_stopped_lane_is_not_shown_as_one_that_came_to_its_end(chromium, tmp_path):
+    run = synthetic.tree_trace(12, nodes=8)
+    half = run.tokens[: len(run.tokens) // 2]
+    recorded.save(tmp_path, "a", "A", "Why?", [run, synthetic.vanilla_trace(half, stop="stopped")])
+    with served(tmp_path) as address:
+        tab, trouble = open_page(chromium, address, "?race=a")
+        wait_for_tree(tab)
+        bars = tab.locator(".lane .bar i").evaluate_all("(all) => all.map((one) => parseFloat(one.style.width))")
+        tab.close()
+    assert not trouble and bars[0] == 100 and bars[1] <= 50
+
+
 def test_a_side_of_a_what_if_was_not_stopped_by_anybody(show):
     for branch, said in (("", 1), ("what if", 0)):
         facts = with_facts(lane={"stop": "stopped", "branch": branch})

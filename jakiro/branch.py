@@ -111,8 +111,13 @@ def told(as_was: Trace, would: Trace, index: int, title: str) -> str:
         f"{title} from round {index + 1} on, with {', '.join(changes) or 'nothing changed'}, beside the same rounds "
         "decoded again unchanged: "
         f"tau {_beside(_tau(would), _tau(as_was))}, drafted a round {_beside(_drafted(would), _drafted(as_was))}, "
-        f"{_text(as_was, would)}."
+        f"{_text(as_was, would)}.{_read(as_was)}"
     )
+
+
+def _read(as_was: Trace) -> str:
+    """What both sides pay at first, of which a run has a share in its prefill."""
+    return " The first round's draft reads all the text before it, which is in both speeds." if as_was.drafter else ""
 
 
 def _beside(new: str, old: str) -> str:
@@ -152,7 +157,7 @@ def _text(as_was: Trace, would: Trace) -> str:
     at = first_difference(ours[:shared], theirs[:shared])
     if at is None:
         return f"the same text as far as both went ({shared} token{'s' * (shared != 1)})"
-    return f"another text from token {at + 1} on"
+    return f"another text from token {at + 1} after the root on"
 
 
 def _tau(trace: Trace) -> str:

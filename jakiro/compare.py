@@ -6,6 +6,7 @@ The text leads both, whatever they propose (teacher forcing), so at each place t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -13,7 +14,7 @@ from jakiro.drafter import Context, Drafter, within
 from jakiro.engine import checked
 from jakiro.target import Target
 from jakiro.trace import StepTrace, Trace
-from jakiro.verify import Sampling, noise_of, pick
+from jakiro.verify import Sampling, noise_of, pick, walk
 
 MOST_PLACES = 256  # tokens of a text at which both draft
 
@@ -28,7 +29,8 @@ def along(
 ) -> list[StepTrace]:
     """What `drafter` drafts after each of the first tokens of the run's text, with the target's pass over it.
 
-    In every step `accepted` is the tree's path along the text and `bonus` the token after it; no times are taken.
+    In every step `accepted` is the tree's path along the text and `bonus` the token after it; no times are taken. A run
+    that was stopped goes on as this target would.
     `heed` is called before each; what it raises ends the work. Raises ValueError where the run is another target's, or
     this target cannot read it.
     """
@@ -45,6 +47,10 @@ def along(
     most_tokens = min(target.context, trace.most or target.context)
     logits, features = target.prefill(torch.tensor(trace.prompt, device=target.device), cache)
     noise = noise_of(sampling, logits)
+
+    def ends(left: int, token: int, count: int) -> bool:
+        return token in target.ends if trace.stop == "stopped" else count >= left
+
     steps = []
     for at in range(start, min(start + most, len(ids) - 1)):
         heed()
@@ -55,9 +61,9 @@ def along(
         picks = pick(logits, [at + 1 + depth for depth in tree.depths()], sampling, noise).tolist()
         cache.keep(cache.length, [0])
         features = seen[:1].clone()
-        path = tree.along(ids[at + 1 : -1])  # the last token can only be a bonus
-        for node, token in zip([0, *path], ids[at + 1 :], strict=False):
+        for node, token in zip([0, *tree.along(ids[at + 1 :])], ids[at + 1 :], strict=False):
             picks[node] = token  # the text's, though another sampler chose it
+        path, bonus = walk(tree, picks, partial(ends, len(ids) - 1 - at))
         tree, logprobs = checked(target, tree, picks, logits, drafter, tree is whole)
-        steps.append(StepTrace(tree, path, ids[at + 1 + len(path)], logprobs, 0.0, 0.0, 0.0))
+        steps.append(StepTrace(tree, path, bonus, logprobs, 0.0, 0.0, 0.0))
     return steps

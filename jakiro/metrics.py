@@ -51,11 +51,17 @@ def reached(trace: Trace) -> list[int]:
 
 
 def tried(trace: Trace) -> list[int]:
-    """Rounds that accepted d - 1 tokens and had a candidate after them, for d = 1, 2, ..., [max depth]."""
-    stood = [
-        (depth, node in step.tree.parents) for step in trace.steps for depth, node in enumerate((0, *step.accepted))
-    ]
-    return [sum(had for at, had in stood if at == depth) for depth in range(max_depth(trace))]
+    """Rounds that accepted d - 1 tokens and had a candidate after them, for d = 1, 2, ..., [max depth].
+
+    One whose last token had been drafted and ended the text there is left out: it is neither accepted nor rejected.
+    """
+    found = [0] * max_depth(trace)
+    for step in trace.steps:
+        children = [step.tree.tokens[node] for node, above in enumerate(step.tree.parents) if above == step.stop_node]
+        stopped = bool(children) and step.bonus not in children
+        for depth in range(len(step.accepted) + stopped):
+            found[depth] += 1
+    return found
 
 
 def acceptance_by_depth(trace: Trace) -> list[float]:

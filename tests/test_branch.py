@@ -83,6 +83,7 @@ def test_another_tree_gives_the_same_text_and_is_named(loaded):
     text = told(as_was, would, 3, "Jakiro")
     assert "top_k 2 instead of 4, depth 2 instead of 3, contrastive off instead of on" in text
     assert "Jakiro from round 4 on" in text and "the same text as far" in text
+    assert text.endswith("The first round's draft reads all the text before it, which is in both speeds.")
 
 
 def test_what_is_drafted_is_told_without_the_root():

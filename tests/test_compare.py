@@ -62,6 +62,15 @@ def test_to_the_end_of_a_finished_text_the_drafts_are_the_runs_own(target, monke
         assert (steps[start - 1].tree.tokens, steps[start - 1].tree.parents) == (own.tree.tokens, own.tree.parents)
 
 
+def test_a_run_that_was_stopped_goes_on_as_it_would_have(target):
+    whole = record(target, drafter(target, "eagle2", **TREE), PROMPT, 20, Sampling())
+    stopped = replace(whole, steps=whole.steps[:3], stop="stopped")
+    found = along(target, drafter(target, "eagle2", **TREE), stopped)
+    assert len(found) == len(stopped.tokens) - 1
+    for own, here in zip(along(target, drafter(target, "eagle2", **TREE), whole), found, strict=False):
+        assert (own.accepted, own.bonus) == (here.accepted, here.bonus)
+
+
 def test_the_columns_are_of_the_text_though_another_sampler_wrote_it(target):
     trace = replace(record(target, drafter(target, "vanilla"), PROMPT, 12, Sampling(1.5, 1.0, 3)), temperature=0.0)
     ids = trace.prompt + trace.tokens
@@ -147,6 +156,14 @@ def test_the_page_gets_both_lanes_along_the_text(raced):
     assert len(found["figures"]["overlay"]["rounds"]) == len(found["figures"]["coverage"]["rounds"]) == count
     for one in found["figures"]["overlay"]["rounds"]:
         assert len(one["data"]) == len(found["figures"]["overlay"]["template"]["data"])
+
+
+def test_the_text_of_a_run_that_was_stopped_does_not_end_there(raced):
+    loaded, library, race = raced
+    eagle, jakiro = library.traces(race)
+    other = library.add([eagle, replace(jakiro, steps=jakiro.steps[:3], stop="stopped")])
+    told = json.loads(compare(loaded, library, {"race": other, "lane": 1, "other": 0}))["why"]
+    assert not any(text.startswith("The text ends there") for side in told for text in side)
 
 
 def test_a_lane_that_another_head_recorded_says_so(raced):

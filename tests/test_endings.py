@@ -65,6 +65,17 @@ def test_a_rejected_candidate_is_a_surprise_where_the_draft_was_sure_of_it(logq,
     assert moments(trace, 0) == expected
 
 
+@pytest.mark.parametrize(
+    ("heat", "chosen", "expected"),
+    [(0.0, -4.0, ["surprise"]), (1.0, -2.9, ["surprise"]), (1.0, -4.0, []), (1.0, None, [])],  # p of the rejected: -3.0
+)
+def test_a_draw_against_the_targets_own_preference_is_no_surprise(heat, chosen, expected):
+    step = chain(pick_rank=7)
+    step.tree.columns["pick_logprob"] = [chosen, None]
+    trace = replace(run(step, THIRD), settings={"top_k": 2}, temperature=heat)
+    assert moments(trace, 0) == expected
+
+
 def test_a_copy_that_is_rejected_is_no_surprise():
     """Its score of 0 is no probability: a copy is as sure as another."""
     copy = chain(pick_rank=7, logq=0.0)

@@ -140,7 +140,7 @@ def test_the_contrastive_level_has_a_shape_of_its_own_and_no_proposer():
     entries = [one for one in figure["data"] if one.get("name") == "contrastive"]
     hover = next(one["hovertemplate"] for one in figure["data"] if one.get("legendgroup") == "contrastive"
                  and "hovertemplate" in one)  # fmt: skip
-    assert len(entries) == 1 and "of the contrastive feature" in hover and "proposed by" not in hover
+    assert len(entries) == 1 and "of the contrastive feature" in hover and "in the top-k of" not in hover
 
 
 def test_a_trace_without_sources_has_one_neutral_shape_and_no_experts_in_its_legend():

@@ -15,7 +15,9 @@ from jakiro.analysis.diversity import coverage, round_diversity, run_diversity
 from jakiro.analysis.endings import moments
 from jakiro.analysis.routing import round_routing, run_routing
 from jakiro.analysis.tables import nodes_table
+from jakiro.ui.figures.routing import round_routing_figure
 from jakiro.ui.headline import headline
+from jakiro.ui.inspector import fields
 from jakiro.ui.summary import metric_rows
 
 
@@ -30,6 +32,13 @@ def test_acceptance_by_depth_of_all_rounds_and_of_those_that_got_there():
     assert metrics.acceptance_histogram(HAND) == [2, 0, 1]
     assert metrics.acceptance_by_depth(HAND) == [1 / 3, 1 / 3]
     assert metrics.conditional_acceptance_by_depth(HAND) == [1 / 3, 1.0]
+
+
+def test_a_drafted_token_that_ends_the_text_is_neither_accepted_nor_rejected():
+    assert metrics.tried(HAND) == [2, 1]  # the third round drafts nothing
+    ended = replace(FIRST, accepted=[1], bonus=13)
+    assert metrics.tried(run(SECOND, ended)) == [2, 0] and metrics.reached(run(SECOND, ended)) == [2, 1, 0]
+    assert metrics.tried(run(SECOND, replace(ended, bonus=9))) == [2, 1]
 
 
 def test_time_and_speed_leave_prefill_out_and_the_clock_does_not():
@@ -148,6 +157,13 @@ def test_routing_reads_the_gates_once_a_parent():
     assert total.by_depth == {1: (0.75, 0.25)} and total.dominant_share == (1, 0)  # not the contrastive level
     stepped = {round(middle, 1): (rate, count) for middle, rate, count in total.acceptance if count}
     assert stepped == {0.7: (1.0, 1)}
+
+
+def test_a_router_that_is_not_asked_is_not_shown():
+    lone = replace(HAND, settings={"expert": "0"})
+    assert run_routing(lone) is None and round_routing_figure(lone) is None
+    assert {"gate0", "gate1"} <= {one["key"] for one in fields(HAND)}
+    assert not {"gate0", "gate1"} & {one["key"] for one in fields(lone)}
 
 
 def test_routing_has_no_weights_of_a_root_without_gates():

@@ -131,6 +131,8 @@ def test_all_prompts_together_are_held_against_vanilla_of_their_temperature():
     for found in report.method_totals({"rows": report.rows(samples)})[1::2]:
         assert found["tau"] == 40 / 25 and found["pays_from"] == 45 / 25
         assert found["speedup"] == pytest.approx(40 / 45) and found["speedup_recorded"] == pytest.approx(42 / 49)
+    for found in report.method_totals({"rows": report.rows(samples), "tapes": True}):  # whose they are is not known
+        assert found["recording_s"] is None and found["speedup_recorded"] is None
     alone = [one for one in samples if one.method == "jakiro"]
     assert report.method_totals({"rows": report.rows(alone)})[0]["speedup"] is None
 

@@ -1,5 +1,6 @@
 """Where rounds stopped, on rounds that can be read by eye."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ from hand import FIRST, HAND, SECOND, THIRD, run
 
 from jakiro.__main__ import main
 from jakiro.analysis import endings
-from jakiro.analysis.stops import FAR, FULL, LACKED, LOW, NARROW, NEAR, STOPS, Stopped, stop, stops
+from jakiro.analysis.stops import DRAWN, FAR, FULL, LACKED, LOW, NARROW, NEAR, STOPS, Stopped, stop, stops
 from jakiro.trace import save
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.stops import stops_figure
@@ -51,6 +52,21 @@ def asked(*steps, **settings):
 def test_a_round_stopped_where_a_remedy_would_begin(trace, expected):
     assert stop(trace, 0) == expected
     assert stop(trace, 1) == endings.TEXT_END
+
+
+@pytest.mark.parametrize(
+    ("heat", "share", "settings", "expected"),
+    [
+        (1.0, 0.12, {}, DRAWN),
+        (1.0, 0.13, {}, FAR),  # among 8 tokens at most of an eighth and more
+        (1.0, 0.12, {"coupled": True}, FAR),
+        (1.0, 0.12, {"coupled": False}, DRAWN),
+        (0.0, 0.12, {}, FAR),
+    ],
+)
+def test_no_better_drafter_is_asked_for_what_the_target_drew_against_the_odds(heat, share, settings, expected):
+    drawn = asked(rejected(pick_rank=8, pick_logprob=math.log(share)), top_k=4, **settings)
+    assert stop(replace(drawn, temperature=heat), 0) == expected
 
 
 def test_a_copy_that_was_right_to_its_end_is_full_however_long_it_might_have_been():

@@ -115,7 +115,7 @@ export function headerView(part, {races, exports, files}) {
     chip.classList.toggle('badge', identical !== null && !tie);
     chip.dataset.help = `${text}. The token ids of every lane are compared with the first one’s; where two part, `
       + 'the place and the target’s margin between the two tokens are named. In half precision two logits that are '
-      + 'rounded differently may change places: a margin of at most two steps of that rounding is called a tie.';
+      + 'rounded differently may change places: a margin of at most four steps of that rounding is called a tie.';
   }
 
   function choices(shown) {

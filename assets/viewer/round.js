@@ -68,7 +68,8 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
   /** How the lane's trees are read, in words that explain themselves; the shapes have their legend below. */
   function read() {
     const {q, p, head} = Object.fromEntries((lane.fields ?? []).map(({key, help}) => [key, help]));
-    const words = [['size, width: draft q', q], ['%: target p', p], ['last level: contrastive', head]];
+    const contrastive = (lane.nodes ?? []).some((nodes) => nodes.head?.includes(1));
+    const words = [['size, width: draft q', q], ['%: target p', p], ['last level: contrastive', contrastive && head]];
     reading.replaceChildren(...words.filter(([, help]) => help).map(([text, help]) => h('span', {tabindex: 0, 'data-help': help}, text)));
   }
 

@@ -22,7 +22,7 @@ MOMENTS = {
     "rescue": ("rescue", "An accepted token was in one expert's top-k alone."),
     "surprise": (
         "sure, but wrong",
-        f"The draft gave a candidate a probability of at least {SURE}, and it was rejected.",
+        f"The draft gave a candidate a probability of at least {SURE}, and the target preferred another token.",
     ),
     "full": ("all accepted", "Every level of the draft was accepted: a deeper one might have brought more."),
     "cut": ("cut", "The target's choice had been drafted, but did not fit into the node budget."),
@@ -51,7 +51,7 @@ def moments(trace: Trace, index: int) -> list[str]:
     source = tree.columns.get("source", [None] * len(tree))
     q = draft_probabilities(tree)
     noisy = trace.settings.get("coupled") is True and trace.temperature > 0  # its q is given the target's noise
-    sure = not noisy and any((q[node] or 0) >= SURE for node in rejected(step))
+    sure = not noisy and any((q[node] or 0) >= SURE and _outdone(trace, step, node) for node in rejected(step))
     found = {
         "rescue": not alone(trace) and any(source[node] in (0, 1) for node in step.accepted),
         "surprise": ends != TEXT_END and sure,
@@ -59,6 +59,12 @@ def moments(trace: Trace, index: int) -> list[str]:
         "cut": ends == CUT,
     }
     return [name for name in MOMENTS if found[name]]
+
+
+def _outdone(trace: Trace, step: StepTrace, node: int) -> bool:
+    """Whether the target prefers its own choice to a rejected candidate: at a temperature chance may reject one."""
+    chosen = at_stop(step, "pick_logprob")
+    return trace.temperature == 0 or (chosen is not None and step.target_logprobs[node] < chosen)
 
 
 def alone(trace: Trace) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
-from jakiro.analysis.endings import rejected
+from jakiro.analysis.endings import alone, rejected
 from jakiro.trace import StepTrace, Trace
 
 BINS = 5  # of the weight of expert 0, for acceptance against the gate
@@ -65,7 +65,9 @@ def round_routing(step: StepTrace) -> list[Gate] | None:
 
 
 def run_routing(trace: Trace) -> RunRouting | None:
-    """The router over a run; None where no round has gates."""
+    """The router over a run; None where no round has gates, or where one expert alone proposed, whatever they say."""
+    if alone(trace):
+        return None
     rounds = [[gate for gate in round_routing(step) or [] if not gate.contrastive] for step in trace.steps]
     gates = [gate for found in rounds for gate in found]
     if not gates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,9 +11,10 @@ from jakiro.analysis import endings
 from jakiro.analysis.endings import at_stop, ending, lacked, levels
 from jakiro.trace import StepTrace, Trace
 
-FULL, NARROW, NEAR, LOW, FAR, LACKED = "full", "narrow", "near", "low", "far", "lacked"  # beside endings' own
+# beside endings' own
+FULL, NARROW, NEAR, LOW, FAR, DRAWN, LACKED = "full", "narrow", "near", "low", "far", "drawn", "lacked"
 
-PARTED = (NEAR, LOW, FAR)  # of them, those in which an expert alone may have had the target's choice
+PARTED = (NEAR, LOW, FAR, DRAWN)  # of them, those in which an expert alone may have had the target's choice
 
 
 class Way(NamedTuple):
@@ -50,6 +52,11 @@ STOPS = {
         "a better drafter",
         "the target's choice ranked below twice the top_k: that takes a better drafter",
     ),
+    DRAWN: Way(
+        "an unlikely draw",
+        "coupled drafts",
+        "the target drew what it finds unlikely itself: a better drafter may not have it, a coupled one knows the draw",
+    ),
     LACKED: Way(
         "not in the vocabulary",
         "another drafter",
@@ -84,11 +91,19 @@ def stop(trace: Trace, index: int) -> str:
         if width is None:
             return endings.WRONG
         if rank >= 2 * width:
-            return FAR
+            return DRAWN if _drawn(trace, step, 2 * width) else FAR
         score, cutoff = at_stop(step, "pick_score"), at_stop(step, "cutoff")
         full = len(step.tree) >= (trace.number("total_tokens") or 0)  # else there was room for a node of any score
         return LOW if full and score is not None and cutoff is not None and score <= cutoff else NEAR
     return ends
+
+
+def _drawn(trace: Trace, step: StepTrace, width: int) -> bool:
+    """Whether the target drew its choice, unknown to the draft, and may not have it among its own likeliest `width`: at
+    most so many tokens have a probability of 1 / `width` or more."""
+    logprob = at_stop(step, "pick_logprob")
+    unknown = trace.temperature > 0 and trace.settings.get("coupled") is not True
+    return unknown and (logprob is None or logprob < -math.log(width))
 
 
 def stops(trace: Trace) -> list[Stopped]:

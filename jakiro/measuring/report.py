@@ -162,7 +162,8 @@ def method_totals(report: dict[str, Any]) -> list[dict[str, Any]]:
     """Each of our methods at each temperature over all prompts together, where a mean of the tasks counts each as much:
     tau, seconds a round and their shares, acceptance, memory, and seconds of a prompt in which it was read and in which
     programs were recorded. Against vanilla, where it was measured: rounds of its own that one takes, which is the tau
-    from which on that pays, and the speed-up, without and with recording.
+    from which on that pays, and the speed-up, without and with recording. What recording tapes took is left out: they
+    are shared, so that the method that first met a tree's size has written it for all.
 
     By temperature, methods in the order of the report.
     """
@@ -171,6 +172,8 @@ def method_totals(report: dict[str, Any]) -> list[dict[str, Any]]:
         if row["rounds"]:
             groups.setdefault((row["temperature"], row["method"]), []).append(row)
     totals = {key: _total(*key, found) for key, found in sorted(groups.items(), key=lambda group: group[0][0])}
+    if report.get("tapes"):
+        totals = {key: one | {"recording_s": None} for key, one in totals.items()}
     return [one | _against(one, totals.get((one["temperature"], "vanilla"))) for one in totals.values()]
 
 

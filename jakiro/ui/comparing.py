@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -76,7 +77,7 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: Ca
         "reach": [[place.reach[side] for place in places] for side in (0, 1)],
         "drafted": [[len(place.steps[side].tree) - 1 for place in places] for side in (0, 1)],
         "shared": [place.shared for place in places],
-        "why": [_whys(run, len(text.tokens)) for run in runs],
+        "why": [_whys(run, math.inf if text.stop == "stopped" else len(text.tokens)) for run in runs],
         "figures": {
             "overlay": overlay_figure(whole, [place.steps for place in places], names, looks),
             "coverage": coverage_figure(places, names, looks),
@@ -97,7 +98,7 @@ def _other_heads(traces: list[Trace], titles: list[str], loaded: Loaded) -> str:
     return found
 
 
-def _whys(run: Trace, count: int) -> list[str]:
+def _whys(run: Trace, count: float) -> list[str]:
     """Why a lane gets no further at each place of a text of `count` tokens: where its path fills it, the text ends."""
     found = whys(run)
     for place, step in enumerate(run.steps):

@@ -6,6 +6,7 @@ column that this file does not know is shown all the same, under its own name.
 
 from __future__ import annotations
 
+from jakiro.analysis.endings import alone
 from jakiro.graph import STATES, copied, draft_probabilities, probability, states
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.digits import DIGITS, rounded_list
@@ -31,7 +32,7 @@ FIELDS: dict[str, tuple[str, str, str]] = {
     "rank": ("draft rank", "rank", f"Place of the token in the draft's distribution after its parent. {PROPOSED}"),
     "score": ("path log-probability", "log", "Sum of log q along the path; the tree keeps the nodes with the best."),
     "source": (
-        "proposed by",
+        "in the top-k of",
         "word",
         "Whose own top-k holds the token after the same parent: expert 0's, expert 1's, both, or neither's.",
     ),
@@ -91,6 +92,8 @@ def fields(trace: Trace) -> list[dict[str, str]]:
     has = {"id", "state", "depth", "p"} | {name for step in trace.steps for name in step.tree.columns}
     if not any(copied(step.tree) for step in trace.steps):
         has |= {"q", "score"}
+    if alone(trace):
+        has -= {"gate0", "gate1"}  # whatever the router says, it is not asked
     known = [(name, *FIELDS[name]) for name in FIELDS if name in has]
     unknown = [(name, name, "number", "A column of this trace.") for name in sorted(has - FIELDS.keys() - HIDDEN)]
     return [dict(zip(("key", "label", "format", "help"), row, strict=True)) for row in known + unknown]

@@ -24,7 +24,11 @@ TOTALS: dict[str, tuple[str, Callable[[Any], str], str]] = {
     "num_tokens": ("tokens", str, "Generated tokens, the first one (from prefill) included."),
     "num_rounds": ("rounds", str, "Verify passes of the target."),
     "num_draft_tokens": ("drafted tokens", str, "Nodes of all trees, roots not counted."),
-    "num_accepted_draft_tokens": ("accepted tokens", str, "Drafted tokens that the target agreed with."),
+    "num_accepted_draft_tokens": (
+        "accepted tokens",
+        str,
+        "Drafted tokens that the target agreed with; one that ends the text counts as its own.",
+    ),
     "draft_acceptance_rate": ("acceptance rate", "{:.1%}".format, "Accepted tokens over drafted tokens."),
     "prefill_s": ("prefill", "{:.3f} s".format, "Seconds for the prompt and the first token."),
     "draft_s": ("drafting", "{:.3f} s".format, "Seconds of all rounds spent on drafting."),

@@ -166,7 +166,7 @@ def _up_to(share: float) -> dict:
 
 
 def _by_source(run: RunDiversity) -> list[dict]:
-    """Who proposed the drafted tokens (outlined) beside who proposed the accepted ones, as shares of each."""
+    """Whose top-k has the drafted tokens (outlined) beside whose has the accepted ones, as shares of each."""
     found = []
     for title, counts, offset in (
         ("drafted", run.proposed_by_source, -0.38),
@@ -178,13 +178,13 @@ def _by_source(run: RunDiversity) -> list[dict]:
         look = {"color": [f"@{SOURCES[source][0]}" for source in range(len(counts))], "line": {"width": 0}}
         if title == "drafted":
             look["line"] = OUTLINE
-        hover = f"%{{x}}: %{{y:.0%}} of the {title} tokens (%{{customdata}})<extra></extra>"
+        of = f"of the {title} tokens, the contrastive level's apart"
+        hover = f"%{{x}}: %{{y:.0%}} {of} (%{{customdata}})<extra></extra>"
         extra = {"marker": look, "width": 0.36, "offset": offset, "customdata": counts, "hovertemplate": hover}
         found.append(on(4, bars(NAMES, shares, "", title, **extra)))
     return found
 
 
 def _rescues(run: RunDiversity, unit: str) -> str:
-    if run.rescued_rounds is None:
-        return "by proposer: drafted (outlined), accepted"
-    return f"by proposer: drafted (outlined), accepted<br>{counted(run.rescued_rounds, unit)} rescued by one expert"
+    rescued = "" if run.rescued_rounds is None else f"<br>{counted(run.rescued_rounds, unit)} rescued by one expert"
+    return f"whose top-k has them: drafted (outlined), accepted{rescued}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from jakiro.analysis.endings import alone
 from jakiro.analysis.routing import Gate, RunRouting, round_routing, run_routing
 from jakiro.metrics import max_depth
 from jakiro.trace import StepTrace, Trace
@@ -17,9 +18,9 @@ SHARES = {"range": [0, 1], "tickvals": [0, 0.5, 1]}
 
 
 def round_routing_figure(trace: Trace) -> dict | None:
-    """One stacked bar a parent, by depth; None for a trace without gates."""
+    """One stacked bar a parent, by depth; None for a trace without gates, or in which one expert alone proposed."""
     rounds = [round_routing(step) for step in trace.steps]
-    if not any(rounds):
+    if alone(trace) or not any(rounds):
         return None
     most = max(len(gates or []) for gates in rounds)
     axes = {

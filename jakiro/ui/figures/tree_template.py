@@ -121,7 +121,7 @@ def _hover(trace: Trace, source: int | None) -> str:
         "alone: expert 0 ranks it %{customdata.expert0_rank}, expert 1 %{customdata.expert1_rank}"
         if {"expert0_rank", "expert1_rank"} <= has
         else "",
-        "proposed by %{customdata.source}" if "source" in has else "",
+        "in the top-k of %{customdata.source}" if "source" in has else "",
         "%{customdata.head}" if "head" in has else "",
         "copied from position %{customdata.copied_from}" if copies else "",
     ]

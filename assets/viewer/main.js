@@ -124,7 +124,7 @@ export function mount({element: root, props, watch, send}) {
   function nothing() {
     race = null;
     header.empty();
-    reveal(part('stage'), false);
+    for (const name of ['skip', 'stage']) reveal(part(name), false);
     reveal(part('empty'), true);
     if (reveal(part('again'), props.races.length > 0)) part('empty-text').textContent = 'The race could not be fetched.';
     root.dataset.ready = 'empty';
@@ -140,6 +140,7 @@ export function mount({element: root, props, watch, send}) {
     reveal(part('empty'), false);
     reveal(part('stage'), true);
     part('stage').classList.toggle('running', race.running);
+    reveal(part('skip'), !race.running); // to the round: there is none yet
     header.race(race);
     lanes.show(race);
     if (race.running) return;

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 
 import pytest
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, SCREENS, WIDE, part, wait_for_tree
+from served import HOSTILE, IN_CHROMIUM, SCREENS, WIDE, part, visit, wait_for_tree
 
 from jakiro.ui.figures.theme import THEMES
 
@@ -361,6 +362,21 @@ def test_the_tree_is_sketched_until_plotly_is_there(chromium, address):
     assert len(marks["seen"]) > 10 and all(marks["seen"]) and not marks["unseen"] and not marks["corner"]
     expect(tab.locator("[data-view=tree] canvas.sketch")).to_be_hidden()
     tab.context.close()
+
+
+def test_a_step_restyles_what_it_changes_and_not_the_page(chromium, address):
+    """With some selectors (`:has()` before a `*`) the browser takes every token that comes for a change of everything."""
+    tab = chromium.new_page(viewport=WIDE)
+    visit(tab, address, "?race=question&method=jakiro&motion=0")
+    wait_for_tree(tab)
+    chromium.start_tracing(page=tab, categories=["devtools.timeline"])
+    for _ in range(3):
+        tab.keyboard.press("ArrowRight")
+        wait_for_tree(tab)
+    events = json.loads(chromium.stop_tracing())["traceEvents"]
+    styled = [one["args"]["elementCount"] for one in events if "elementCount" in one.get("args", {})]
+    assert styled and max(styled) < tab.locator("*").count() / 2
+    tab.close()
 
 
 def test_rounds_that_follow_fast_are_sketched_and_the_last_is_drawn(show):

@@ -365,7 +365,7 @@ def test_the_tree_is_sketched_until_plotly_is_there(chromium, address):
 
 
 def test_a_step_restyles_what_it_changes_and_not_the_page(chromium, address):
-    """With some selectors (`:has()` before a `*`) the browser takes every token that comes for a change of everything."""
+    """With some selectors (`:has()` before a `*`) the browser takes every change for one of everything."""
     tab = chromium.new_page(viewport=WIDE)
     visit(tab, address, "?race=question&method=jakiro&motion=0")
     wait_for_tree(tab)

@@ -72,6 +72,7 @@ class Target:
         self.form: Form = alone
         self.record_passes(False)
         self.vocab_size, self.hidden_size, self.logit_scale = check_trees(self)
+        self.soft_cap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)  # Gemma's and others'
         if compile:
             compile_layers(self.decoder)
         self.no_graphs = record_if_possible(self, graphs)  # why passes are not recorded; empty if they are
@@ -200,12 +201,10 @@ class Target:
         return torch.nn.functional.embedding(tokens, self.model.get_input_embeddings().weight)  # Gemma's own scales
 
     def logits(self, features: Tensor) -> Tensor:
-        """Output embedding of features, with the model's own scale: [..., hidden] -> [..., vocab].
-
-        A soft cap of logits, which does not change their order, is left out.
-        """
+        """Output embedding of features, with the model's own scale and soft cap: [..., hidden] -> [..., vocab]."""
         logits = self.model.get_output_embeddings()(features)
-        return logits if self.logit_scale == 1 else logits * self.logit_scale
+        logits = logits if self.logit_scale == 1 else logits * self.logit_scale
+        return self.soft_cap * (logits / self.soft_cap).tanh() if self.soft_cap else logits
 
     def no_number(self) -> ValueError:
         """What to raise where its logits are no numbers."""

@@ -48,7 +48,8 @@ export function compareView(box, ask, choose) {
     }
     if (select.value !== String(other)) select.value = other;
     const found = lane.compared?.get(other), asking = !found && lane.compared?.has(other);
-    button.disabled = Boolean(why) || !options.length || asking;
+    reveal(button.parentNode, options.length > 0);
+    button.disabled = Boolean(why) || asking;
     button.textContent = found ? 'Compare again' : 'Compare';
     button.classList.toggle('primary', !found);
     note.textContent = options.length ? why : 'This race has one lane: run two methods, or open several traces together.';
@@ -62,7 +63,7 @@ export function compareView(box, ask, choose) {
     if (`${key} ${here}` !== shown) show(found, here, Plotly, theme, key);
     [text, shown] = [key, `${key} ${here}`];
     const [first, second] = found.reach.map((reach) => reach[here]);
-    return `${found.summary} After token ${here + 1} ${found.names[0]} drafts ${first} of the tokens that follow, ${found.names[1]} ${second}.`;
+    return `${found.summary} After token ${here + 1} ${found.names[0]} drafts ${first} of the tokens that follow and ${found.names[1]} drafts ${second}.`;
   }
 
   /** Draw what is still to be drawn. */
@@ -75,7 +76,7 @@ export function compareView(box, ask, choose) {
   function along(found, Plotly, theme) {
     const piece = (place) => `“${token(found, found.tokens[place])}”`;
     const named = found.telling.map((place) => h('button', {type: 'button', 'data-place': place},
-      `${place + 1} ${piece(place)}: ${found.reach[0][place]} against ${found.reach[1][place]}`));
+      `${place + 1} ${piece(place)}${found.reach[0][place] === found.reach[1][place] ? '' : `: ${found.reach[0][place]} against ${found.reach[1][place]}`}`));
     links.replaceChildren(named.length ? 'Where they differ most: ' : 'They differ nowhere.', ...named);
     differ.replaceChildren(table(found));
     const {reach} = found.figures, box = plots.get('reach');

@@ -13,7 +13,7 @@ export const fixed = (value, digits) => (value === null || value === undefined ?
 
 export const seconds = (value) => (value === 0 ? '–' : value < 1 ? `${fixed(value * 1000, 0)} ms` : `${fixed(value, 2)} s`);
 
-/** A cell of the inspector or the table: format is one of token, rank, share, log, number, word. */
+/** A cell of the inspector or the table: format is one of token, rank, share, log, exp (a logarithm, shown as the share), number, word. */
 export function cell(value, field, lane, words) {
   if (value === null || value === undefined) return '–';
   switch (field.format) {
@@ -21,6 +21,7 @@ export function cell(value, field, lane, words) {
     case 'rank': return ordinal(value);
     case 'share': return value !== 0 && value < 0.0001 ? value.toExponential(1) : value.toFixed(4);
     case 'log': return signed(value);
+    case 'exp': return cell(Math.exp(value), {...field, format: 'share'}, lane, words);
     case 'word': return words[field.key]?.[value] ?? String(value);
     default: return Number.isInteger(value) ? String(value) : signed(value);
   }

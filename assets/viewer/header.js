@@ -100,10 +100,11 @@ export function headerView(part, {races, exports, files}) {
   /** A lane is chosen. */
   function lane({kind}, chosen) {
     sourced(kind, chosen.about);
-    const facts = new Map(chosen.header);
-    const sampling = facts.get('Sampling'), others = facts.has('Settings') ? ` · ${facts.get('Settings')}` : '';
+    const facts = new Map(chosen.header), {temperature, top_p: kept} = chosen.sampling;
+    const others = facts.has('Settings') ? ` · ${facts.get('Settings')}` : '';
+    const sampling = temperature ? `temperature ${temperature}${kept < 1 ? `, top_p ${kept}` : ''}` : 'greedy';
     part('settings').replaceChildren(sampling, h('span', {class: 'more'}, others));
-    part('settings').dataset.help = `Settings of ${chosen.title}: ${sampling}${others}`;
+    part('settings').dataset.help = `Settings of ${chosen.title}: ${facts.get('Sampling')}${others}`;
   }
 
   function badge(lossless) {

@@ -19,7 +19,7 @@ import {addressKeeper, fromAddress, sound, swapped} from './state.js';
 import {timelineView} from './timeline.js';
 import {below, rival, transportView} from './transport.js';
 
-const NARROW = 1100; // px below which the header takes several lines, as beside the open settings
+const NARROW = 1220; // px below which the header takes several lines, as beside the open settings
 const MOVES = ['race', 'method', 'round', 'node', 'place']; // what ends a replay when it changes
 const TIMELINE = 560; // px, the least width of the timeline in a talk
 const TIGHT = 300; // px of the timeline below which its legend would take a second line, over the bars

@@ -24,6 +24,7 @@ export const TABS = [
   {key: 'whatif', title: 'What if', figures: [], unless: '#viewer.offline'}, // a file has no model to ask
 ].filter(({unless}) => !unless || !document.querySelector(unless));
 
+const WHOLE = {run: 'Whole run', compare: 'Compare'}; // views of the whole text
 const TRIED = 8, CHIP = 30; // rounds whose sentence may be the highest; letters of one that a chip beside it takes the place of
 
 /** The card of the round. `choose({tab})`, `choose({node})`. For the view What if: the methods' settings, `unable(run)`
@@ -135,13 +136,14 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
 
   function heading(round, tab) {
     const accepted = lane.rounds.accepted[round] ?? 0;
-    part('title').textContent = lane.rounds.at.length ? `Round ${round + 1} · ${lane.title}` : lane.title;
+    const whole = WHOLE[tab];
+    part('title').textContent = lane.rounds.at.length ? `${whole ?? `Round ${round + 1}`} · ${lane.title}` : lane.title;
     part('nodes').textContent = `${(lane.rounds.nodes[round] ?? 1) - 1} drafted`; // the root is not
     part('accepted').textContent = `accepted ${accepted} + bonus ${lane.bonus?.[round] === undefined ? '' : `“${token(lane, lane.bonus[round])}”`}`;
-    for (const name of ['nodes', 'accepted', 'why']) reveal(part(name), lane.rounds.at.length > 0); // the first token alone is no round
-    steady(['run', 'compare'].includes(tab));
+    for (const name of ['nodes', 'accepted', 'why']) reveal(part(name), lane.rounds.at.length > 0 && (!whole || name === 'why')); // the first token alone is no round
+    steady(Boolean(whole));
     if (tab !== 'compare') tell(part('why'), tab === 'run' ? lane.headline : lane.why?.[round] ?? '');
-    chips(['run', 'compare'].includes(tab) ? [] : lane.moments[round] ?? []); // those speak of the whole text
+    chips(whole ? [] : lane.moments[round] ?? []);
   }
 
   /** Keep room for what the lane's longest sentences take: else the tree below goes up and down from round to round. */

@@ -39,6 +39,9 @@ function form(asked, {kind, settings: recorded, sampling: drawn}, methods, ask) 
     ...OF_SAMPLING.map((field) => control(field, drawn[field.name], inputs)),
     control(ROUNDS, 10, inputs), ...forced(inputs),
   ];
+  inputs.get('expert')?.addEventListener('change', ({target}) => { // the contrastive level has both experts propose
+    if (target.value !== 'all') inputs.get('contrastive').checked = false;
+  });
   const button = h('button', {type: 'submit', class: 'primary'});
   const made = h('form', {class: 'whatif'}, ...fields, button, h('p', {class: 'none'}));
   made.addEventListener('submit', (event) => { event.preventDefault(); ask(request()); });

@@ -43,11 +43,13 @@ def paths(tree: DraftTree) -> list[tuple[int, ...]]:
 
 
 def telling(pairs: list[Pair], count: int = 5) -> list[int]:
-    """Of the pairs that differ those that do most: in how far they get, then in how much of the target they cover."""
+    """Of the pairs that differ in how far they get those that do most, then in how much of the target they cover; where
+    none does, those that differ in that."""
 
     def gap(at: int) -> tuple[int, float]:
         first, second = pairs[at].reach
         return abs(first - second), sum(abs(a - b) for a, b in pairs[at].coverage())
 
     gaps = [gap(at) for at in range(len(pairs))]
-    return sorted((at for at, found in enumerate(gaps) if any(found)), key=gaps.__getitem__, reverse=True)[:count]
+    differ = [at for at, found in enumerate(gaps) if found[0]] or [at for at, found in enumerate(gaps) if any(found)]
+    return sorted(differ, key=gaps.__getitem__, reverse=True)[:count]

@@ -1,8 +1,8 @@
 """Jakiro (Huang et al., arXiv 2502.06282): two experts propose, and a contrastive feature saves the last pass.
 
 Paper and released code differ, so both are settings. `mixture` is the code: the level's candidates are the top-k of
-the gate-weighted sum L of the experts. `decoupled` is the paper's claim: each expert proposes its own top-k from
-u + E_i(z), and the union is ranked by q = w0 p0 + w1 p1. The next level is fed with L in both.
+the gate-weighted sum L of the experts. `decoupled` is our reading of the paper: each expert proposes its own top-k
+from u + E_i(z), and the union, ranked by q = w0 p0 + w1 p1, is cut to k. The next level is fed with L in both.
 
 With `contrastive`, the last level is read off the pass two levels above it: that pass also gives R, one feature for
 the token after next (so its candidates are R's top-k in both modes), and all children of a node share what its R
@@ -37,7 +37,7 @@ class JakiroSettings(TreeSettings):
 
     candidates: str = setting(
         "mixture",
-        "mixture: from the weighted sum of the experts, as released; decoupled: each expert proposes, as in the paper.",
+        "mixture: from the weighted sum of the experts, as released; decoupled: each proposes, as we read the paper.",
         choices=("mixture", "decoupled"),
     )
     contrastive: bool = setting(True, "Take the last level from the contrastive feature, without a pass of its own.")

@@ -45,7 +45,7 @@ class HeadRecipe:
     remember: float = 8.0  # GiB of host memory per process for the target's features; rows beyond are read anew
     passes: int = 1  # levels of a draft that are unrolled
     decay: float = 1.0  # weight of a pass's losses over those of the pass before
-    noise: float = 0.1  # half-width of the uniform noise on input features
+    noise: float = 0.1  # half-width of the uniform noise on input features; the release's falls as texts get longer
     own_features: float = 0.0  # share of the first pass's input features that are the head's own predictions
     average: float = 0.0  # decay of the moving average of the weights that is kept, at most (1 + n) / (10 + n) after n
     # steps, so that the first ones are forgotten; 0 keeps the last weights

@@ -13,7 +13,8 @@ from jakiro.ui.figures.digits import DIGITS, rounded_list
 
 PROPOSED = "With decoupled candidates, tokens that no expert proposes come last."
 WEIGHED = "at the parent: the same for all siblings. On the contrastive level in the feature that proposed it."
-# Column -> label, format, help. The order is the inspector's. Formats: token rank share log number word.
+# Column -> label, format, help. The order is the inspector's. Formats: token rank share log number word, and exp: the
+# share that a logarithm is of.
 FIELDS: dict[str, tuple[str, str, str]] = {
     "id": ("token", "token", "The candidate token and its id."),
     "state": (
@@ -40,8 +41,8 @@ FIELDS: dict[str, tuple[str, str, str]] = {
     "gate1": ("router, expert 1", "share", f"Weight of expert 1 {WEIGHED}"),
     "expert0_rank": ("rank under expert 0", "rank", "Place of the token in expert 0's own distribution."),
     "expert1_rank": ("rank under expert 1", "rank", "Place of the token in expert 1's own distribution."),
-    "expert0_logprob": ("log q of expert 0", "log", "Log-probability under expert 0 alone."),
-    "expert1_logprob": ("log q of expert 1", "log", "Log-probability under expert 1 alone."),
+    "expert0_logprob": ("q of expert 0", "exp", "Probability under expert 0 alone."),
+    "expert1_logprob": ("q of expert 1", "exp", "Probability under expert 1 alone."),
     "head": (
         "level",
         "word",
@@ -51,14 +52,14 @@ FIELDS: dict[str, tuple[str, str, str]] = {
     "js": ("experts' divergence", "number", "Jensen-Shannon divergence of the experts at the parent, in nats."),
     "copied_from": ("copied from", "number", "Position in the context that the token was copied from."),
     "pick": ("target's choice after it", "token", "The token that the target itself chooses after this node."),
-    "pick_logprob": ("log p of that choice", "log", "Under the target at temperature 1."),
+    "pick_logprob": ("p of that choice", "exp", "Under the target at temperature 1."),
     "target_entropy": ("target's entropy after it", "number", "How undecided the target is after this node, in nats."),
     "pick_rank": (
         "draft rank of the choice",
         "rank",
         f"Place of the target's choice in the draft after this node. {PROPOSED}",
     ),
-    "pick_draft_logprob": ("log q of the choice", "log", "What the draft gave the target's choice after this node."),
+    "pick_draft_logprob": ("q of the choice", "exp", "What the draft gave the target's choice after this node."),
     "pick_expert0_rank": ("its rank under expert 0", "rank", "Place of the target's choice in expert 0's own list."),
     "pick_expert1_rank": ("its rank under expert 1", "rank", "Place of the target's choice in expert 1's own list."),
     "pick_score": ("path score of the choice", "log", "The path score that the target's choice would have had."),
@@ -82,7 +83,8 @@ def node_table(step: StepTrace) -> dict[str, list]:
     }
     for name, values in tree.columns.items():
         if name not in HIDDEN and name not in table:
-            ranks, digits = f"_{name}".endswith("_rank"), READ if FIELDS.get(name, "  ")[1] == "log" else DIGITS
+            digits = READ if FIELDS.get(name, "  ")[1] in ("log", "exp") else DIGITS
+            ranks = f"_{name}".endswith("_rank")
             table[name] = _counted_from_one(values) if ranks else rounded_list(values, digits)
     return table
 

@@ -10,9 +10,9 @@ from jakiro.ui.figures.layout import axis, caption, layout
 
 
 def classes_figure(trace: Trace) -> dict | None:
-    """One bar a class that occurs; None for a run without rounds."""
+    """One bar a class that occurs; None for a run that drafted nothing."""
     found = [count for count in by_class(trace) if count.tokens]
-    if not found:
+    if all(len(step.tree) == 1 for step in trace.steps):
         return None
     names = [f"{count.name}<br>{count.accepted} of {count.tokens}" for count in found]
     shares = rounded_list([count.share for count in found])

@@ -75,9 +75,10 @@ def _round(trace: Trace, step: StepTrace, gates: list[Gate]) -> dict:
 
 
 def _level(gates: list[Gate], i: int) -> str:
-    """The caption of a level; words only where there is room for them."""
-    wide = sum(gate.depth == gates[i].depth for gate in gates) > 3
-    return f"{'for depth ' if wide else ''}{gates[i].depth}{', contrastive' if gates[i].contrastive else ''}"
+    """The caption of a level; in full where there is room for it."""
+    room = sum(gate.depth == gates[i].depth for gate in gates)
+    words = "" if room < 2 else "depth "
+    return f"{words}{gates[i].depth}{', contrastive' if gates[i].contrastive else ''}"
 
 
 def run_routing_figure(trace: Trace) -> dict | None:

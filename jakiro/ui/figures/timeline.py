@@ -75,7 +75,7 @@ def _below(trace: Trace, other: Trace, index: int, title: str) -> dict:
         start += ahead
         left, right = _round_at(edges, start), _round_at(edges, start + len(step.emitted))
         places.append(((left + right) / 2 - 0.5, right - left))
-    return _tokens(trace=other, index=index, title=title, places=places, sign=-1)
+    return _tokens(trace=other, index=index, title=f"{title}, over the same text", places=places, sign=-1)
 
 
 def _round_at(edges: list[int], token: int) -> float:

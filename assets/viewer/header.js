@@ -102,7 +102,7 @@ export function headerView(part, {races, exports, files}) {
     sourced(kind, chosen.about);
     const facts = new Map(chosen.header), {temperature, top_p: kept} = chosen.sampling;
     const others = facts.has('Settings') ? ` · ${facts.get('Settings')}` : '';
-    const sampling = temperature ? `temperature ${temperature}${kept < 1 ? `, top_p ${kept}` : ''}` : 'greedy';
+    const sampling = temperature ? `T ${temperature}${kept < 1 ? `, top_p ${kept}` : ''}` : 'greedy';
     part('settings').replaceChildren(sampling, h('span', {class: 'more'}, others));
     part('settings').dataset.help = `Settings of ${chosen.title}: ${facts.get('Sampling')}${others}`;
   }

@@ -23,11 +23,12 @@ def acceptance_figure(trace: Trace) -> dict:
     candidates there; tau so far along the text; time shares."""
     histogram, rates = acceptance_histogram(trace), acceptance_by_depth(trace)
     accepted, depths = list(range(len(histogram))), list(range(1, len(rates) + 1))
+    drafted = {"visible": bool(rates)}
     axes = {
         "xaxis": axis((0, 0.19), "y", "accepted in a round", **by_level(len(histogram) - 1, 0)),
         "yaxis": axis((0, 0.9), "x", "rounds", **whole(max(histogram), 4)),
-        "xaxis2": axis((0.25, 0.56), "y2", "depth", **by_level(len(rates))),
-        "yaxis2": axis((0, 0.9), "x2", range=[0, 1.05], tickformat=".0%", nticks=4),
+        "xaxis2": axis((0.25, 0.56), "y2", "depth", **by_level(len(rates)), **drafted),
+        "yaxis2": axis((0, 0.9), "x2", **drafted, range=[0, 1.05], tickformat=".0%", nticks=4),
         "xaxis3": axis((0.62, 0.83), "y3", "tokens so far", showgrid=False, **whole(len(trace.tokens))),
         "yaxis3": axis((0, 0.9), "x3", rangemode="tozero", nticks=4),
         "xaxis4": axis((0.88, 1), "y4", showgrid=False, showticklabels=False),

@@ -24,7 +24,7 @@ from jakiro.ui.figures.acceptance import acceptance_figure
 from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
 from jakiro.ui.figures.labels import label, percent, quote, visible
 from jakiro.ui.figures.layout import by_level, up_and_down
-from jakiro.ui.figures.looks import AGAIN, LOOKS, OTHERS, lane_looks
+from jakiro.ui.figures.looks import AGAIN, LOOKS, OTHERS, lane_looks, looks
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
 from jakiro.ui.figures.stops import stops_figure
 from jakiro.ui.figures.theme import PHASES, SOURCES, THEMES
@@ -453,6 +453,8 @@ def test_lanes_of_one_method_look_different_and_no_method_looks_like_an_expert()
     others = lane_looks([f"mine {index}" for index in range(12)])
     assert len(set(others)) == 12, "two strangers beside each other differ in hue and shape:"
     assert all(one[0] != other[0] and one[1] != other[1] for one, other in pairwise(others))
+    named = looks(["Jakiro", "Jakiro, 60 nodes", "EAGLE-2"]).values()
+    assert [color for color, _ in named] == ["@jakiro", "@jakiro", "@eagle2"] and len({*named}) == 3
     twice = lane_looks(["vanilla", "eagle2", "jakiro", "vanilla", "eagle2", "jakiro"])
     assert len(set(twice)) == 6
     assert len(set(found)) == 5 and found[0] == lane_looks(["vanilla", "jakiro"])[1]

@@ -28,11 +28,13 @@ OTHERS = tuple(
 
 
 def looks(methods: Iterable[str]) -> dict[str, Look]:
-    """The look of each method."""
+    """The look of each method. A variant, as "EAGLE-2, 60 nodes", has the colour of the method that it begins with."""
     found: dict[str, Look] = {}
     for name in dict.fromkeys(methods):
-        strange = sum(one not in LOOKS for one in found)
-        found[name] = LOOKS.get(name) or OTHERS[strange % len(OTHERS)]
+        plain = "".join(filter(str.isalnum, name.lower()))
+        own = [color for method, (color, _) in LOOKS.items() if plain.startswith(method.replace("_", ""))]
+        color, symbol = OTHERS[sum(one not in LOOKS for one in found) % len(OTHERS)]
+        found[name] = LOOKS.get(name) or ((own or [color])[0], symbol)
     return found
 
 

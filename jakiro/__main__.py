@@ -12,6 +12,7 @@ from jakiro.commands.checks import in_words
 from jakiro.commands.decoding import bench, card, doctor, trace, tune
 from jakiro.commands.learning import experiment, train
 from jakiro.commands.sharing import explain, replay, validate
+from jakiro.files import release
 from jakiro.memory import out_of_memory
 
 
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"\njakiro {options.command}: interrupted{GOES_ON.get(options.command, '')}", file=sys.stderr)
         return 130
+    finally:
+        release()
 
 
 GOES_ON = {  # after an interrupt

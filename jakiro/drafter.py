@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from math import isfinite
 
 from torch import Tensor
 
@@ -59,6 +60,9 @@ def within(tree: DraftTree, context: Context) -> DraftTree:
     """The tree without the levels that cannot count any more. A drafter that minds the room gets its own tree back."""
     assert tree.tokens[0] == context.tokens[-1], "the root of a tree is the last token of its context"
     assert len(tree.tokens) == len(tree.parents) == len(tree.scores), "a node has a token, a parent and a score"
+    known = all(0 <= parent < node for node, parent in enumerate(tree.parents[1:], 1))
+    assert tree.parents[0] == -1 and known, "a root's parent is -1, and other nodes come after theirs"
+    assert tree.scores[0] == 0 and all(map(isfinite, tree.scores)), "a root's score is 0, and others are numbers"
     depths = tree.depths()
     assert max(depths) <= MAX_LEVELS, f"a tree has at most {MAX_LEVELS} levels"
     if max(depths) <= context.room:

@@ -167,11 +167,14 @@ def as_trace(
 
 def _limit(target: Target, prompt: list[int], max_new_tokens: int) -> int:
     """How many tokens the run may emit, at least one."""
+    if isinstance(prompt, (str, Tensor)):
+        raise ValueError("the prompt is no list of token ids: encode(target.tokenizer, text) makes one")
     if not prompt:
         raise ValueError("the prompt is empty; give at least one token")
     if not 0 <= min(prompt) <= max(prompt) < target.vocab_size:
         raise ValueError(
-            f"the prompt has ids outside 0 to {target.vocab_size - 1}; encode it with the target's tokenizer"
+            f"the prompt has ids outside 0 to {target.vocab_size - 1}; encode it with the target's tokenizer, and take "
+            "that and the model from one place"
         )
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens is {max_new_tokens}; ask for at least 1")

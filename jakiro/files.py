@@ -10,7 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+try:
+    import fcntl
+except ImportError:  # Windows has none
+    fcntl = None
+
 WEIGHT_FILES = "model*.safetensors*"  # shards and their index, as Hugging Face names them
+_HELD: dict[str, int] = {}  # path -> descriptor, of what other processes are kept from
 
 
 def destination(path: str | Path) -> Path:
@@ -31,6 +37,32 @@ def append_lines(path: Path, values: Iterable[Any]) -> None:
     """Add each value to a file as a line of JSON, at once. Raises OSError."""
     with _telling(path), path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(value) + "\n" for value in values)
+
+
+def hold(path: Path) -> None:
+    """Keep other processes that ask from a file that is there, until `release` or this one's end.
+
+    Raises ValueError where another has it. Of processes that a launcher started the first asks for all.
+    """
+    release(path)
+    if fcntl is None or int(os.environ.get("RANK", 0)):
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            raise ValueError(f"another process is writing {path}: wait for it, or name another place") from error
+        return  # a file system that has no locks
+    _HELD[os.path.realpath(path)] = descriptor
+
+
+def release(*paths: Path) -> None:
+    """Let others have what was held; without a path, all of it."""
+    for path in map(os.path.realpath, paths) if paths else [*_HELD]:
+        if (descriptor := _HELD.pop(path, None)) is not None:
+            os.close(descriptor)
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """An interrupted benchmark goes on where it was."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,14 @@ def test_a_full_disk_is_named(tmp_path):
     path.symlink_to("/dev/full")
     with pytest.raises(OSError, match=r"cannot write .*bench\.json\.partial .*No space left"):
         append_lines(path, [{"a": 1}])
+
+
+def test_a_file_that_another_process_writes_is_refused(tmp_path):
+    path = tmp_path / "bench.json.partial"
+    journal = Journal(path, {"prompts": 2})
+    begin = f"from jakiro.measuring.journal import Journal, Path; Journal(Path({str(path)!r}), {{'prompts': 1}})"
+    other = subprocess.run([sys.executable, "-c", begin], capture_output=True, text=True)
+    assert f"another process is writing {path}" in other.stderr
+    Journal(path, {"prompts": 2}).add("a", [ONE])  # the same process has it again
+    journal.close()
+    assert subprocess.run([sys.executable, "-c", begin], capture_output=True, text=True).stderr == ""

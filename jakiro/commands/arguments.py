@@ -20,7 +20,7 @@ def at_least(low: int) -> Callable[[str], int]:
     """The type of an option that is a whole number of at least `low`."""
 
     def read(text: str) -> int:
-        if not text.isdigit() or int(text) < low:
+        if not text.isdecimal() or int(text) < low:
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {low}")
         return int(text)
 

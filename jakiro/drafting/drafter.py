@@ -115,8 +115,8 @@ class TreeDrafter(Drafter):
         growth, steps, packed = self.run(self._grow, context, *noise, kind=heat)
         self._noise, kept = noise[0] if noise else None, Kept.read(packed)
         if any(map(math.isnan, kept.scores)):
-            why = f"the drafter answers with what is no number in {self.target.dtype}"
-            raise ValueError(f"{why}: use bfloat16 or float32, or another head or draft model")
+            half = "bfloat16 or float32, or " * (self.target.dtype == torch.float16)
+            raise ValueError(f"the drafter answers with what is no number: use {half}another head or draft model")
         self._round = Round(kept, growth, steps)
         return DraftTree([root, *kept.tokens], [-1, *kept.parents], [0.0, *kept.scores])
 

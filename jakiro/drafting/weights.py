@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from jakiro.files import WEIGHT_FILES, refilling
+from jakiro.models.hub import check_fetched
 from jakiro.target import Target
 
 from .config import HeadConfig
@@ -150,6 +151,7 @@ def _shards(index: Path) -> list[str]:
 def _read_file(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is listed in the index but is not there; download the folder again")
+    check_fetched(path)
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
@@ -226,8 +228,14 @@ class OnHead:
 
     def defaults(self, target: Target) -> TreeSettings:
         """What suits the target's device and the head. Raises as `HeadConfig.from_json` does."""
-        config = self.head.Config.from_json(Path(target.heads[self.name]) / "config.json")
+        config = self.head.Config.from_json(self.folder(target) / "config.json")
         return self.settings(**sizes(target.device, self.levels), draft_temperature=config.draft_temperature)
 
     def unavailable(self, target: Target) -> str:
         return lacking(target, self.name, f"{self.name} head")
+
+    def folder(self, target: Target) -> Path:
+        """Of the target's head. Raises ValueError where it has none."""
+        if why := self.unavailable(target):
+            raise ValueError(why)
+        return Path(target.heads[self.name])

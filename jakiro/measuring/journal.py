@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from jakiro.files import append_lines, write_text
+from jakiro.files import append_lines, hold, release, write_text
 from jakiro.measuring.report import Sample
 
 SETTINGS = "settings"  # key of the line that is no group
@@ -37,6 +37,8 @@ class Journal:
         self._groups: dict[str, list[Sample]] = {}
         if path is None:
             return
+        if path.exists():
+            hold(path)
         try:
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
             whole = [line for line in lines if line.endswith("\n")]  # the last one may have been cut off
@@ -55,6 +57,7 @@ class Journal:
         self.settings = settings
         self._groups = {key: [Sample(**one) for one in group] for key, group in known.items()}
         write_text(path, "".join(whole) or json.dumps(plan) + "\n")
+        hold(path)  # another file by now
 
     def __contains__(self, key: str) -> bool:
         return key in self._groups
@@ -77,7 +80,8 @@ class Journal:
     def close(self) -> None:
         """The benchmark is written: the file has done its work."""
         if self.path is not None:
-            self.path.unlink()
+            self.path.unlink(missing_ok=True)
+            release(self.path)
 
     def _write(self, key: str, value: Any) -> None:
         if self.path is not None:

@@ -43,5 +43,5 @@ class Eagle2(OnHead):
 
     def load(self, target: Target) -> Callable[[TreeSettings], Eagle2Drafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
-        head = FusedEagle(load_head(target.heads[self.name], target, self.head))
+        head = FusedEagle(load_head(self.folder(target), target, self.head))
         return lambda settings: Eagle2Drafter(head, target, settings)

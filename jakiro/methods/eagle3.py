@@ -68,5 +68,5 @@ class Eagle3(OnHead):
     def load(self, target: Target) -> Callable[[TreeSettings], Eagle3Drafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
         layers(target)
-        head = FusedEagle3(load_eagle3(target.heads[self.name], target))
+        head = FusedEagle3(load_eagle3(self.folder(target), target))
         return lambda settings: Eagle3Drafter(head, target, settings)

@@ -161,5 +161,5 @@ class Jakiro(OnHead):
 
     def load(self, target: Target) -> Callable[[JakiroSettings], JakiroDrafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
-        head = FusedJakiro(load_head(target.heads[self.name], target, self.head))
+        head = FusedJakiro(load_head(self.folder(target), target, self.head))
         return lambda settings: JakiroDrafter(head, target, settings)

@@ -76,8 +76,13 @@ def check_weights(folder: Path) -> None:
     if not files:
         raise FileNotFoundError(f"no weights in {folder}: it needs *.safetensors or pytorch_model*.bin")
     for file in files:
-        if file.stat().st_size < 1024 and file.read_bytes().startswith(b"version https://git-lfs"):
-            raise ValueError(f"{file} is only a pointer; fetch the weights with: git lfs pull")
+        check_fetched(file)
+
+
+def check_fetched(file: Path) -> None:
+    """Raise ValueError for what git leaves in place of a large file."""
+    if file.stat().st_size < 1024 and file.read_bytes().startswith(b"version https://git-lfs"):
+        raise ValueError(f"{file} is only a pointer; fetch the weights with: git lfs pull")
 
 
 def check_tokenizer(folder: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor, nn, uint8
 
 from jakiro.drafting.weights import read_tensors
-from jakiro.files import write_text
+from jakiro.files import hold, write_text
 from jakiro.training import history
 from jakiro.training.sources import HUB, LEADS, Source
 
@@ -35,14 +35,16 @@ def claim(
 
     The parts are JSON-able, by what they are called; `later` are the names of files beside `made` that are made from
     it, and `option` says where they are. `today` has what makes a part that was written before one as it is written
-    now. Raises ValueError naming the parts that differ, and the files.
+    now. Other processes are kept from it. Raises ValueError naming the parts that differ, and the files.
     """
     made.parent.mkdir(parents=True, exist_ok=True)
     note, own = made.with_name(f"{made.stem}-from.json"), json.loads(json.dumps(parts))
+    if note.exists():
+        hold(note)
     found = [str(one) for one in (made, *map(made.with_name, later)) if one.is_dir() or _holds(one)]
     if not found:
         write_text(note, json.dumps(own, indent=1) + "\n")
-        return
+        return hold(note)  # another file by now
     remedy = f"choose another {option}, or begin anew here: delete {', '.join(found)}"
     if not note.exists():
         raise ValueError(f"{found[0]} does not say what it was made from ({note.name} is missing); {remedy}")

@@ -64,6 +64,8 @@ def train_heads(
         raise ValueError(f"the heads in {start}, where they start, would be written over: name another --out")
     if any(out[name].resolve() == run.resolve() for name in names):
         raise ValueError(f"{run} is the folder of a head, too: name another --run-folder")
+    for name in names:
+        history.check_own(out[name])
     recipe = replace(recipe, heads={name: recipe.heads[name] for name in names})
     model = model.to(accelerator.device)
     checked = _check_target(recipe, model)

@@ -18,6 +18,14 @@ from jakiro.files import write_text
 FILE = "training.json"
 
 
+def check_own(folder: Path) -> None:
+    """Raise ValueError where a folder has weights that training did not write, and would write over."""
+    if not (folder / FILE).exists() and any(any(folder.glob(name)) for name in ("*.safetensors", "pytorch_model*.bin")):
+        raise ValueError(
+            f"{folder} has weights that were not trained here, and would be written over: name another --out"
+        )
+
+
 def read(folder: Path, field: str = "") -> list[dict[str, Any]]:
     """Entries of the model in `folder`, the oldest first.
 

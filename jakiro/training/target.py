@@ -58,6 +58,7 @@ def train(
     for given in filter(None, (start, like, parent, recipe.parent and Path(recipe.parent))):
         if out.resolve() == given.resolve():
             raise ValueError(f"{given}, which this target is made from, would be written over: name another --out")
+    history.check_own(out)
     files = contents([source for stage in recipe.stages for source in recipe.mixes[stage.mix]], data)
     run.mkdir(parents=True, exist_ok=True)
     with accelerator.main_process_first():

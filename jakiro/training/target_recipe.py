@@ -113,7 +113,7 @@ def _check_shape(recipe: Recipe) -> None:
             raise ValueError(f"intermediate_size is {config.intermediate_size}")
         with torch.device("meta"):
             LlamaForCausalLM(config)(input_ids=torch.zeros(1, 2, dtype=torch.long))
-    except (StrictDataclassError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
+    except (StrictDataclassError, TypeError, ValueError, LookupError, RuntimeError, ArithmeticError) as error:
         raise ValueError(f"no model can be made of `model`: {' '.join(str(error).split())}") from error
     longest, context = max(stage.row for stage in recipe.stages), config.max_position_embeddings
     if longest > context:

@@ -76,9 +76,9 @@ def _round(trace: Trace, step: StepTrace, gates: list[Gate]) -> dict:
 
 def _level(gates: list[Gate], i: int) -> str:
     """The caption of a level; in full where there is room for it."""
-    room = sum(gate.depth == gates[i].depth for gate in gates)
-    words = "" if room < 2 else "depth "
-    return f"{words}{gates[i].depth}{', contrastive' if gates[i].contrastive else ''}"
+    room, contrastive = sum(gate.depth == gates[i].depth for gate in gates), gates[i].contrastive
+    words = "depth " if room > (3 if contrastive else 1) else ""
+    return f"{words}{gates[i].depth}{', contrastive' if contrastive else ''}"
 
 
 def run_routing_figure(trace: Trace) -> dict | None:

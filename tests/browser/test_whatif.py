@@ -144,7 +144,7 @@ def test_two_lanes_are_compared_along_one_text(show):
     expect(view.locator(".links")).to_be_hidden()  # what is below is of the lane in the list
     view.get_by_label("The other lane").select_option(label="EAGLE-2")
     expect(view.locator(".links")).to_be_visible()
-    assert view.locator(".links button").count() == 5
+    assert view.locator(".links button").count() == min(5, view.locator("tbody tr").count())
     view.locator(".links button").nth(1).click()
     tab.wait_for_function("location.search.includes('place=')")
     expect(view.locator(".links button").nth(1)).to_have_attribute("aria-current", "true")
@@ -160,7 +160,7 @@ def test_two_lanes_are_compared_along_one_text(show):
     assert further == ("Jakiro" if int(first) > int(second) else "EAGLE-2")
     tab.wait_for_function("(place) => Number(new URLSearchParams(location.search).get('place')) === place", arg=place)
     link = re.sub("&(round|node)=[0-9]+", "", tab.url.partition("?")[2])
-    expect(part(show(f"?{link}"), "title")).to_have_text(part(tab, "title").text_content())  # the place says the round
+    expect(part(show(f"?{link}"), "count")).to_have_text(part(tab, "count").text_content())  # the place says the round
     tab.locator("[data-tab=diversity]").click()
     tab.wait_for_selector("[data-figure=same][data-drawn=yes]:visible")  # both lanes after the same tokens
     expect(tab.locator("[data-view=diversity] .offered")).to_be_hidden()

@@ -52,7 +52,8 @@ def read_traces(text: str) -> list[Trace]:
     runs = _parsed(text)
     if not runs:
         raise TraceError("the list holds no runs: export a race that has some")
-    _one(runs[0], 0, len(runs))  # another kind of file is told from too many runs
+    if len(runs) > MAX_RUNS:
+        _one(runs[0], 0, len(runs))  # that they are no runs says more
     _check_runs(len(runs))
     traces = [_one(run, index, len(runs)) for index, run in enumerate(runs)]
     check_together(traces)

@@ -390,6 +390,8 @@ def test_replay_writes_a_page_or_says_why_not(tmp_path, capsys, monkeypatch):
     assert "there is no folder" in capsys.readouterr().err
     assert main(["replay", *[str(source)] * 9, "--out", str(out)]) == 2
     assert "9 runs, and 8 can be shown side by side" in capsys.readouterr().err
+    with pytest.raises(TraceError, match="this is not a trace"):
+        read_traces(json.dumps([{"label": "a", "prompt": "b"}] * 9))  # whose number is beside the point
     monkeypatch.setattr(traces, "MAX_ROUNDS", 2 * len(RUN.steps))
     assert main(["replay", *[str(source)] * 3, "--out", str(out)]) == 2
     assert f"{3 * len(RUN.steps)} rounds, and" in capsys.readouterr().err

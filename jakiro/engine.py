@@ -19,7 +19,7 @@ from jakiro.machine import device_name, versions
 from jakiro.models import hub
 from jakiro.programs import now, recording_seconds, upload
 from jakiro.target import Target
-from jakiro.text import pieces
+from jakiro.text import check_ids, pieces
 from jakiro.trace import StepTrace, Trace
 from jakiro.tree import LOWEST, MAX_CUT, CutNodes, DraftTree
 from jakiro.verify import Sampling, noise_of, pick, walk
@@ -171,11 +171,7 @@ def _limit(target: Target, prompt: list[int], max_new_tokens: int) -> int:
         raise ValueError("the prompt is no list of token ids: encode(target.tokenizer, text) makes one")
     if not prompt:
         raise ValueError("the prompt is empty; give at least one token")
-    if not 0 <= min(prompt) <= max(prompt) < target.vocab_size:
-        raise ValueError(
-            f"the prompt has ids outside 0 to {target.vocab_size - 1}; encode it with the target's tokenizer, and take "
-            "that and the model from one place"
-        )
+    check_ids(prompt, target.vocab_size)
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens is {max_new_tokens}; ask for at least 1")
     if len(prompt) >= target.context:

@@ -28,6 +28,15 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool = True) -
     return [tokenizer.bos_token_id, *ids] if begins(tokenizer) else ids
 
 
+def check_ids(ids: Sequence[int], size: int, what: str = "the prompt") -> None:
+    """Raise ValueError where ids are not all of a vocabulary of `size` tokens: another model's tokenizer made them."""
+    if not 0 <= min(ids) <= max(ids) < size:
+        raise ValueError(
+            f"{what} has ids outside 0 to {size - 1}; encode it with the target's tokenizer, and take that and the "
+            "model from one place"
+        )
+
+
 def begins(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether it puts its bos token before a text."""
     return tokenizer.bos_token_id is not None and tokenizer("").input_ids[:1] == [tokenizer.bos_token_id]

@@ -52,3 +52,9 @@ def test_tokens_are_drawn_by_the_models_law_or_from_its_likeliest():
         found = written[:, -1].bincount(minlength=VOCAB) / count
         assert (found - wanted).abs().max() < 4 * (0.25 / count) ** 0.5
         assert found[wanted == 0].sum() == 0
+
+
+@pytest.mark.parametrize("foreign", [VOCAB, -1])
+def test_a_prompt_of_another_models_tokenizer_is_refused(foreign):
+    with pytest.raises(ValueError, match=f"outside 0 to {VOCAB - 1}; .* take that and the model from one place"):
+        generate(tiny_model(), [[1, 2], [3, foreign]], 4)

@@ -64,6 +64,17 @@ def test_a_crash_between_checkpoints_repeats_the_lost_steps(tmp_path):
     assert losses(tmp_path / "parts/metrics.csv", "value") == losses(tmp_path / "whole/metrics.csv", "value")
 
 
+@pytest.mark.parametrize("text", ["step;value\n1;0,5\n", "step,value\none,2\n"])
+def test_a_curve_that_another_program_saved_is_named(tmp_path, text):
+    loop.run(Counter(), tmp_path, stop_after=2)
+    (tmp_path / "metrics.csv").write_text(text)
+    with pytest.raises(ValueError, match=r"metrics\.csv is damaged: take it from a copy, or delete it"):
+        loop.run(Counter(), tmp_path)
+    (tmp_path / "metrics.csv").unlink()
+    loop.run(Counter(), tmp_path)
+    assert history.metrics(tmp_path)[0]["step"] == 3
+
+
 def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data, tmp_path, capsys):
     """End to end from the command line: target, heads, benchmark and card, at a tiny size."""
     (data / "eval").mkdir(exist_ok=True)

@@ -132,6 +132,15 @@ def test_the_recipe_beside_a_head_is_one(trained, data, tmp_path):
         assert HeadRecipe.read(folder / "recipe.json") == head_recipe(2)
 
 
+def test_texts_by_another_models_tokenizer_are_refused(trained, data, tmp_path):
+    model, tokenizer = (kind.from_pretrained(trained / "out") for kind in (AutoModelForCausalLM, AutoTokenizer))
+    model.resize_token_embeddings(100)
+    out = {"eagle2": tmp_path / "eagle2"}
+    with pytest.raises(ValueError, match=r"a text has ids outside 0 to 99; .* from one place"):
+        train_heads(["eagle2"], workers.start(), model, tokenizer, head_recipe(), data, tmp_path / "run", out)
+    assert not out["eagle2"].exists()
+
+
 def test_where_texts_of_a_row_see_one_another_is_said(trained, data, tmp_path, caplog, monkeypatch):
     for apart in (True, False):
         monkeypatch.setattr(head_job, "takes_apart", lambda _, apart=apart: apart)

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from transformers import DynamicCache, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.cache import argument_of
+from jakiro.text import check_ids
 
 LOOK = 8  # tokens after which it is looked which answers have ended; each look waits for the device
 
@@ -52,7 +53,10 @@ def generate(
     Prompts are padded in front, so that every answer starts in the same column; it ends with one of `ends`, by default
     the model's. Above temperature 0 tokens are drawn from the `top_k` likeliest, from all if that is 0. What
     `model.generate` gives, but answers that have ended leave the batch, which is most of the work where it is large.
+    Raises ValueError for a prompt that is foreign to the vocabulary.
     """
+    for prompt in prompts:
+        check_ids(prompt, len(model.get_input_embeddings().weight))
     width, device = max(map(len, prompts)), model.device
     written = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts], device=device)
     written = pad(written, (0, new_tokens))

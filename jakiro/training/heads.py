@@ -20,6 +20,7 @@ from jakiro.files import write_text
 from jakiro.models.generation import end_ids
 from jakiro.models.loading import DTYPES
 from jakiro.target import Target
+from jakiro.text import check_ids
 from jakiro.training import answers, history, loop, workers
 from jakiro.training.claims import claim, contents, digest, lies_in
 from jakiro.training.data import Document, draw, take
@@ -194,7 +195,10 @@ def rows_of(
             own = take(recipe.mix, data, tokenizer, _needed(recipe), recipe.row + 1, seed)
         save_rows(cached, own, widths, seed)
     accelerator.wait_for_everyone()
-    return load_rows(cached, widths)
+    rows = load_rows(cached, widths)
+    ids = [edge for one in rows if one.ids.size for edge in (one.ids.min(), one.ids.max())]
+    check_ids(ids, len(model.get_input_embeddings().weight), "a text")
+    return rows
 
 
 def answer(

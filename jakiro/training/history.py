@@ -8,12 +8,12 @@ whether texts of one row saw nothing of one another, which older ones do not say
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
 from jakiro.files import write_text
+from jakiro.training.loop import kept_rows
 
 FILE = "training.json"
 
@@ -55,10 +55,10 @@ def write(folder: Path, entries: list[dict[str, Any]]) -> None:
 def metrics(run: Path) -> list[dict[str, float]]:
     """The rows of metrics.csv in the folder of a run or a stage, each with what was told of its step.
 
-    Raises ValueError where it has none.
+    Raises ValueError where it has none, or was saved in another way.
     """
-    with (run / "metrics.csv").open(newline="") as file:
-        rows = [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
+    kept = kept_rows(run / "metrics.csv")
+    rows = [{name: float(value) for name, value in row.items() if value} for row in kept]
     if not rows:
         raise ValueError(f"{run / 'metrics.csv'} is empty: take it from a copy, or delete {run} to train anew")
     return rows

@@ -90,12 +90,20 @@ def save(states: dict, file: Path) -> None:
         torch.save(states, new)
 
 
-def kept_rows(metrics: Path, done: int) -> list[dict[str, str]]:
-    """Those of the first `done` steps of a CSV file that `write_rows` wrote; none where it is not there."""
+def kept_rows(metrics: Path, done: float = math.inf) -> list[dict[str, str]]:
+    """The rows of the first `done` steps of a CSV file that `write_rows` wrote; none where it is not there.
+
+    Raises ValueError naming a file that another program has saved in its own way.
+    """
     if not metrics.exists():
         return []
-    with metrics.open(newline="") as file:
-        return [row for row in csv.DictReader(file) if int(row["step"]) <= done]
+    try:
+        with metrics.open(newline="") as file:
+            return [row for row in csv.DictReader(file) if int(row["step"]) <= done]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{metrics} is damaged: take it from a copy, or delete it, and its curve begins here"
+        ) from error
 
 
 def write_rows(metrics: Path, rows: list[dict]) -> None:

@@ -54,7 +54,7 @@ def sample(method, task, prompt, decoded, rounds, temperature=0.0):
 
 def test_tau_is_the_mean_of_the_tasks_and_ratios_are_paired():
     """The other drafts exactly half as long on every prompt: a paired ratio has no spread at all."""
-    counts = {("a", "1"): (30, 10), ("a", "2"): (60, 10), ("b", "1"): (20, 10)}
+    counts = {("a", "1"): (30, 10), ("a", "2"): (60, 10), ("b", "1"): (20, 10), ("b", "2"): (20, 10)}
     samples = [sample("one", *key, *count) for key, count in counts.items()]
     samples += [sample("half", *key, tokens, 2 * rounds) for key, (tokens, rounds) in counts.items()]
     one, half = intervals(samples, ["one", "half"], "one")
@@ -82,12 +82,20 @@ def test_an_interval_covers_the_truth_as_often_as_it_says():
 
 
 def test_prompts_and_tasks_without_a_round_say_nothing_of_tau():
-    counts = {("a", "1"): (30, 10), ("a", "2"): (0, 0), ("b", "1"): (20, 10), ("c", "1"): (0, 0)}
+    """Nor does a task of which they leave one prompt, from which no interval can be drawn."""
+    counts = {
+        ("a", "1"): (30, 10),
+        ("a", "2"): (0, 0),
+        ("a", "3"): (30, 10),
+        ("b", "1"): (20, 10),
+        ("b", "2"): (20, 10),
+    }
+    counts |= {("c", "1"): (0, 0), ("c", "2"): (90, 10)}
     samples = [sample(name, *key, *count) for name in ("one", "two") for key, count in counts.items()]
     rows = intervals(samples, ["one", "two"], "one")
     assert [row["tau"] for row in rows] == [2.5, 2.5]
     assert [row["tau_interval"] for row in rows] == [[2.5, 2.5]] * 2
-    with pytest.raises(ValueError, match="every text ends with its first token"):
+    with pytest.raises(ValueError, match="no task has two texts that go on after their first"):
         intervals([one for one in samples if one.task == "c"], ["one", "two"], "one")
 
 
@@ -257,9 +265,10 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
     )
     assert "of these 3 are distinct, so that each was seen 4 times" in page
     assert "What another seed of a head would change is not in the intervals." in page
-    assert (
-        "With 2 prompts a task intervals are about 29 % too narrow; with wider ones 2 of the 4 verdicts" in page
-    )  # 1 - sqrt(1/2)
+    assert (  # 1 - sqrt(1/2); each is a part, too, and counts once
+        "With 2 prompts a task intervals are about 29 % too narrow; with wider ones 1 of the 2 verdicts" in page
+    )
+    assert "17 % at least look different by chance, 1 of all 4." in page
     assert "vanilla's tokens on 96 % of the runs" in page  # 48 of the variants' 50
     assert "intervals hold 95 % of a bootstrap" in page and "differs 17 % at least look different by chance" in page
     assert "| dense | one | 5 | feature 0.5, mixture 0.5, top_k 0.5 | – |" in page

@@ -588,6 +588,8 @@ def test_the_figure_shows_the_curve_and_marks_the_choice():
     found = tuning.Tuning(
         "eagle2", "t", "cpu", "float32", ALL, [(1, 0.01), (8, 0.03)], [(2, 2, 0.001)], 0.0, points, points[2]
     )
+    printed = tuning.as_text(found)
+    assert "120.0" in printed and "450.0" not in printed
     for data in (asdict(found), json.loads(json.dumps(asdict(found)))):
         figure = tuning_figure(data)
         curve, speed, star = figure["data"]

@@ -44,14 +44,15 @@ def intervals(
 ) -> list[dict[str, Any]]:
     """For each variant and temperature: tau, mean of the tasks, and its ratio to the reference's, with intervals.
 
-    A text that ends with its first token has no round, and nothing to say of tau: such prompts, and tasks of such
-    prompts alone, are left out. Raises ValueError where no others are left.
+    A text that ends with its first token has no round, and nothing to say of tau: such prompts are left out, and tasks
+    of which they leave a single one. Raises ValueError where nothing is left.
     """
     found = []
     for temperature in sorted({sample.temperature for sample in samples}):
         table = _counts([one for one in samples if one.temperature == temperature and one.repeat == 0], names)
         if not table:
-            raise ValueError(f"at temperature {temperature:g} every text ends with its first token: try other prompts")
+            few = "no task has two texts that go on after their first token"
+            raise ValueError(f"at temperature {temperature:g} {few}: try other prompts")
         rng = np.random.default_rng(0)
         chosen = [rng.integers(counts.shape[1], size=(draws, counts.shape[1])) for counts in table]
         real = _tau([counts[:, None] for counts in table])[:, 0]
@@ -83,7 +84,7 @@ def differences(samples: Sequence[Sample], parts: Sequence[Part]) -> list[dict[s
 def _counts(samples: Sequence[Sample], names: Sequence[str]) -> list[np.ndarray]:
     """For each task: tokens decoded and rounds, [variants, prompts, 2], prompts in one order for all variants.
 
-    Prompts without a round are left out, and tasks without a prompt.
+    Prompts without a round are left out, and tasks with fewer than two others.
     """
     table = []
     for task in dict.fromkeys(sample.task for sample in samples):
@@ -92,7 +93,7 @@ def _counts(samples: Sequence[Sample], names: Sequence[str]) -> list[np.ndarray]
         rows = [[(own[name, prompt].decoded, own[name, prompt].reached[0]) for prompt in prompts] for name in names]
         counts = np.array(rows, dtype=float)
         table.append(counts[:, (counts[..., 1] > 0).all(axis=0)])
-    return [counts for counts in table if counts.shape[1]]
+    return [counts for counts in table if counts.shape[1] > 1]
 
 
 def _tau(table: list[np.ndarray]) -> np.ndarray:

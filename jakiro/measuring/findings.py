@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from jakiro.measuring.bootstrap import LEVEL
-from jakiro.measuring.report import means, method_totals, prompts_a_task
+from jakiro.measuring.report import identical, means, method_totals, prompts_a_task, temperatures
 from jakiro.measuring.tables import table
 
 NONE = "–"
@@ -30,14 +30,15 @@ HEAD = [
 ]
 EXPERTS = """\
 Overlap is the share of the likeliest tokens (as many as `top_k`) that two experts share, js the Jensen-Shannon
-divergence of their distributions in nats, rescued the share of rounds in which an accepted token was among the
+divergence of their distributions in nats, both in the mean of the nodes of a level, then of the levels, then of the
+prompts; rescued the share of rounds in which an accepted token was among the
 likeliest of one expert alone. Temperature 0; the first prompts of each task."""
 
 
 def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -> str:
     """Markdown, with pictures by title: addresses as seen from the page."""
     about = report["experiment"]
-    temperatures = sorted({row["temperature"] for row in about["intervals"]})
+    heats = temperatures(report)
     parts = [
         f"# {about['question']}",
         " ".join([_how(report), *([report["note"]] if "note" in report else [])]),
@@ -46,13 +47,13 @@ def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -
         *(f"![{title}]({address})" for title, address in pictures.items()),
         "## Part by part",
         table(
-            ["part", "with it", "without it", *(f"tau, temperature {heat:g}" for heat in temperatures)],
-            _parts(about, temperatures),
+            ["part", "with it", "without it", *(f"tau, temperature {heat:g}" for heat in heats)],
+            _parts(about, heats),
         ),
         "## Heads",
         table(["variant", "head", "parameters", "loss weights", "settings"], _heads(about), 5),
     ]
-    for temperature in temperatures:
+    for temperature in heats:
         parts += [f"## Temperature {temperature:g}", table(HEAD, _rows(report, temperature))]
     parts += [
         "## The experts",
@@ -65,14 +66,13 @@ def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -
     return "\n\n".join(parts) + "\n"
 
 
-def _seen(about: dict[str, Any]) -> float:
-    return about["steps"] * about["tokens_a_step"] / about["distinct_tokens"]
-
-
 def _how(report: dict[str, Any]) -> str:
     about, machine = report["experiment"], report["machine"]
-    compared = len(about["intervals"]) - len({row["temperature"] for row in about["intervals"]}) + len(about["parts"])
+    seen = about["steps"] * about["tokens_a_step"] / about["distinct_tokens"]
+    heats = {row["temperature"] for row in about["intervals"]}  # at each the reference is held against itself, too
+    compared = len({_pair(row, about["reference"]) for row in (*about["parts"], *about["intervals"])}) - len(heats)
     tasks = ", ".join(dict.fromkeys(row["task"] for row in report["rows"]))
+    same = identical(row for row in report["rows"] if row["method"] != "vanilla")
     fewest = min(row["prompts"] for row in report["rows"])
     share = math.sqrt((fewest - 1) / fewest)  # of the width that intervals would have, were they not too narrow
     normal = NormalDist()
@@ -81,16 +81,16 @@ def _how(report: dict[str, Any]) -> str:
         [
             f"Target {report['target']} in {report['dtype']} on {machine['device']}, {machine['threads']} threads.",
             f"All heads: {about['steps']} steps of {about['tokens_a_step']:,} tokens, the same rows in one order;",
-            f"of these {about['distinct_tokens']:,} are distinct, so that each was seen {_seen(about):.0f} times.",
+            f"of these {about['distinct_tokens']:,} are distinct, so that each was seen {seen:.0f} times.",
             f"Measured on {prompts_a_task(report)} prompts of each of {tasks}, at most {report['max_new_tokens']} new",
             f"tokens, drafted with {_named(_shared(report))}{_tree(report)}.",
             f"Tau is the mean of the tasks; intervals hold {LEVEL} % of a bootstrap over prompts.",
             f"With {fewest} prompts a task intervals are about {_percent(1 - share)} too narrow; with wider ones",
-            f"{_unsure(about, share)} verdicts below would fall. Each comparison stands alone: of those where nothing",
+            f"{_unsure(report, share)} verdicts below would fall. Each comparison stands alone: of those where nothing",
             f"differs {_percent(chance)} at least look different by chance, {chance * compared:.0f} of all {compared}.",
             "What another seed of a head would change is not in the intervals.",
             f"The reference is *{about['reference']}*.",
-            f"The variants gave vanilla's tokens on {_identical(report)} of the runs.",
+            f"The variants gave vanilla's tokens on {100 * same:.4g} % of the runs.",
         ]
     )
 
@@ -108,9 +108,16 @@ def _tree(report: dict[str, Any]) -> str:
     return f", and {_named(sizes)} where a variant's settings do not say otherwise" if sizes else ""
 
 
-def _unsure(about: dict[str, Any], share: float) -> str:
-    """How many verdicts hang on the intervals' being too narrow: "2 of the 9"."""
-    found = [row for row in (*about["intervals"], *about["parts"]) if _verdict(row) != SAME]
+def _pair(row: dict[str, Any], reference: str) -> tuple[str, str, float]:
+    return row["variant"], row.get("against", reference), row["temperature"]
+
+
+def _unsure(report: dict[str, Any], share: float) -> str:
+    """How many verdicts of the page hang on the intervals' being too narrow: "2 of the 9"."""
+    about = report["experiment"]
+    alike = [row for heat in temperatures(report) for row in _others(report, heat)]
+    rows = {_pair(row, about["reference"]): row for row in (*alike, *about["parts"])}.values()
+    found = [row for row in rows if _verdict(row) != SAME]
     return f"{sum(_verdict(_widened(row, share)) == SAME for row in found)} of the {len(found)}"
 
 
@@ -123,18 +130,11 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _identical(report: dict[str, Any]) -> str:
-    """The share of the variants' runs; vanilla is what they are held against."""
-    rows = [row for row in report["rows"] if row["method"] != "vanilla"]
-    same = sum(row["identical"] * row["prompts"] for row in rows)
-    return f"{100 * same / sum(row['prompts'] for row in rows):.4g} %"
-
-
 def summary(report: dict[str, Any]) -> list[str]:
     """Two sentences a temperature: how the variants with trees and heads of the reference's size do against it, and
     which parts bring something."""
     about, lines = report["experiment"], []
-    for temperature in sorted({row["temperature"] for row in about["intervals"]}):
+    for temperature in temperatures(report):
         rows = _others(report, temperature)
         found = [_verdict(row) for row in rows]
         if rows:

@@ -14,7 +14,7 @@ compiles on CUDA for its static cache is in none at all (peers.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any
@@ -55,7 +55,7 @@ def rows(samples: Sequence[Sample]) -> list[dict[str, Any]]:
 def _speeds(samples: list[Sample]) -> list[float | None]:
     """tokens_per_s of each repeat."""
     spent = [(sum(one.decoded for one in repeat), sum(one.decode_s for one in repeat)) for repeat in _repeats(samples)]
-    return [decoded / seconds if seconds else None for decoded, seconds in spent]
+    return [decoded / seconds if decoded and seconds else None for decoded, seconds in spent]
 
 
 def _repeats(samples: list[Sample]) -> list[list[Sample]]:
@@ -145,10 +145,11 @@ def means(report: dict[str, Any], temperature: float | None = None) -> dict[str,
 
 def _means_of(rows: list[dict[str, Any]]) -> dict[str, float | None]:
     columns = {key: [row[key] for row in rows if row[key] is not None] for key in AVERAGED}
-    return {key: mean(values) for key, values in columns.items() if values} | {"identical": _identical(rows)}
+    return {key: mean(values) for key, values in columns.items() if values} | {"identical": identical(rows)}
 
 
-def _identical(rows: list[dict[str, Any]]) -> float | None:
+def identical(rows: Iterable[dict[str, Any]]) -> float | None:
+    """The share of all prompts of the rows; None where none tells."""
     known = [(row["identical"], row["prompts"]) for row in rows if row["identical"] is not None]
     return sum(share * count for share, count in known) / sum(count for _, count in known) if known else None
 
@@ -162,7 +163,8 @@ def method_totals(report: dict[str, Any]) -> list[dict[str, Any]]:
     """Each of our methods at each temperature over all prompts together, where a mean of the tasks counts each as much:
     tau, seconds a round and their shares, acceptance, memory, and seconds of a prompt in which it was read and in which
     programs were recorded. Against vanilla, where it was measured: rounds of its own that one takes, which is the tau
-    from which on that pays, and the speed-up, without and with recording. What recording tapes took is left out: they
+    from which on that pays, and the speed-up, without and with recording: of the medians of the repeats' seconds, where
+    a row's is the median of their ratios. What recording tapes took is left out: they
     are shared, so that the method that first met a tree's size has written it for all.
 
     By temperature, methods in the order of the report.
@@ -211,5 +213,5 @@ def _total(temperature: float, method: str, found: list[dict[str, Any]]) -> dict
         "prefill_s": sum(row["prefill_s"] for row in found) / prompts,
         "recording_s": sum(recordings) / prompts if recordings else None,
         "peak_bytes": max(peaks, default=None),
-        "identical": _identical(found),
+        "identical": identical(found),
     }

@@ -22,6 +22,7 @@ from jakiro.drafter import Drafter
 from jakiro.engine import decode
 from jakiro.files import write_text
 from jakiro.machine import machine, versions
+from jakiro.measuring.tables import table as as_table
 from jakiro.models.loading import DTYPES, check_request
 from jakiro.target import Target
 from jakiro.trace import StepTrace
@@ -85,8 +86,7 @@ def head(schema: str, device: torch.device, **more: str) -> dict[str, Any]:
 def markdown(table: Table) -> str:
     """One line a row, the columns of the first."""
     columns = list(table[0])
-    lines = [columns, ["---", *["--:"] * (len(columns) - 1)], *([row[name] for name in columns] for row in table)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return as_table(columns, ([row[name] for name in columns] for row in table))
 
 
 def cell(value: float | None, digits: int = 2, scale: float = 1.0) -> str:

@@ -121,14 +121,17 @@ def run(
         "max_new_tokens": max_new_tokens,
         "sampling": [asdict(sampling) for sampling in samplings],
         "settings": {name: asdict(settings) for name, (_, settings) in methods.items()},
-        "machine": machine(target.device),
-        "graphs": target.graphs,
-        "tapes": target.tapes is not None,
-        "compiled": target.compiled,
+        **_made_on(target),
         "versions": versions(),
         **{name: journal.plan[name] for name in ("code", "weights") if name in journal.plan},
         "rows": sorted(rows, key=lambda row: (row["temperature"], row["task"])),
     }
+
+
+def _made_on(target: Target) -> dict[str, Any]:
+    """What decodes, and in which way."""
+    ways = {"graphs": target.graphs, "tapes": target.tapes is not None, "compiled": target.compiled}
+    return {"machine": machine(target.device), **ways}
 
 
 def check_lengths(target: Target, prompts: Sequence[Prompt]) -> None:
@@ -170,10 +173,7 @@ def open_journal(
         "code": code(),
         "versions": versions(),
         "dtype": str(target.dtype),
-        "machine": machine(target.device),
-        "graphs": target.graphs,
-        "tapes": target.tapes is not None,
-        "compiled": target.compiled,
+        **_made_on(target),
         "prompts": [asdict(prompt) for prompt in prompts],
         "methods": {name: asdict(settings) for name, (_, settings) in methods.items()},
         "max_new_tokens": max_new_tokens,

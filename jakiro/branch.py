@@ -8,7 +8,7 @@ from itertools import islice, zip_longest
 from typing import Any
 
 from jakiro.drafter import Drafter
-from jakiro.engine import Prefill, as_trace, decode
+from jakiro.engine import Prefill, as_trace, check_target, decode
 from jakiro.metrics import first_difference, tau
 from jakiro.settings import build, check_numbers, written
 from jakiro.target import Target
@@ -46,8 +46,7 @@ def branch(
     called after every turn; what it raises ends the work. Raises ValueError, saying why, where the trace is not this
     target's, where there is no such round, or for a bad change.
     """
-    if trace.target != target.name:
-        raise ValueError(f"this run was recorded with {trace.target}, and the model loaded here is {target.name}")
+    check_target(trace, target)
     if not 0 <= index < len(trace.steps):
         raise ValueError(f"there is no round {index + 1!s:.40}: this run has {len(trace.steps)}")
     if not 1 <= change.rounds <= MOST_ROUNDS:

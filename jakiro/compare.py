@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from jakiro.drafter import Context, Drafter, within
-from jakiro.engine import checked
+from jakiro.engine import check_target, checked
 from jakiro.target import Target
 from jakiro.trace import StepTrace, Trace
 from jakiro.verify import Sampling, noise_of, pick, walk
@@ -34,8 +34,7 @@ def along(
     `heed` is called before each; what it raises ends the work. Raises ValueError where the run is another target's, or
     this target cannot read it.
     """
-    if trace.target != target.name:
-        raise ValueError(f"this run was recorded with {trace.target}, and the model loaded here is {target.name}")
+    check_target(trace, target)
     ids = trace.prompt + trace.tokens
     if not trace.prompt or max(ids) >= target.vocab_size or len(ids) > target.context:
         raise ValueError(

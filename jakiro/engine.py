@@ -165,6 +165,12 @@ def as_trace(
     )
 
 
+def check_target(trace: Trace, target: Target) -> None:
+    """Raise ValueError for a run of another target."""
+    if trace.target != target.name:
+        raise ValueError(f"this run was recorded with {trace.target}, and the model loaded here is {target.name}")
+
+
 def _limit(target: Target, prompt: list[int], max_new_tokens: int) -> int:
     """How many tokens the run may emit, at least one."""
     if isinstance(prompt, (str, Tensor)):

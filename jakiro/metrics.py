@@ -57,7 +57,7 @@ def tried(trace: Trace) -> list[int]:
     """
     found = [0] * max_depth(trace)
     for step in trace.steps:
-        children = [step.tree.tokens[node] for node, above in enumerate(step.tree.parents) if above == step.stop_node]
+        children = [step.tree.tokens[node] for node in step.tree.below(step.stop_node)]
         stopped = bool(children) and step.bonus not in children
         for depth in range(len(step.accepted) + stopped):
             found[depth] += 1
@@ -218,9 +218,8 @@ def _logprob_at(trace: Trace, at: int, token: int | None) -> float | None:
 
 
 def _logprob_after(step: StepTrace, parent: int, token: int) -> float | None:
-    for node, above in enumerate(step.tree.parents):
-        if above == parent and step.tree.tokens[node] == token:
-            return step.target_logprobs[node]
+    if node := step.tree.children().get((parent, token)):
+        return step.target_logprobs[node]
     columns = step.tree.columns
     if "pick" in columns and "pick_logprob" in columns and columns["pick"][parent] == token:
         return columns["pick_logprob"][parent]

@@ -51,6 +51,10 @@ class DraftTree:
         nodes = range(len(self) - 1, 0, -1)
         return {(self.parents[node], self.tokens[node]): node for node in nodes}
 
+    def below(self, node: int) -> list[int]:
+        """The children of a node."""
+        return [child for child, parent in enumerate(self.parents) if parent == node]
+
     def along(self, tokens: Iterable[int]) -> list[int]:
         """The nodes of the tree's path along the tokens that follow the root, in path order."""
         children, node, path = self.children(), 0, []

@@ -586,8 +586,8 @@ MUTANTS = [
     Mutant(
         "a token's probability is taken from wherever the tree has it",
         "jakiro/metrics.py",
-        "if above == parent and step.tree.tokens[node] == token:",
-        "if step.tree.tokens[node] == token:",
+        "if node := step.tree.children().get((parent, token)):",
+        "if node := step.tree.tokens.index(token, 1) if token in step.tree.tokens[1:] else 0:",
         "test_metrics.py",
     ),
     Mutant(

@@ -53,7 +53,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "drafting": {"drafter", "target", "settings", "programs", "noise", "tape", "models"},
     "methods": LOOP | {"drafting"},
     "branch": LOOP | {"metrics"},
-    "compare": LOOP | {"analysis"},
+    "compare": LOOP,
     "doctor": LOOP | {"drafting", "methods"},
     "training": LOOP | {"drafting", "methods", "bench", "measuring.prompts", "measuring.report", "measuring.tables"},
     "bench": LOOP

@@ -15,7 +15,7 @@ export function doctorView(panel, ask) {
   /** For a lane; `heads`: the methods with a head that is loaded here; `why`: why none can be examined now, or ''; `findings`
    * are those on this lane's. */
   function at(lane, heads, why, findings) {
-    const about = `${lane.kind} ${findings.length} ${why}`;
+    const about = `${lane.kind} ${lane.title} ${findings.length} ${why}`;
     if (panel.lastChild !== box) panel.append(box); // below the figures, which come when they are drawn
     if (!reveal(box, heads.includes(lane.kind)) || box.dataset.shows === about) return;
     box.dataset.shows = about;

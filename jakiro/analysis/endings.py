@@ -40,7 +40,7 @@ def ending(trace: Trace, index: int) -> str:
     if (step.stop_node, step.bonus) in zip(step.tree.cut.parents, step.tree.cut.tokens, strict=True):
         return CUT
     if rank is None:
-        return WRONG if rejected(step) else DRAFT_END
+        return WRONG if step.tree.below(step.stop_node) else DRAFT_END
     return CUT if width is not None and rank < width else UNPROPOSED
 
 
@@ -51,7 +51,8 @@ def moments(trace: Trace, index: int) -> list[str]:
     source = tree.columns.get("source", [None] * len(tree))
     q = draft_probabilities(tree)
     noisy = trace.settings.get("coupled") is True and trace.temperature > 0  # its q is given the target's noise
-    sure = not noisy and any((q[node] or 0) >= SURE and _outdone(trace, step, node) for node in rejected(step))
+    rejected = tree.below(step.stop_node)
+    sure = not noisy and any((q[node] or 0) >= SURE and _outdone(trace, step, node) for node in rejected)
     found = {
         "rescue": not alone(trace) and any(source[node] in (0, 1) for node in step.accepted),
         "surprise": ends != TEXT_END and sure,
@@ -76,11 +77,6 @@ def levels(trace: Trace, step: StepTrace) -> int:
     """How deep a draft could get; a copy, as far as it goes."""
     deepest = max(step.tree.depths())
     return deepest if copied(step.tree) else trace.number("depth") or deepest
-
-
-def rejected(step: StepTrace) -> list[int]:
-    """The children of the node where the walk stopped."""
-    return [node for node, parent in enumerate(step.tree.parents) if parent == step.stop_node]
 
 
 def lacked(step: StepTrace) -> bool:

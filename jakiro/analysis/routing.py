@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
-from jakiro.analysis.endings import alone, rejected
+from jakiro.analysis.endings import alone
 from jakiro.trace import StepTrace, Trace
 
 BINS = 5  # of the weight of expert 0, for acceptance against the gate
@@ -90,7 +90,9 @@ def _gates(step: StepTrace, gate0: list, gate1: list) -> Iterator[Gate]:
     depths, heads = step.tree.depths(), step.tree.columns.get("head")
     walked = {0, *step.accepted}
     stepped = {step.tree.parents[node] for node in step.accepted}
-    if any(step.tree.tokens[node] == step.bonus for node in rejected(step)):  # the token that ends a text
+    if any(
+        step.tree.tokens[node] == step.bonus for node in step.tree.below(step.stop_node)
+    ):  # the token that ends a text
         stepped.add(step.stop_node)
     seen = set()
     for node, parent in enumerate(step.tree.parents):

@@ -21,10 +21,12 @@ def trace(options: argparse.Namespace) -> int:
     from jakiro.trace import save
     from jakiro.traces import within_limits
     from jakiro.ui.figures.labels import counted
+    from jakiro.verify import Sampling
 
     check_writable(options.out, options.chat_template)
     check_replaced(options.out, "jakiro-trace", "trace of one run")
-    sampling, changes = _sampling(options), pairs(options.set, "--set")
+    sampling = Sampling(options.temperature, options.top_p, options.seed)
+    changes = pairs(options.set, "--set")
     changed([options.method], changes)
     target = _target(options)
     ids = text.encode(target.tokenizer, options.prompt)
@@ -53,9 +55,11 @@ def bench(options: argparse.Namespace) -> int:
     from jakiro.measuring import tables, variants
     from jakiro.measuring.bootstrap import check_tasks, intervals
     from jakiro.measuring.limits import limits
+    from jakiro.measuring.peers import generate_peers
     from jakiro.measuring.prompts import read_prompts
     from jakiro.methods import changed
     from jakiro.settings import autos
+    from jakiro.verify import Sampling
 
     check_writable(options.out, *(options.prompts or ()), options.variants, options.chat_template)
     check_replaced(options.out, "jakiro-bench", "benchmark report")
@@ -72,11 +76,12 @@ def bench(options: argparse.Namespace) -> int:
             raise ValueError("beside --variants there is no --set: give each variant its own `set`")
         if options.methods is not None:
             raise ValueError("beside --variants there is no --methods: each variant names its own `method`")
-    samplings, changes = _samplings(options), pairs(options.set, "--set")
+    samplings = [Sampling(heat, options.top_p, options.seed) for heat in sorted(set(options.temperature))]
+    changes = pairs(options.set, "--set")
     changed(named, changes)
     target = _target(options)
     asked = variants.asked_for(target, compared) if compared else benchmark.asked_for(target, named, changes)
-    peers = _peers(options, target)
+    peers = generate_peers(target) if options.peers else None
     if taken := [name for name in peers or () if name in asked]:
         raise ValueError(f"the label {taken[0]!r} is taken by a decoder of transformers: give that variant another")
     how = (options.max_new_tokens, samplings, peers, options.repeats)
@@ -98,12 +103,6 @@ def bench(options: argparse.Namespace) -> int:
     journal.close()
     print(*filter(None, told), sep="\n\n")
     return 0
-
-
-def _peers(options: argparse.Namespace, target):
-    from jakiro.measuring.peers import generate_peers
-
-    return generate_peers(target) if options.peers else None
 
 
 def tune(options: argparse.Namespace) -> int:
@@ -189,18 +188,6 @@ def _target(options: argparse.Namespace):
     target = Target.load(options.target, heads=heads, **how_to_load(options))
     settle()
     return target
-
-
-def _sampling(options: argparse.Namespace):
-    from jakiro.verify import Sampling
-
-    return Sampling(options.temperature, options.top_p, options.seed)
-
-
-def _samplings(options: argparse.Namespace):
-    from jakiro.verify import Sampling
-
-    return [Sampling(temperature, options.top_p, options.seed) for temperature in sorted(set(options.temperature))]
 
 
 def pairs(items: Sequence[str], flag: str) -> dict[str, str]:

@@ -161,9 +161,7 @@ def run(
 
 
 def _methods(target: Target, experiment: Experiment, heads: dict[str, Path]) -> dict[str, tuple[Any, Any]]:
-    vanilla = METHODS["vanilla"]
-    methods = {"vanilla": (vanilla.load(target), vanilla.defaults(target))}
-    loaded = {}
+    methods, loaded = bench.asked_for(target, ["vanilla"], {}), {}
     for name, plan in experiment.training.heads.items():
         method, target.heads[plan.kind] = METHODS[plan.kind], heads[name]
         loaded[name] = method.load(target), method.defaults(target)

@@ -29,7 +29,7 @@ from jakiro.engine import as_trace, decode, stopwatch
 from jakiro.models.products import read_by_pass
 from jakiro.target import Target
 from jakiro.text import encode
-from jakiro.trace import StepTrace, Trace
+from jakiro.trace import StepTrace, Trace, walk_positions
 from jakiro.tree import MAX_LEVELS
 from jakiro.verify import GREEDY
 
@@ -159,13 +159,8 @@ def _traced_over_plain(runs: list[Trace], traced: list[Trace]) -> float:
 def _typical(run: Trace) -> tuple[StepTrace, int]:
     """A round with a full tree in the middle of a run, and the tokens that were committed before its root."""
     nodes = max(len(step.tree) for step in run.steps)
-    lengths, length = [], len(run.prompt)
-    for step in run.steps:
-        lengths.append(length)
-        length += len(step.emitted)
-    full = [at for at, step in enumerate(run.steps) if len(step.tree) == nodes]
-    at = full[len(full) // 2]
-    return run.steps[at], lengths[at]
+    full = [(step, len(run.prompt) + start - 1) for start, step in walk_positions(run) if len(step.tree) == nodes]
+    return full[len(full) // 2]
 
 
 @torch.inference_mode()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from jakiro import bench
 from jakiro.bench import Methods
 from jakiro.measuring.tables import table
 from jakiro.methods import METHODS, check_known
@@ -87,8 +88,8 @@ def asked_for(target: Target, variants: Sequence[Variant]) -> Methods:
 
     Raises ValueError where one cannot run on the target, naming it.
     """
-    vanilla, own, named = METHODS["vanilla"], folders(target, variants), dict(target.heads)
-    loaded: Methods = {"vanilla": (vanilla.load(target), vanilla.defaults(target))}
+    own, named = folders(target, variants), dict(target.heads)
+    loaded = bench.asked_for(target, ["vanilla"], {})
     for one in variants:
         method = METHODS[one.method]
         try:

@@ -74,7 +74,7 @@ class DraftModelDrafter(TreeDrafter):
     def bare(self, context: Context) -> int:
         if self.idle(context):
             return 0
-        self._length, depth = self._length - 1, self.settings.depth  # the root alone is read again
+        self._length, depth = self._length - 1, self.levels(context)  # the root alone is read again
         self._read(context.tokens)
         for _ in range(1, depth):
             self._score(context.tokens[-1:] * self.width, [0] * self.width)

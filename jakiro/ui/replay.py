@@ -4,7 +4,7 @@
 
     {"schema": "jakiro-replay/1",
      "themes":  {"light": {role: colour}, "dark": {role: colour}},  # figures name colours by role, see below
-     "config":  {...},                                              # third argument of Plotly.newPlot and Plotly.react
+     "config":  {...},                                              # fourth argument of Plotly.newPlot and Plotly.react
      "words":   {"state": [..], "source": [..], "head": [..]},      # what the numbers in those node columns mean
      "moments": {kind: [name, help]},                               # what a round may be notable for
      "lossless": null | {"identical": null | bool, "tie": bool, "text": str},  # the badge: every trace against
@@ -30,7 +30,7 @@
                      # one table a round; index = node, 0 = root; ranks count from 1; null = does not apply
         "bonus":   [id],                                            # the bonus token of every round
         "fields":  [{"key", "label", "format", "help"}],            # the inspector's rows; a key is a column of nodes
-                     # format: token rank share log number word
+                     # format: token rank share log exp number word
         "sampling": {"temperature", "top_p", "seed"}, "settings": {name: value},
         "metrics": [{"label", "text", "help"}],                     # of the run
         "headline": text,                                           # the run in one sentence

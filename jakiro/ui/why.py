@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jakiro.analysis import endings
-from jakiro.analysis.endings import at_stop, ending, lacked, rejected
+from jakiro.analysis.endings import at_stop, ending, lacked
 from jakiro.graph import copied, draft_logprobs, probability
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import counted, quote
@@ -29,7 +29,7 @@ def whys(trace: Trace) -> list[str]:
 
 
 def _end_of_text(trace: Trace, step: StepTrace) -> str:
-    held = any(step.tree.tokens[child] == step.bonus for child in rejected(step))
+    held = any(step.tree.tokens[child] == step.bonus for child in step.tree.below(step.stop_node))
     drafted = ", which the draft had proposed too" if held else ""
     return f"{ENDS[trace.stop]} {_bonus(trace, step)}{drafted}."
 
@@ -63,7 +63,7 @@ def _draft_ended(trace: Trace, step: StepTrace) -> str:
 
 def _wrong_candidates(trace: Trace, step: StepTrace) -> str:
     """The candidates are known, the rank of the target's choice is not."""
-    children = rejected(step)
+    children = step.tree.below(step.stop_node)
     if copied(step.tree):
         shares = [(child, _number(probability(step.target_logprobs[child]))) for child in children]
         wrong = " or ".join(f"{quote(trace.piece(step.tree.tokens[child]))} (p {p})" for child, p in shares)
@@ -88,7 +88,7 @@ def _cut(trace: Trace, step: StepTrace) -> str:
 
 
 def _not_proposed(trace: Trace, step: StepTrace) -> str:
-    children = rejected(step)
+    children = step.tree.below(step.stop_node)
     best = f"; the draft preferred {_favourite(trace, step, children)}" if children else ""
     chose = f"The target chose {_bonus(trace, step)}, which"
     if lacked(step):

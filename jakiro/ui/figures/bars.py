@@ -13,6 +13,13 @@ def bars(x: list, y: list, color: str, name: str, **extra: Any) -> dict:
     return {"type": "bar", "x": x, "y": y, "name": name, "marker": look, "showlegend": False} | extra
 
 
+def whiskers(middles: list, edges: list, color: str, **look: Any) -> dict:
+    """Error bars of points, from the lower and the upper end of each."""
+    ends = list(zip(middles, edges, strict=True))
+    up, down = [high - x for x, (_, high) in ends], [x - low for x, (low, _) in ends]
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": color} | look
+
+
 def curve(x: list, y: list, color: str, name: str, **extra: Any) -> dict:
     """A line with points."""
     line, marker = {"color": color, "width": 2}, {"color": color, "size": 6}

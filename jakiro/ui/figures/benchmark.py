@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from jakiro.measuring.report import means, method_totals, temperatures
-from jakiro.ui.figures.bars import bars, curve, on
+from jakiro.ui.figures.bars import bars, curve, on, whiskers
 from jakiro.ui.figures.layout import EVEN, axis, caption, layout
 from jakiro.ui.figures.looks import Look, looks
 from jakiro.ui.figures.theme import PHASES
@@ -40,17 +40,6 @@ def speed_figure(report: dict[str, Any], temperature: float, titles: Mapping[str
 def _dots(name: str, rows: list[dict[str, Any]], look: Look) -> dict:
     color, symbol = look
     spreads = [row.get("speedup_spread") or [row["speedup"]] * 2 for row in rows]
-    up = [high - row["speedup"] for row, (_, high) in zip(rows, spreads, strict=True)]
-    down = [row["speedup"] - low for row, (low, _) in zip(rows, spreads, strict=True)]
-    bars_ = {
-        "type": "data",
-        "symmetric": False,
-        "array": up,
-        "arrayminus": down,
-        "color": color,
-        "thickness": 1.2,
-        "width": 0,
-    }
     hover = [f"tau {row['tau']:.2f}" if row.get("tau") is not None else "" for row in rows]
     return {
         "type": "scatter",
@@ -59,7 +48,7 @@ def _dots(name: str, rows: list[dict[str, Any]], look: Look) -> dict:
         "x": [round(row["speedup"], 4) for row in rows],
         "y": [row["task"] for row in rows],
         "marker": {"color": color, "symbol": symbol, "size": 11, "line": {"width": 2, "color": color}},
-        "error_x": bars_,
+        "error_x": whiskers([row["speedup"] for row in rows], spreads, color, thickness=1.2, width=0),
         "customdata": hover,
         "hovertemplate": f"{name} on %{{y}}: %{{x:.2f}}× %{{customdata}}<extra></extra>",
     }

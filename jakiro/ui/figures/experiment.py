@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jakiro.measuring.report import method_totals
+from jakiro.measuring.report import method_totals, temperatures
+from jakiro.ui.figures.bars import whiskers
 from jakiro.ui.figures.layout import EVEN, axis, layout
 
 LOOKS = (("@text", "circle"), ("@muted", "circle-open"), ("@both", "square"), ("@bonus", "triangle-up"))
@@ -15,14 +16,13 @@ MANY = 20
 def figures(report: dict[str, Any]) -> list[dict]:
     """All of them, each with its `title`."""
     about = report["experiment"]
-    heats = sorted({row["temperature"] for row in about["intervals"]})
     others = [row for row in about["intervals"] if row["variant"] != about["reference"]]
     over = f"tau over that of “{about['reference']}”, 95 % interval"
     against = "tau with it over tau without it, 95 % interval"
     return [
         {"title": about["question"]} | intervals_figure(others, "variant", over),
         *([{"title": "Part by part"} | intervals_figure(about["parts"], "what", against)] if about["parts"] else []),
-        *(depth_figure(report, heat) for heat in heats),
+        *(depth_figure(report, heat) for heat in temperatures(report)),
     ]
 
 
@@ -45,15 +45,7 @@ def intervals_figure(found: list[dict[str, Any]], key: str, title: str) -> dict:
                 "x": middle,
                 "y": [len(names) - 1 - at - shift for at in range(len(names))],
                 "marker": {"color": color, "symbol": symbol, "size": 10},
-                "error_x": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [high - x for x, (_, high) in zip(middle, edges, strict=True)],
-                    "arrayminus": [x - low for x, (low, _) in zip(middle, edges, strict=True)],
-                    "color": color,
-                    "thickness": 1.4,
-                    "width": 4,
-                },
+                "error_x": whiskers(middle, edges, color, thickness=1.4, width=4),
                 "customdata": [[name, f"{rows[name]['tau']:.2f}"] for name in names],
                 "hovertemplate": "%{customdata[0]}<br>tau %{customdata[1]}, %{x:.3f} of the other’s<extra></extra>",
             }

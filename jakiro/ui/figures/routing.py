@@ -116,13 +116,13 @@ def run_routing_figure(trace: Trace) -> dict | None:
 def _weights(run: RunRouting, levels: int) -> list[dict]:
     rounds, depths = list(range(1, len(run.root) + 1)), [depth for depth in run.by_depth if depth <= levels]
     found = []
-    for expert, look in ((0, {"color": "@expert0", "line": {"width": 0}}), (1, outlined("@expert1"))):
+    for expert, look in ((0, {}), (1, {"marker": outlined("@expert1")})):
+        color = f"@expert{expert}"
         share = rounded_list([None if pair is None else pair[expert] for pair in run.root])
         mean = rounded_list([run.by_depth[depth][expert] for depth in depths])
         hover = f"%{{x}}: expert {expert} weighs %{{y:.2f}}<extra></extra>"
-        plain = {"color": f"@expert{expert}", "line": {"width": 0}}
-        found.append(on(1, bars(rounds, share, "", f"expert {expert}", hovertemplate=f"round {hover}", marker=plain)))
-        found.append(on(2, bars(depths, mean, "", f"expert {expert}", hovertemplate=f"depth {hover}", marker=look)))
+        found.append(on(1, bars(rounds, share, color, f"expert {expert}", hovertemplate=f"round {hover}")))
+        found.append(on(2, bars(depths, mean, color, f"expert {expert}", hovertemplate=f"depth {hover}") | look))
     return found
 
 

@@ -30,7 +30,7 @@ def timeline_figure(traces: list[Trace], above: int, below: int | None, titles: 
     routing = run_routing(trace)
     bottom = 0.54 if routing else 0.46
     strip = (0.22, bottom - 0.12) if routing else (0.04, bottom - 0.15)
-    data = [_accepted(trace, above, titles[above])]
+    data = [_tokens(trace, above, titles[above], _own(trace), 1, "@accepted")]
     if other is not None:
         data.append(_below(trace, other, below, titles[below]))
     data += (phases := _time(trace, above))
@@ -61,9 +61,9 @@ def _most(trace: Trace) -> int:
     return max((len(step.emitted) for step in trace.steps), default=1)
 
 
-def _accepted(trace: Trace, index: int, title: str) -> dict:
-    places = [(float(i), 1.0) for i in range(len(trace.steps))]
-    return _tokens(trace, index, title, places, 1) | {"marker": _plain("@accepted")}
+def _own(trace: Trace) -> list[tuple[float, float]]:
+    """The places of a run's rounds on its own axis."""
+    return [(float(index), 1.0) for index in range(len(trace.steps))]
 
 
 def _below(trace: Trace, other: Trace, index: int, title: str) -> dict:
@@ -75,7 +75,7 @@ def _below(trace: Trace, other: Trace, index: int, title: str) -> dict:
         start += ahead
         left, right = _round_at(edges, start), _round_at(edges, start + len(step.emitted))
         places.append(((left + right) / 2 - 0.5, right - left))
-    return _tokens(trace=other, index=index, title=f"{title}, over the same text", places=places, sign=-1)
+    return _tokens(other, index, f"{title}, over the same text", places, -1, "@other")
 
 
 def _round_at(edges: list[int], token: int) -> float:
@@ -85,16 +85,16 @@ def _round_at(edges: list[int], token: int) -> float:
     return left + (token - edges[left]) / (edges[left + 1] - edges[left]) if left >= 0 else 0.0
 
 
-def _tokens(trace: Trace, index: int, title: str, places: list[tuple[float, float]], sign: int) -> dict:
+def _tokens(trace: Trace, index: int, title: str, places: list[tuple[float, float]], sign: int, color: str) -> dict:
     counts = [len(step.accepted) for step in trace.steps]
-    bars = _bars(places, index, [sign * (count + 1) for count in counts], "@other")
+    bars = _bars(places, index, [sign * (count + 1) for count in counts], color)
     words = [f"round {index + 1}: {count} accepted and the bonus" for index, count in enumerate(counts)]
     hover = {"text": words, "textposition": "none", "hovertemplate": "%{text}<extra></extra>"}
     return bars | hover | {"name": title, "showlegend": True}
 
 
 def _time(trace: Trace, index: int) -> list[dict]:
-    places, found = [(float(i), 1.0) for i in range(len(trace.steps))], []
+    places, found = _own(trace), []
     for phase, (role, _) in PHASES.items():
         spent = rounded_list([1000 * getattr(step, f"{phase}_s") for step in trace.steps])
         hover = f"{phase} %{{y:.1f}} ms<extra></extra>"
@@ -111,7 +111,7 @@ def _from_zero(phases: list[dict]) -> list[float]:
 
 
 def _router(trace: Trace, index: int, root: list[tuple[float, float] | None]) -> list[dict]:
-    places, found = [(float(i), 1.0) for i in range(len(trace.steps))], []
+    places, found = _own(trace), []
     for expert in (0, 1):
         share = rounded_list([None if pair is None else pair[expert] for pair in root])
         hover = f"expert {expert} weighs %{{y:.2f}}<extra></extra>"
@@ -123,10 +123,6 @@ def _router(trace: Trace, index: int, root: list[tuple[float, float] | None]) ->
 def _bars(places: list[tuple[float, float]], index: int, heights: list, color: str) -> dict[str, Any]:
     """Bars at (middle, width) that know their round and their run."""
     middles, widths = [middle for middle, _ in places], [width * (1 - GAP) for _, width in places]
-    rounds = list(range(len(heights)))
+    rounds, marker = list(range(len(heights))), {"color": color, "line": {"width": 0}}
     base = {"type": "bar", "x": rounded_list(middles, 7), "width": rounded_list(widths, 7), "y": heights}
-    return base | {"customdata": rounds, "meta": index, "marker": _plain(color), "showlegend": False}
-
-
-def _plain(color: str) -> dict:
-    return {"color": color, "line": {"width": 0}}
+    return base | {"customdata": rounds, "meta": index, "marker": marker, "showlegend": False}

@@ -141,10 +141,8 @@ def compare(target: Target, count: int) -> dict[str, Any]:
     for sampling in SAMPLINGS:
         drafter = vanilla.load(target)(vanilla.defaults(target))
         text = record(target, drafter, prompt, count, sampling).tokens
-        ways = {
-            "rounds with drafts": record(target, Informed(prompt + text, target.vocab_size), prompt, count, sampling)
-        }
-        found = {name: trace.tokens for name, trace in ways.items()}
+        drafted = record(target, Informed(prompt + text, target.vocab_size), prompt, count, sampling)
+        found = {"rounds with drafts": drafted.tokens}
         if sampling.temperature == 0:
             found["generate"] = generated(target, prompt, len(text))
         for name, ids in found.items():
@@ -152,7 +150,7 @@ def compare(target: Target, count: int) -> dict[str, Any]:
                 at = first_difference(text, ids)
                 why = f"{name} and vanilla part after {at} tokens at temperature {sampling.temperature:g}"
                 return {"outcome": "differs", "why": why}
-        tau += [len(step.emitted) for step in ways["rounds with drafts"].steps]
+        tau += [len(step.emitted) for step in drafted.steps]
     return {"outcome": "identical", "tau": sum(tau) / len(tau)}
 
 

@@ -25,12 +25,12 @@ from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_fi
 from jakiro.ui.figures.labels import label, percent, quote, visible
 from jakiro.ui.figures.layout import by_level, up_and_down
 from jakiro.ui.figures.looks import AGAIN, LOOKS, OTHERS, lane_looks, looks
+from jakiro.ui.figures.places import MARGIN, SPAN, STEP
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
 from jakiro.ui.figures.stops import stops_figure
 from jakiro.ui.figures.theme import PHASES, SOURCES, THEMES
 from jakiro.ui.figures.timeline import _bars, timeline_figure
 from jakiro.ui.figures.tree import tree_figure
-from jakiro.ui.figures.tree_template import MARGIN, SPAN, STEP
 from jakiro.ui.inspector import fields, node_table
 
 HOSTILE = ('<a href="javascript:alert(1)">x</a>', "@accepted", "$x^2$", "a\u202eb", "<b>", "&lt;", "\n", "%{x}")

@@ -1,6 +1,6 @@
 // What was measured: reports of benchmarks/, fetched when the view is first opened.
 
-import {h, show as reveal} from './dom.js';
+import {h, show as reveal, tabled} from './dom.js';
 import {draw, whole} from './figures.js';
 import {reached} from './race.js';
 
@@ -79,8 +79,6 @@ export function benchmarksView(part, go, say) {
 }
 
 function table({head, rows}) {
-  return h('table', {},
-    h('thead', {}, h('tr', {}, ...head.map((text) => h('th', {scope: 'col'}, text)))),
-    h('tbody', {}, ...rows.map(([first, ...rest]) =>
-      h('tr', {}, h('th', {scope: 'row'}, first), ...rest.map((text) => h('td', {}, text))))));
+  return tabled(head, rows.map(([first, ...rest]) =>
+    h('tr', {}, h('th', {scope: 'row'}, first), ...rest.map((text) => h('td', {}, text)))));
 }

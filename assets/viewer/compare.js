@@ -1,6 +1,6 @@
 // Compare: two lanes drafting after every token of one text. Their trees at one place, what they cover, and the whole text.
 
-import {h, show as reveal} from './dom.js';
+import {h, show as reveal, tabled} from './dom.js';
 import {draw, fill, paced, whole} from './figures.js';
 import {token} from './format.js';
 import {enlarged, large} from './labels.js';
@@ -110,7 +110,7 @@ export function compareView(box, ask, choose) {
     const rows = places.map((place) => h('tr', {'data-place': place},
       h('th', {scope: 'row'}, h('button', {type: 'button'}, String(place + 1))), h('td', {}, token({pieces}, tokens[place])), h('td', {}, further(place)),
       ...[reach[0], reach[1], drafted[0], drafted[1], shared].map((counts) => h('td', {}, String(counts[place])))));
-    return h('table', {}, h('thead', {}, h('tr', {}, ...head.map((text) => h('th', {scope: 'col'}, text)))), h('tbody', {}, ...rows));
+    return tabled(head, rows);
   }
 
   function size(plot, width, height) {

@@ -11,6 +11,10 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** A table of rows under the names of its columns. */
+export const tabled = (names, rows) => h('table', {},
+  h('thead', {}, h('tr', {}, ...names.map((text) => h('th', {scope: 'col'}, text)))), h('tbody', {}, ...rows));
+
 /** Lookup of the template's parts: part('lanes') is the element with data-part="lanes". */
 export function parts(root) {
   const found = new Map([...root.querySelectorAll('[data-part]')].map((element) => [element.dataset.part, element]));

@@ -82,6 +82,7 @@ export function place(figure, node) {
 export function draw(Plotly, element, figure, config, full = figure) {
   element.dataset.drawn = 'no';
   element.full = full;
+  if (!element._fullLayout) boxes.observe(element); // it follows the width of its box
   return react(Plotly, element, figure, withDownload(Plotly, config))
     .then(() => {
       for (const svg of element.querySelectorAll('.main-svg')) svg.setAttribute('aria-hidden', 'true'); // else its scraps of text are read
@@ -129,15 +130,9 @@ addEventListener('beforeprint', () => {
 });
 addEventListener('afterprint', () => document.querySelector('#viewer')?.classList.remove('paper'));
 
-/** Plotly.react for a figure that follows the width of its box. */
-function react(Plotly, element, figure, config) {
-  if (!element._fullLayout) boxes.observe(element);
-  return fixed(Plotly, element, figure, config);
-}
-
 /** Plotly.react without the page's <base>: with it plotly refers to its clip paths by the full address, and they are lost
  * when the address changes. A finger scrolls the page: plotly would keep it for panning. */
-export function fixed(Plotly, element, {data, layout}, config) {
+export function react(Plotly, element, {data, layout}, config) {
   if (matchMedia('(pointer: coarse)').matches) layout = {...layout, dragmode: false};
   const base = document.querySelector('base');
   const href = base?.getAttribute('href');

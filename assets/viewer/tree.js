@@ -3,7 +3,7 @@
 // sketched, and plotly draws the one that is shown at rest. A download is drawn by plotly alone, from the full figure.
 
 import {h} from './dom.js';
-import {draw, fixed, place} from './figures.js';
+import {draw, place, react} from './figures.js';
 import {enlarged, labelLayer, lift, roomy} from './labels.js';
 import {frame, sketch} from './sketch.js';
 
@@ -94,7 +94,7 @@ export function treePlot(box) {
     wide = scroll.clientWidth;
     key.style.width = `${wide}px`;
     Plotly.purge(key); // else a legend stays where it was when it had more lines
-    fixed(Plotly, key, {data, layout: {...layout, xaxis: nothing, yaxis: nothing, shapes: []}}, {staticPlot: true});
+    react(Plotly, key, {data, layout: {...layout, xaxis: nothing, yaxis: nothing, shapes: []}}, {staticPlot: true});
     const legend = key.querySelector('.legend')?.getBoundingClientRect();
     top = legend ? legend.bottom - key.getBoundingClientRect().top + SPACE : 0;
   }

@@ -31,7 +31,7 @@ from jakiro.target import Target
 
 from .eagle3_config import LAYERS, Eagle3Config
 from .head import Attention, RMSNorm, SwiGLU
-from .weights import check_keys, drop_copy, extras, head_tensors
+from .weights import check_keys, drop_copy, extras, head_tensors, read_config
 
 LOG = logging.getLogger(__name__)
 
@@ -157,16 +157,7 @@ def load_eagle3(folder: str | Path, target: Target) -> Eagle3Head:
     or ValueError, naming the file, key or shape that does not fit.
     """
     folder = Path(folder)
-    if not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"{folder} has no config.json: give a folder that holds a draft head")
-    config = Eagle3Config.from_json(folder / "config.json")
-    for name, made_for, has in (
-        ("hidden_size", config.target_hidden_size, target.hidden_size),
-        ("vocab_size", config.vocab_size, target.vocab_size),
-    ):
-        if made_for != has:
-            who = target.name or "this one"
-            raise ValueError(f"the head in {folder} was made for a target of {name} {made_for}; {who} has {has}")
+    config = read_config(folder, target, Eagle3Config, "target_hidden_size")
     try:
         layers(target, config)
     except ValueError as error:

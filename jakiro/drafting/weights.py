@@ -40,6 +40,7 @@ _EXPERT = "layers.0.mlp_moe.experts.0"
 _OTHER = "layers.0."  # what an EAGLE-3 head's layer is called in some files
 _KINDS: dict[type[Head], str] = {EagleHead: "EAGLE", JakiroHead: "Jakiro"}
 H = TypeVar("H", bound=Head)
+C = TypeVar("C")  # of a head's configuration
 
 
 def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
@@ -49,10 +50,8 @@ def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
     ValueError, naming the file, key or shape that does not fit, also where the head is not of the class `kind`.
     """
     folder = Path(folder)
-    if not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"{folder} has no config.json: give a folder that holds a draft head")
-    config = HeadConfig.from_json(folder / "config.json")
-    _check_target(config, target, folder)
+    target.check_heads()
+    config = read_config(folder, target, HeadConfig)
     tensors = head_tensors(folder)
     drop_copy(tensors, target, folder)
     cls = _class_of(tensors, folder)
@@ -163,13 +162,20 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     return dict(tensors)
 
 
-def _check_target(config: HeadConfig, target: Target, folder: Path) -> None:
-    target.check_heads()
-    for name in ("hidden_size", "vocab_size"):
-        made_for, has = getattr(config, name), getattr(target, name)
+def read_config(folder: Path, target: Target, kind: type[C], features: str = "hidden_size") -> C:
+    """The head's config.json, in which the width of what it reads of the target is called `features`.
+
+    Raises FileNotFoundError, or ValueError where the head was made for a target of other sizes.
+    """
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"{folder} has no config.json: give a folder that holds a draft head")
+    config = kind.from_json(folder / "config.json")
+    for name, field in (("hidden_size", features), ("vocab_size", "vocab_size")):
+        made_for, has = getattr(config, field), getattr(target, name)
         if made_for != has:
             who = target.name or "this one"
             raise ValueError(f"the head in {folder} was made for a target of {name} {made_for}; {who} has {has}")
+    return config
 
 
 def _class_of(tensors: dict[str, Tensor], folder: Path) -> type[Head]:

@@ -61,7 +61,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, count
+from itertools import count
 from typing import Any
 
 from jakiro import metrics
@@ -155,11 +155,10 @@ def _tokens(trace: Trace) -> dict[str, list]:
 
 
 def _rounds(trace: Trace) -> dict[str, list]:
-    starts = [start for start, _ in walk_positions(trace)]
-    counts = [len(step.emitted) for step in trace.steps]
+    places = list(walk_positions(trace))
     return {
-        "from": starts,
-        "to": list(accumulate(counts, initial=1))[1:],
+        "from": [start for start, _ in places],
+        "to": [start + len(step.emitted) for start, step in places],
         "accepted": [len(step.accepted) for step in trace.steps],
         "nodes": [len(step.tree) for step in trace.steps],
         "at": rounded_list(metrics.clock(trace), 6),

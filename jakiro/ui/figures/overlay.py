@@ -11,8 +11,8 @@ from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import label, percent
 from jakiro.ui.figures.layout import layout
 from jakiro.ui.figures.looks import Look
-from jakiro.ui.figures.places import curved, placed, points, row_count
-from jakiro.ui.figures.tree_template import MARGIN, SPAN, line, text_trace, tree_axes
+from jakiro.ui.figures.places import MARGIN, curved, fitted, points, row_count
+from jakiro.ui.figures.tree_template import accepted_trace, line, text_trace, tree_axes
 
 FIRST, SECOND, BOTH, TEXT, ROOT = "first", "second", "both", "text", "root"
 OWNERS = (FIRST, SECOND, BOTH)
@@ -84,7 +84,6 @@ def _template(levels: int, height: int, names: tuple[str, str], looks: tuple[Loo
     owners = list(zip((*looks, SHARED), DASHES, strict=True))
     lines = [*(line(1.6, color, dash) for (color, _), dash in owners), line(5, "@accepted"), line(2.5, "@bonus")]
     nodes = [_nodes(look) for look, _ in owners]
-    bold = text_trace("@text", {"color": "@accepted", "opacity": 1, "line": {"width": 0}}, hoverinfo="skip")
     root = text_trace("@text", {"symbol": "circle", "size": 15, "color": "@text"}, hoverinfo="skip")
     star = text_trace(
         "@text", {"symbol": "star", "size": 17, "color": "@bonus"}, hovertemplate="%{hovertext}<extra></extra>"
@@ -92,7 +91,8 @@ def _template(levels: int, height: int, names: tuple[str, str], looks: tuple[Loo
     titles = (f"{names[0]} alone", f"{names[1]} alone", "both")
     legend = [_entry(title, look, dash) for title, (look, dash) in zip(titles, owners, strict=True)]
     path = {"name": "along the text", "mode": "lines", "line": {"color": "@accepted", "width": 5}}
-    data = [*lines, bold, *nodes, root | {"textposition": "bottom center"}, star, *legend, _nothing() | path]
+    root["textposition"] = "bottom center"
+    data = [*lines, accepted_trace(), *nodes, root, star, *legend, _nothing() | path]
     return {"data": data, "layout": layout(height, tree_axes(levels), margin=MARGIN, shapes=[])}
 
 
@@ -114,10 +114,7 @@ def _nothing() -> dict:
 
 
 def _patch(graph: nx.DiGraph, height: int) -> dict:
-    rows = row_count(graph)
-    unit = SPAN / max(rows, MIN_ROWS)
-    pixels = (height - MARGIN["t"] - MARGIN["b"]) / max(rows, MIN_ROWS)
-    places = placed(graph, unit, (SPAN - unit * (rows - 1)) / 2)
+    places, pixels = fitted(graph, height, MIN_ROWS)
     font = round(min(max(0.78 * pixels, 7.5), 11.5), 1)
     facts = graph.nodes
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import networkx as nx
 
 STEP = 3  # x units of a level: edges bend at whole units
+SPAN = 1000  # y units from the top of a figure to its bottom
+MARGIN = {"l": 8, "r": 8, "t": 42, "b": 34}
 
 
 def row_count(graph: nx.DiGraph) -> int:
@@ -12,9 +14,14 @@ def row_count(graph: nx.DiGraph) -> int:
     return 1 + round(max(nx.get_node_attributes(graph, "y").values()))
 
 
-def placed(graph: nx.DiGraph, unit: float, top: float) -> dict:
-    """Node -> (x, y), with `unit` y units a row."""
-    return {node: (STEP * facts["x"], round(top + unit * facts["y"])) for node, facts in graph.nodes(data=True)}
+def fitted(graph: nx.DiGraph, height: float, least: int) -> tuple[dict, float]:
+    """Node -> (x, y) in a figure of `height` pixels that has room for `least` rows, the tree in its middle; and the
+    pixels of a row."""
+    rows = row_count(graph)
+    unit = SPAN / max(rows, least)
+    top = (SPAN - unit * (rows - 1)) / 2
+    places = {node: (STEP * facts["x"], round(top + unit * facts["y"])) for node, facts in graph.nodes(data=True)}
+    return places, (height - MARGIN["t"] - MARGIN["b"]) / max(rows, least)
 
 
 def curved(edges: list[tuple]) -> dict:

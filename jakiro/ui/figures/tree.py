@@ -15,9 +15,9 @@ import networkx as nx
 from jakiro.graph import ACCEPTED, BONUS, CUT, PASSED, REJECTED, ROOT, UNREACHED, round_graph
 from jakiro.trace import Trace
 from jakiro.ui.figures.labels import label, percent
-from jakiro.ui.figures.places import STEP, curved, placed, points, row_count
+from jakiro.ui.figures.places import MARGIN, STEP, curved, fitted, points, row_count
 from jakiro.ui.figures.theme import CONTRASTIVE, SOURCES
-from jakiro.ui.figures.tree_template import EDGE_WIDTHS, MARGIN, SPAN, template
+from jakiro.ui.figures.tree_template import EDGE_WIDTHS, template
 
 LEVEL_WIDTH = 112  # px of a level below which labels would run into the next one
 LABEL, PATH_LABEL = 11, 9  # characters that fit into it, the latter with a percentage behind
@@ -74,10 +74,7 @@ def _patch(
     graph: nx.DiGraph, sources: list[int | None], height: int, least: int, more: int, legend: int, cut: bool
 ) -> dict:
     """A round's tree, with room for `least` rows and labels that are `more` characters longer."""
-    rows = row_count(graph)
-    unit = SPAN / max(rows, least)  # y units of a row
-    pixels = (height - MARGIN["t"] - MARGIN["b"]) / max(rows, least)
-    places = placed(graph, unit, (SPAN - unit * (rows - 1)) / 2)
+    places, pixels = fitted(graph, height, least)
     largest = min(LARGEST, 1.25 * pixels)
     font = round(min(max(0.78 * pixels, 7.5), 12 if more else 11.5), 1)
     accepted = _accepted_patch(graph, places, largest, font + 1, more)

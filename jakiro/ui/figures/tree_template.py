@@ -6,12 +6,10 @@ from typing import Any
 
 from jakiro.trace import Trace
 from jakiro.ui.figures.layout import layout
-from jakiro.ui.figures.places import STEP
+from jakiro.ui.figures.places import MARGIN, SPAN, STEP
 from jakiro.ui.figures.theme import CLEAR, CONTRASTIVE, MONO, SOURCES
 
 WORDY = 8  # levels that have room for a word each
-SPAN = 1000  # y units from the top of the figure to its bottom
-MARGIN = {"l": 8, "r": 8, "t": 42, "b": 34}
 EDGE_WIDTHS = (0.8, 1.6, 2.8, 4.2)  # px
 ROOT_SIZE, BONUS_SIZE = 15, 17  # px
 
@@ -26,7 +24,7 @@ def template(trace: Trace, sources: list[int | None], levels: int, height: int, 
     figure = layout(height, tree_axes(levels), margin=MARGIN, shapes=[])
     legend = _legend(sources if drafts else [], drafts, cut)
     lines = [*_ghost_traces(), *lines] if cut else lines
-    return {"data": [*lines, _accepted_trace(), *nodes, _root_trace(), _bonus_trace(), *legend], "layout": figure}
+    return {"data": [*lines, accepted_trace(), *nodes, _root_trace(), _bonus_trace(), *legend], "layout": figure}
 
 
 def tree_axes(levels: int) -> dict:
@@ -82,7 +80,7 @@ def _source_trace(source: int | None, hover: str) -> dict:
     return text_trace("@faded", marker, hovertemplate=hover, legendgroup=name)
 
 
-def _accepted_trace() -> dict:
+def accepted_trace() -> dict:
     """Outlines and labels of the accepted nodes; the nodes themselves are drawn over them by their source."""
     return text_trace("@text", {"color": "@accepted", "opacity": 1, "line": {"width": 0}}, hoverinfo="skip")
 

@@ -8,6 +8,7 @@ import logging
 import os
 import shlex
 import signal
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -71,6 +72,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(130)
 
 
+def check_host(host: str) -> None:
+    """Raise OSError for an address that is not of this machine, on which Gradio would try every port."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family) as one:
+            one.bind(address)
+    except (OSError, UnicodeError) as error:
+        raise OSError(f"nothing can listen on {host}: it is no address of this machine; name another") from error
+
+
 def serve(options: argparse.Namespace) -> None:
     """Launch the page and wait for its end. Raises ValueError or OSError where it cannot be opened."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
@@ -91,6 +102,7 @@ def serve(options: argparse.Namespace) -> None:
             f"there is no folder {options.target}: give --target a model's, or a hub id (owner/name)"
         )
     check_request(options.device, options.dtype, options.attention, options.compile)
+    check_host(options.host or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1"))
     use_threads(options.threads, spare=0 if SPACE in os.environ else 1)
     heads = dict(head.split("=", 1) for head in options.head)  # of one method the last counts
     check_names(heads)

@@ -67,11 +67,13 @@ def release(*paths: Path) -> None:
 
 @contextmanager
 def _telling(path: Path) -> Iterator[None]:
-    """Name the file or folder where it cannot be written; torch and safetensors have errors of their own for that."""
+    """Name the file or folder where it cannot be written; torch, safetensors and tokenizers, which raises a plain
+    `Exception`, have errors of their own for that."""
     try:
         yield
     except Exception as error:
-        if not isinstance(error, (OSError, RuntimeError)) and type(error).__name__ != "SafetensorError":
+        own = type(error) is Exception or type(error).__name__ == "SafetensorError"
+        if not own and not isinstance(error, (OSError, RuntimeError)):
             raise
         why = getattr(error, "strerror", None) or error
         raise OSError(f"cannot write {path} ({why}): make room there, or name another place") from error
@@ -88,7 +90,7 @@ def refilling(folder: str | Path, stale: str) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     with _telling(folder), tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as beside:
         yield Path(beside)
-        for old in folder.glob(stale):
+        for old in folder.glob(stale) if stale else ():
             old.unlink()
         os.umask(mask := os.umask(0o077))  # there is no way to ask for it alone
         for new in Path(beside).iterdir():

@@ -192,6 +192,8 @@ def test_an_interrupt_while_it_starts_ends_it_without_a_word(tmp_path, monkeypat
         (["--target", "no-such"], "there is no folder no-such: "),
         (["--device", "cuda"], "torch sees no CUDA device here; use cpu"),
         (["--dtype", "int8"], "dtype is 'int8'"),
+        (["--host", "203.0.113.7"], "nothing can listen on 203.0.113.7: it is no address of this machine"),
+        (["--host", "a..b"], "nothing can listen on a..b: it is no address of this machine"),
     ],
 )
 def test_a_name_that_cannot_be_right_is_said_before_the_page_opens(tmp_path, monkeypatch, words, message):

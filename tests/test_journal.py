@@ -43,8 +43,9 @@ def test_another_benchmark_is_refused(tmp_path):
 def test_a_damaged_one_is_named(tmp_path):
     path = tmp_path / "bench.json.partial"
     Journal(path, {"prompts": 2}).add("a", [ONE])
-    for garbage in (b"{\n", b"\xff\n"):
-        path.write_bytes(path.read_bytes() + garbage)
+    whole = path.read_bytes()
+    for garbage in (b"{\n", b"\xff\n", b'["b", [{"a": 1}]]\n', b'["b", 5]\n', b'["b"]\n'):
+        path.write_bytes(whole + garbage)
         with pytest.raises(ValueError, match=r"bench.json.partial is damaged .*: delete it"):
             Journal(path, {"prompts": 2})
 

@@ -370,6 +370,12 @@ def test_load_names_what_is_missing(folder, tmp_path):
     (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
     with pytest.raises(ValueError, match="git lfs pull"):
         Target.load(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "model-00001-of-00002.safetensors")
+    (tmp_path / "model-00001-of-00002.safetensors").write_text("")
+    index = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(FileNotFoundError, match=r"00002-of-00002\.safetensors is listed in the index but is not there"):
+        Target.load(tmp_path)
     (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
     with pytest.raises(FileNotFoundError, match="no tokenizer in"):
         Target.load(tmp_path)
@@ -382,7 +388,7 @@ def test_a_chat_template_may_come_from_a_file(folder, tmp_path, caplog):
     plain = Target.load(bare).tokenizer
     assert "bare has no chat template" in caplog.text and "--chat-template FILE" in caplog.text
     caplog.clear()
-    (tmp_path / "chat.jinja").write_text(CHAT)
+    (tmp_path / "chat.jinja").write_text(CHAT, encoding="utf-8-sig")
     given = Target.load(bare, chat_template=tmp_path / "chat.jinja").tokenizer
     assert encode(plain, "the") == plain("the").input_ids
     assert encode(given, "the") == given("<user>the<bot>").input_ids == encode(Target.load(folder).tokenizer, "the")
@@ -398,6 +404,9 @@ def test_a_chat_template_that_cannot_be_used_is_refused(folder, tmp_path):
         (tmp_path / "chat.jinja").write_text(broken)
         with pytest.raises(ValueError, match=r"chat\.jinja: the chat template refuses .*--chat-template FILE"):
             Target.load(folder, chat_template=tmp_path / "chat.jinja")
+    (tmp_path / "chat.jinja").write_text(" \n")
+    with pytest.raises(ValueError, match=r"chat\.jinja: the file is empty: give a chat template"):
+        Target.load(folder, chat_template=tmp_path / "chat.jinja")
     with pytest.raises(FileNotFoundError, match=r"none\.jinja"):
         Target.load(folder, chat_template=tmp_path / "none.jinja")
 

@@ -64,15 +64,26 @@ def test_a_crash_between_checkpoints_repeats_the_lost_steps(tmp_path):
     assert losses(tmp_path / "parts/metrics.csv", "value") == losses(tmp_path / "whole/metrics.csv", "value")
 
 
-@pytest.mark.parametrize("text", ["step;value\n1;0,5\n", "step,value\none,2\n"])
+@pytest.mark.parametrize("text", ["step;value\n1;0,5\n", "step,value\none,2\n", 'step,value\n1,"0,5"\n2,"1,5"\n'])
 def test_a_curve_that_another_program_saved_is_named(tmp_path, text):
     loop.run(Counter(), tmp_path, stop_after=2)
     (tmp_path / "metrics.csv").write_text(text)
-    with pytest.raises(ValueError, match=r"metrics\.csv is damaged: take it from a copy, or delete it"):
+    with pytest.raises(ValueError, match=r"metrics\.csv is not as it was written \(.*\): take it from a copy"):
         loop.run(Counter(), tmp_path)
     (tmp_path / "metrics.csv").unlink()
-    loop.run(Counter(), tmp_path)
-    assert history.metrics(tmp_path)[0]["step"] == 3
+    with pytest.raises(ValueError, match=r"metrics\.csv has 0 of the 2 steps of checkpoint\.pt: take it from a copy"):
+        loop.run(Counter(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("states", "what"), [({"step": 2}, "of another run"), ([1], "of another run"), (b"hi", "damaged")]
+)
+def test_a_checkpoint_that_is_none_of_the_run_is_named(tmp_path, states, what):
+    loop.run(Counter(), tmp_path, stop_after=2)
+    file = tmp_path / "checkpoint.pt"
+    file.write_bytes(states) if isinstance(states, bytes) else torch.save(states, file)
+    with pytest.raises(ValueError, match=rf"checkpoint\.pt is {what}"):
+        loop.run(Counter(), tmp_path)
 
 
 def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data, tmp_path, capsys):

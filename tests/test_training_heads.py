@@ -41,6 +41,12 @@ def test_heads_go_on_from_heads(trained, data, tmp_path):
         assert [entry["steps"] for entry in history.read(folder)] == [12, 2]
     with pytest.raises(ValueError, match="would be written over: name another --out"):
         train_both(trained, data, tmp_path / "no", tmp_path / "one", start=tmp_path / "one")
+    with pytest.raises(
+        ValueError, match=r"--start takes the folder that holds eagle2/, and .*/one/eagle2 is a head: give"
+    ):
+        train_both(trained, data, tmp_path / "no", tmp_path / "three", start=tmp_path / "one" / "eagle2")
+    with pytest.raises(ValueError, match="out is the folder of a model: name another --run-folder"):
+        train_both(trained, data, trained / "out", tmp_path / "three")
     wide = tmp_path / "wide"
     shutil.copytree(first["jakiro"], wide / "eagle2")
     with pytest.raises(ValueError, match=r"layers\.0\.mlp_moe\.gate\.weight is not expected"):

@@ -150,6 +150,31 @@ def test_options_that_have_no_effect_are_refused(tmp_path, capsys, line, message
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("what", "recipe", "option"),
+    [("eagle2", "run", "--run-folder"), ("eagle2", "out/eagle2", "--out"), ("target", "out", "--out")],
+)
+def test_a_recipe_that_would_be_written_over_is_refused(tmp_path, capsys, what, recipe, option):
+    file = tmp_path / recipe / "recipe.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(given()))
+    line = [
+        "train",
+        what,
+        "--recipe",
+        file,
+        "--data",
+        tmp_path,
+        "--run-folder",
+        tmp_path / "run",
+        "--out",
+        tmp_path / "out",
+    ]
+    assert main([str(one) for one in line]) == 2
+    assert f"recipe.json is read, and would be written over: name another {option}" in capsys.readouterr().err
+    assert json.loads(file.read_text()) == given()
+
+
 def test_no_thread_is_none_to_train_with(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["train", "eagle2", "--data", str(tmp_path), "--run-folder", str(tmp_path), "--threads", "0"])

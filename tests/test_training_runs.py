@@ -23,6 +23,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 from jakiro.drafting.eagle3_config import Eagle3Config
 from jakiro.drafting.eagle3_head import Eagle3Head
 from jakiro.drafting.weights import save_head
+from jakiro.files import refilling
 from jakiro.target import Target
 from jakiro.training import claims, curves, heads, history, loop, packing, repeats, workers
 from jakiro.training.claims import claim, digest, lies_in
@@ -99,6 +100,12 @@ def test_a_full_disk_is_said_with_what_could_not_be_written_and_leaves_nothing_h
         loop.save({"a": torch.ones(9000)}, tmp_path / "model.pt")
     with room(9000), pytest.raises(OSError, match=r"cannot write .*/head \(.*too large.*\): make room there"):
         save_head(tmp_path / "head", new_head(tiny_model(), Plan("eagle2", SMALL, Losses())))
+    with (
+        room(900),
+        pytest.raises(OSError, match=r"cannot write .*/target \(.*too large.*\): make room"),
+        refilling(tmp_path / "target", "") as new,
+    ):
+        tiny_tokenizer().save_pretrained(new)
     loop.write_rows(tmp_path / "metrics.csv", [{"step": 1, "loss": 2.0}])
     with room(90_000), pytest.raises(OSError, match="cannot write"):
         curves.draw(tmp_path)

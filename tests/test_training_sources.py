@@ -214,6 +214,15 @@ def test_a_dataset_that_the_hub_does_not_give_is_said_with_what_to_check(monkeyp
         list(read_chats(Source("hub:owner/name:odd", 1.0), Path()))
 
 
+def test_a_dataset_that_needs_a_script_is_said_with_what_to_do(monkeypatch):
+    def load_dataset(name, split):
+        raise RuntimeError("Dataset scripts are no longer supported")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(ValueError, match=r"owner/name cannot be read \(Dataset scripts .*\): use one without a script"):
+        list(read_chats(Source("hub:owner/name", 1.0), Path()))
+
+
 def test_a_file_of_a_recipe_that_data_has_not_is_said_with_what_to_give(tmp_path, capsys):
     line = ["--data", tmp_path, "--run-folder", tmp_path / "run", "--out", tmp_path / "out"]
     for what in (["target"], ["eagle2", "--target", tmp_path]):

@@ -113,6 +113,7 @@ MINE = {"label": "mine", "method": "jakiro"}
         ([MINE, MINE | {"label": "b", "set": [1]}], (), "set is [1], expected an object"),
         ([MINE, MINE | {"label": "b", "set": {"size": 3}}], (), "variant 2: unknown setting 'size'"),
         ([MINE, MINE | {"label": "b", "head": "nowhere"}], (), "variant 'b': "),
+        ([MINE, {"label": "b", "method": "prompt_lookup", "head": "a"}], (), "variant 2: prompt_lookup takes no head"),
         ([MINE, MINE | {"label": "b"}], ("--set", "depth=3"), "there is no --set"),
         ([MINE, MINE | {"label": "b"}], ("--methods", "jakiro"), "there is no --methods"),
         ([MINE, MINE | {"label": "b"}], ("--max-new-tokens", 1), "--max-new-tokens must be at least 2"),

@@ -38,6 +38,9 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError("--run-folder is missing: name the folder for checkpoints, from which a run goes on")
     if options.run_folder:
         check_folder(options.run_folder)
+        _check_recipe(options.recipe, options.run_folder, "--run-folder")
+    for name in options.what if options.out and options.recipe else ():
+        _check_recipe(options.recipe, options.out if name == "target" else options.out / name, "--out")
     if options.like and options.what != ["target"]:
         raise ValueError("--like is for a target, which takes that model's tokenizer; heads take their target's")
     if options.parent and (options.what != ["target"] or options.start):
@@ -63,6 +66,12 @@ def _check(options: argparse.Namespace) -> None:
             raise ValueError(
                 f"{given[0]} is for training; {options.what[0]} are written by a model as it is: leave it out"
             )
+
+
+def _check_recipe(recipe: Path | None, folder: Path, option: str) -> None:
+    """Raise ValueError for a recipe that lies where the one of this run is to be written."""
+    if recipe and recipe.resolve() == (folder / "recipe.json").resolve():
+        raise ValueError(f"{recipe} is read, and would be written over: name another {option}")
 
 
 def _write_texts(options: argparse.Namespace) -> int:

@@ -62,9 +62,10 @@ def examine(target: Target, head: Head | Eagle3Head, texts: list[Text], plain: l
     levels = say(target, head, texts, levels=LEVELS)
     said = levels[0]
     if said.logprobs.isnan().any():
-        return [
-            Finding("numbers", WRONG, f"it answers with what is no number in {target.dtype}: use bfloat16 or float32")
-        ]
+        lost = next((name for name, one in head.state_dict().items() if not one.isfinite().all()), "")
+        other = "use bfloat16 or float32" if target.dtype == torch.float16 else "use another head"
+        remedy = f"{lost} has such, so download the head again, or train it anew" if lost else other
+        return [Finding("numbers", WRONG, f"it answers with what is no number in {target.dtype}: {remedy}")]
     return [
         _agreement(said, texts),
         *vocabulary,

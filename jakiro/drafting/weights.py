@@ -8,7 +8,6 @@ of the target's vocabulary its output, in whose place the target's is taken (`ea
 
 from __future__ import annotations
 
-import json
 import logging
 import pickle
 from dataclasses import replace
@@ -22,7 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from jakiro.files import WEIGHT_FILES, refilling
-from jakiro.models.hub import check_fetched
+from jakiro.models.hub import check_fetched, check_shards
 from jakiro.target import Target
 
 from .config import HeadConfig
@@ -135,21 +134,11 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
         if (folder / name).is_file():
             return _read_file(folder / name)
         if index.is_file():
-            return {key: tensor for shard in _shards(index) for key, tensor in _read_file(folder / shard).items()}
+            return {key: tensor for shard in check_shards(index) for key, tensor in _read_file(folder / shard).items()}
     raise FileNotFoundError(f"{folder} has neither model.safetensors nor pytorch_model.bin")
 
 
-def _shards(index: Path) -> list[str]:
-    try:
-        names = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-        return sorted({Path(name).name for name in names})
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"{index} does not say which file a tensor is in ({error!r}); download it again") from error
-
-
 def _read_file(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is listed in the index but is not there; download the folder again")
     check_fetched(path)
     try:
         if path.suffix == ".safetensors":

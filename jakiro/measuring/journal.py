@@ -44,9 +44,9 @@ class Journal:
             whole = [line for line in lines if line.endswith("\n")]  # the last one may have been cut off
             known = dict(map(json.loads, whole[1:]))
             planned = json.loads(whole[0]) if whole else plan
+            settings = known.pop(SETTINGS, None)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({error}): delete it to begin the benchmark anew") from error
-        settings = known.pop(SETTINGS, None)
+            raise _damaged(path, error) from error
         if planned != plan:
             if known:
                 raise ValueError(
@@ -55,7 +55,10 @@ class Journal:
                 )
             whole, settings = [], None
         self.settings = settings
-        self._groups = {key: [Sample(**one) for one in group] for key, group in known.items()}
+        try:
+            self._groups = {key: [Sample(**one) for one in group] for key, group in known.items()}
+        except (TypeError, AttributeError) as error:
+            raise _damaged(path, error) from error
         write_text(path, "".join(whole) or json.dumps(plan) + "\n")
         hold(path)  # another file by now
 
@@ -86,3 +89,7 @@ class Journal:
     def _write(self, key: str, value: Any) -> None:
         if self.path is not None:
             append_lines(self.path, [[key, value]])
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    return ValueError(f"{path} is damaged ({error}): delete it to begin the benchmark anew")

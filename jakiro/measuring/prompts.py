@@ -32,7 +32,8 @@ def _prompt(line: str, task: str, number: int) -> Prompt:
     turns = read["turns"]
     if not isinstance(turns, list) or not turns or not isinstance(turns[0], str) or not turns[0].strip():
         raise ValueError("has no question at the beginning of its 'turns'")
-    return Prompt(task, str(read.get("id", number)), turns[0])
+    given = read.get("id")
+    return Prompt(task, str(number if given is None else given), turns[0])
 
 
 def read_prompts(paths: Sequence[Path] | None, limit: int | None = None) -> list[Prompt]:

@@ -134,8 +134,8 @@ def write(
                 overheads += [step.overhead_s for step in steps]
     if not texts:
         raise ValueError(
-            f"{target.name} answers none of the prompts at a length that can be measured; give the settings that are "
-            "auto as numbers"
+            f"auto finds no tree: {target.name} answers none of the prompts with more than a token within its context "
+            f"of {target.context:,}, of which an answer takes {LENGTH + TAIL}; choose shorter or other prompts"
         )
     return texts, median(overheads)
 

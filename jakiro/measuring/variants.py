@@ -18,7 +18,7 @@ from typing import Any
 from jakiro import bench
 from jakiro.bench import Methods
 from jakiro.measuring.tables import table
-from jakiro.methods import METHODS, check_known
+from jakiro.methods import METHODS, check_known, on_heads
 from jakiro.models import hub
 from jakiro.settings import build
 from jakiro.target import Target
@@ -39,6 +39,8 @@ class Variant:
             if not isinstance(value := getattr(self, one.name), kind):
                 raise ValueError(f"{one.name} is {value!r}, expected {'an object' if kind is dict else 'a text'}")
         check_known(self.method)
+        if self.head and self.method not in on_heads():
+            raise ValueError(f"{self.method} takes no head: leave `head` out")
         build(METHODS[self.method].settings, None, self.set)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from json import JSONDecodeError
 from pathlib import Path
@@ -70,13 +71,32 @@ def check_weights(folder: Path) -> None:
     """Raise FileNotFoundError or ValueError with the remedy if a model cannot be read from the folder."""
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(
-            f"no model in {folder}: give a folder with config.json, weights and a tokenizer, or a hub id"
+            f"no model in {folder}: give a folder with config.json, weights and a tokenizer, or a hub id (owner/name)"
         )
     files = _weight_files(folder)
     if not files:
         raise FileNotFoundError(f"no weights in {folder}: it needs *.safetensors or pytorch_model*.bin")
     for file in files:
         check_fetched(file)
+    index = folder / "model.safetensors.index.json"
+    if index.is_file() and not (folder / "model.safetensors").is_file():
+        check_shards(index)
+
+
+def check_shards(index: Path) -> list[str]:
+    """The files that an index of weights lists. Raises FileNotFoundError for one that is not there, ValueError for an
+    index that lists none."""
+    try:
+        names = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        shards = sorted({Path(name).name for name in names})
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{index} does not say which file a tensor is in ({error!r}); download it again") from error
+    for name in shards:
+        if not (index.parent / name).is_file():
+            raise FileNotFoundError(
+                f"{index.parent / name} is listed in the index but is not there; download the folder again"
+            )
+    return shards
 
 
 def check_fetched(file: Path) -> None:

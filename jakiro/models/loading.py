@@ -91,10 +91,12 @@ def load_tokenizer(folder: Path, template: str | Path | None, system: str | None
     try:
         tokenizer = read_tokenizer(folder)
         if template is not None:
-            tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
+            tokenizer.chat_template = Path(template).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"the chat template of {template or folder} is not UTF-8: write it again as that") from error
     try:
+        if template is not None and not tokenizer.chat_template.strip():
+            raise ValueError("the file is empty: give a chat template, or leave out --chat-template")
         if system is not None:
             tokenizer.chat_template = with_system(tokenizer, system)
         text, other = (as_turn(tokenizer, one) if tokenizer.chat_template else "" for one in ("a", "b"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -65,8 +64,12 @@ def train_heads(
         raise ValueError(f"the heads in {start}, where they start, would be written over: name another --out")
     if any(out[name].resolve() == run.resolve() for name in names):
         raise ValueError(f"{run} is the folder of a head, too: name another --run-folder")
+    if (run / "config.json").exists():
+        raise ValueError(f"{run} is the folder of a model: name another --run-folder")
     for name in names:
         history.check_own(out[name])
+        if start and not (start / name).is_dir() and (start / history.FILE).is_file():
+            raise ValueError(f"--start takes the folder that holds {name}/, and {start} is a head: give {start.parent}")
     recipe = replace(recipe, heads={name: recipe.heads[name] for name in names})
     model = model.to(accelerator.device)
     checked = _check_target(recipe, model)
@@ -97,7 +100,7 @@ def train_heads(
     for name, head in job.heads().items():
         if not lies_in(out[name], head.to(DTYPES[recipe.dtype])):
             save_head(out[name], head)
-        shutil.copy(run / "recipe.json", out[name])
+        write_text(out[name] / "recipe.json", (run / "recipe.json").read_text(encoding="utf-8"))
         history.write(out[name], [*done[name], _told(recipe, name, run) | {"apart": job.apart}])
 
 

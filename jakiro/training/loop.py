@@ -39,13 +39,17 @@ def run(job: Job, folder: Path, main: bool = True, save_every: int = 100, stop_a
 
     Of several processes all must call this, and the `main` one writes. `stop_after` ends the run after that many steps
     in all, as an interrupt would. An interrupt (Ctrl-C) loses what came after the last checkpoint; the rows of
-    metrics.csv past it are dropped on resume. Raises ValueError at a step whose metrics are no finite numbers, the norm
-    of its gradient among them: what is then in the weights is in no checkpoint.
+    metrics.csv past it are dropped on resume. Raises ValueError where the files of a run do not fit together, and at a
+    step whose metrics are no finite numbers, the norm of its gradient among them: what is then in the weights is in no
+    checkpoint.
     """
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint, metrics = folder / "checkpoint.pt", folder / "metrics.csv"
     done = _resume(job, checkpoint) if checkpoint.exists() else 0
     rows = kept_rows(metrics, done)
+    if len(rows) != done:
+        has = f"{metrics} has {len(rows)} of the {done} steps of {checkpoint.name}"
+        raise ValueError(f"{has}: take it from a copy, or delete {folder} to train anew")
     end = min(job.steps, stop_after or job.steps)
     what = {"total": job.steps, "initial": done, "desc": folder.name, "unit": "step", "dynamic_ncols": True}
     with tqdm(**what, disable=not main) as bar:
@@ -68,8 +72,10 @@ def run(job: Job, folder: Path, main: bool = True, save_every: int = 100, stop_a
 
 
 def _resume(job: Job, checkpoint: Path) -> int:
-    saved = read(checkpoint)  # each state moves its own to its device
-    for name, state in job.states().items():
+    saved, states = read(checkpoint), job.states()  # each state moves its own to its device
+    if not isinstance(saved, dict) or not {"step", *states} <= saved.keys():
+        raise ValueError(f"{checkpoint} is of another run: take it from a copy, or delete {checkpoint.parent}")
+    for name, state in states.items():
         state.load_state_dict(saved[name])
     return saved["step"]
 
@@ -80,7 +86,7 @@ def read(file: Path) -> dict:
         return torch.load(file, weights_only=True, map_location="cpu")
     except PermissionError:
         raise
-    except (UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:  # a file cut off is each of them
+    except (UnpicklingError, RuntimeError, EOFError, ValueError, OSError, LookupError) as error:  # cut off it is any
         raise ValueError(f"{file} is damaged: delete it, and what it held is made again") from error
 
 
@@ -99,11 +105,12 @@ def kept_rows(metrics: Path, done: float = math.inf) -> list[dict[str, str]]:
         return []
     try:
         with metrics.open(newline="") as file:
-            return [row for row in csv.DictReader(file) if int(row["step"]) <= done]
+            rows = list(csv.DictReader(file))
+        for value in [value for row in rows for value in row.values() if value]:
+            float(value)
+        return [row for row in rows if int(row["step"]) <= done]
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{metrics} is damaged: take it from a copy, or delete it, and its curve begins here"
-        ) from error
+        raise ValueError(f"{metrics} is not as it was written ({error}): take it from a copy") from error
 
 
 def write_rows(metrics: Path, rows: list[dict]) -> None:

@@ -173,6 +173,9 @@ def _dataset(name: str) -> Iterator[dict]:
     name, _, split = name.partition(":")
     try:
         return iter(load_dataset(name, split=split or "train"))
+    except RuntimeError as error:
+        remedy = "use one without a script, or give its conversations as a JSONL file"
+        raise ValueError(f"the dataset {name} cannot be read ({error}): {remedy}") from error
     except (OSError, ValueError, HTTPError) as error:
         why = next(iter(str(error).splitlines()), type(error).__name__)
         raise FileNotFoundError(
@@ -215,7 +218,7 @@ def _messages(record: dict, what: str) -> list[dict]:
         turns = [(one["from"], _whole(one["value"])) for one in record["conversations"]]
     except (KeyError, TypeError) as error:
         raise ValueError(f"{what}: a message has not what it needs ({error!r}): {str(record)[:200]}") from error
-    return [{"role": ROLES.get(who, who), "content": text} for who, text in turns]
+    return [{"role": ROLES.get(str(who), who), "content": text} for who, text in turns]
 
 
 def _content(message: dict) -> object:

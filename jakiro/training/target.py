@@ -117,12 +117,13 @@ def train(
         return
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
-    if not lies_in(out, model.to(DTYPES[recipe.dtype])):
-        with refilling(out, WEIGHT_FILES) as new:
+    there = lies_in(out, model.to(DTYPES[recipe.dtype]))
+    with refilling(out, "" if there else WEIGHT_FILES) as new:
+        if not there:
             model.save_pretrained(new, max_shard_size="9MB")
-    tokenizer.save_pretrained(out)
-    (out / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")
-    history.write(out, done)
+        tokenizer.save_pretrained(new)
+        (new / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n", encoding="utf-8")
+        history.write(new, done)
 
 
 def _parent(recipe: Recipe, folder: Path | None, start: Path | None, like: Path | None) -> pruning.Parent | None:

@@ -90,9 +90,8 @@ def _gates(step: StepTrace, gate0: list, gate1: list) -> Iterator[Gate]:
     depths, heads = step.tree.depths(), step.tree.columns.get("head")
     walked = {0, *step.accepted}
     stepped = {step.tree.parents[node] for node in step.accepted}
-    if any(
-        step.tree.tokens[node] == step.bonus for node in step.tree.below(step.stop_node)
-    ):  # the token that ends a text
+    last = [step.tree.tokens[node] for node in step.tree.below(step.stop_node)]
+    if step.bonus in last:  # it was drafted, and ends the text
         stepped.add(step.stop_node)
     seen = set()
     for node, parent in enumerate(step.tree.parents):

@@ -164,8 +164,8 @@ def method_totals(report: dict[str, Any]) -> list[dict[str, Any]]:
     tau, seconds a round and their shares, acceptance, memory, and seconds of a prompt in which it was read and in which
     programs were recorded. Against vanilla, where it was measured: rounds of its own that one takes, which is the tau
     from which on that pays, and the speed-up, without and with recording: of the medians of the repeats' seconds, where
-    a row's is the median of their ratios. What recording tapes took is left out: they
-    are shared, so that the method that first met a tree's size has written it for all.
+    a row's is the median of their ratios. What recording tapes took is left out: they are shared, so that the method
+    that first met a tree's size has written it for all.
 
     By temperature, methods in the order of the report.
     """

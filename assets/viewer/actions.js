@@ -138,7 +138,7 @@ export function fillHelp(box) {
     h('h3', {}, 'Words'),
     rows([['prefill', 'The target’s pass over the prompt, which gives the first token.'],
       ['expert', 'A part of Jakiro’s draft head with guesses of its own; a router weighs them at every node.'],
-      ['node budget', 'How many nodes of what was drafted are kept for the target to check; the rest are cut.'],
+      ['node budget', 'How many nodes of what was drafted are kept for the target to verify; the rest are cut.'],
       ['rescue', 'An accepted token that one expert alone proposed.'],
       ['contrastive level', 'The last one, which is drafted without a pass of its own: from how the experts differed in the one before.'],
       ['top-k', 'The k likeliest tokens after a node: those that are proposed.'],

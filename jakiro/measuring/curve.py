@@ -1,4 +1,4 @@
-"""The curve of what it costs the target to check a tree, over the tree's size."""
+"""The curve of what it costs the target to verify a tree, over the tree's size."""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ library's sampling, which draws other numbers. Counts are those of one repeat; s
 repeats, a `_spread` the least and the greatest. `peak_bytes` is the greatest memory in use during a run: of the device,
 on a CPU of the process, all weights included, with peers theirs too; what recorded graphs keep is not counted. On CUDA
 every run records its programs anew (programs.py), on a CPU the first of a shape writes its tape (tape.py). That time is
-in no other seconds: `recording_s` is it, of the repeat that had most, None for other libraries. What transformers
-compiles on CUDA for its static cache is in none at all (peers.py).
+in no other seconds: `recording_s` is it, of the repeat that had most, None for other libraries; tapes that are written
+while decoders warm up are in no row. What transformers compiles on CUDA for its static cache is in none at all
+(peers.py).
 """
 
 from __future__ import annotations

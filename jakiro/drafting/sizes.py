@@ -20,7 +20,7 @@ class TreeSettings:
         10, "Children of each expanded node, and nodes expanded on each level.", 1, 64, auto=True
     )
     depth: int | str = setting(6, "Levels below the root.", 1, 16, auto=True)
-    total_tokens: int | str = setting(60, "Nodes kept for the target to verify, the root among them.", 1, 512, auto=True)
+    total_tokens: int | str = setting(60, "Nodes kept for the target to verify, with the root.", 1, 512, auto=True)
     _: KW_ONLY
     draft_temperature: float = setting(
         1.0,

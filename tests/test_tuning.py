@@ -201,7 +201,7 @@ def test_texts_are_the_target_s_own_and_leave_a_tail(target):
 
 def test_a_context_too_short_for_the_examples_is_said(target, monkeypatch):
     monkeypatch.setattr(rehearsal, "LENGTH", 1000)
-    with pytest.raises(ValueError, match="give the settings that are auto as numbers"):
+    with pytest.raises(ValueError, match=r"answers none of the prompts .* choose shorter or other prompts"):
         rehearsal.write(target, lambda: make_of(target, "eagle2")(TreeSettings()), examples())
 
 

@@ -118,11 +118,12 @@ def test_what_is_begun_with_a_mistake_can_be_begun_again_without(folder, tmp_pat
     assert (tmp_path / "bench.json.partial").exists() and run("bench", folder, *line, 4) == 0
 
 
+@pytest.mark.parametrize("count", [0, 10**10])
 @pytest.mark.parametrize("command", ["trace", "bench"])
-def test_no_token_is_none_to_decode(command, tmp_path, capsys):
+def test_no_token_is_none_to_decode_and_nobody_counts_so_far(command, count, tmp_path, capsys):
     with pytest.raises(SystemExit):
-        run(command, tmp_path, "--max-new-tokens", 0, "--out", tmp_path / "out.json")
-    assert "argument --max-new-tokens: '0' is not a whole number of at least 1" in capsys.readouterr().err
+        run(command, tmp_path, "--max-new-tokens", count, "--out", tmp_path / "out.json")
+    assert f"argument --max-new-tokens: '{count}' is not a whole number of at least 1" in capsys.readouterr().err
 
 
 def test_an_assistant_is_loaded_once_for_all_temperatures(folder, tmp_path, monkeypatch):
@@ -191,6 +192,7 @@ BAD = {
     "device": (["--device", "cuda"], "no CUDA device"),
     "device name": (["--device", "gpu7"], "gpu7"),
     "device without its number": (["--device", "cpu:"], "device is 'cpu:'"),
+    "device with a power": (["--device", "cpu:²"], "device is 'cpu:²'"),
     "a setting twice": (["--set", "depth=3", "--set", "depth=4"], "--set depth is given twice"),
 }
 

@@ -26,6 +26,7 @@ def target_with(model=(), **changes):
 
 WRONG = {
     "no heads": ("eagle2", {"steps": 1}, "is not a recipe of heads: it has no 'heads'"),
+    "heads without one": ("eagle2", given(heads={}), "`heads` is empty: name at least one"),
     "a misspelt field": ("eagle2", given(stepps=1), "is not a recipe of heads: .*'stepps'"),
     "a misspelt shape": ("eagle2", given(heads={"eagle2": {"hiden": 1}}), "unknown field 'hiden'"),
     "a misspelt source": ("eagle2", given(mix=[{"fil": "a"}]), "'fil'"),

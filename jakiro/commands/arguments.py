@@ -14,14 +14,15 @@ RECIPES = Path(__file__).parent.parent / "training" / "recipes"
 EXPERIMENTS = ("decoupling", "decoupling-passes", "decoupling-published", "losses")
 MEASURED = "vanilla,eagle2,jakiro"
 DEVICE = "cpu, cuda, cuda:1, mps or xpu (default: %(default)s)"
+MOST = 10**9  # of anything that an option counts
 
 
 def at_least(low: int) -> Callable[[str], int]:
-    """The type of an option that is a whole number of at least `low`."""
+    """The type of an option that is a whole number of at least `low`, and of at most MOST."""
 
     def read(text: str) -> int:
-        if not text.isdecimal() or int(text) < low:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {low}")
+        if not text.isdecimal() or not low <= int(text[:20]) <= MOST:
+            raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number of at least {low} and at most {MOST}")
         return int(text)
 
     return read

@@ -172,7 +172,7 @@ def check_request(device: str, dtype: str, attention: str | None = None, compile
     if attention not in (None, *ATTENTIONS):
         raise ValueError(f"attention is {attention!r}; use one of {', '.join(ATTENTIONS)}, which take tree masks")
     kind, mark, number = device.partition(":")
-    if kind not in DEVICES or (mark and not number.isdigit()):
+    if kind not in DEVICES or (mark and not number.isdecimal()):
         raise ValueError(f"device is {device!r}; use one of {', '.join(DEVICES)}, or cuda:1 for the second GPU")
     count = 1 if kind == "cpu" else getattr(torch, kind).device_count()
     if int(number or 0) >= count:

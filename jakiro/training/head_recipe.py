@@ -76,6 +76,8 @@ class HeadRecipe:
             data["answers"] = recipe_file.made(Answers, how, "`answers`")
         if how := data.pop("trial", None):
             data["trial"] = recipe_file.made(Trial, how, "`trial`")
+        if not heads:
+            raise ValueError("`heads` is empty: name at least one")
         if odd := [name for name in heads if not re.fullmatch(r"\w[\w.-]*", name)]:
             raise ValueError(f"a head is called {odd[0]!r}, which names its folder: use letters, digits, _, . and -")
         own = {"mix": mix, "heads": heads, "short": tuple(data.pop("short", ()))}

@@ -192,7 +192,7 @@ def _lines(path: Path) -> Iterator[dict]:
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise ValueError(f"{path}, line {number} is not JSON ({error})") from error
+                raise ValueError(f"{path}, line {number} is not JSON ({error}): write one object a line") from error
             if not isinstance(record, dict):
                 raise ValueError(f'{path}, line {number} is no record: write {{"messages": [...]}}, not {line[:80]!r}')
             yield record
@@ -211,7 +211,11 @@ def _text(path: Path) -> Iterator[TextIO]:
 
 def _messages(record: dict, what: str) -> list[dict]:
     if "messages" not in record and "conversations" not in record:
-        raise ValueError(f"{what}, has neither messages nor conversations, but {', '.join(record) or 'nothing'}")
+        has = ", ".join(record) or "nothing"
+        raise ValueError(
+            f"{what}, has neither messages nor conversations, but {has}: write "
+            '{"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}'
+        )
     try:
         if "messages" in record:
             return [{**one, "role": one["role"], "content": _content(one)} for one in record["messages"]]

@@ -48,7 +48,7 @@ def read(folder: str | Path) -> list[Recorded]:
         if data.get("schema") != SCHEMA:
             raise TraceError(f"{path}: schema is {data.get('schema')!r}, this program reads {SCHEMA!r}; record again")
         races = [Recorded(**race) for race in data["races"]]
-    except (AttributeError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (AttributeError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise TraceError(f"{path}: not an index of recorded races ({error}); record them again") from error
     for race in races:
         _check(race, path)

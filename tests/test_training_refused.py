@@ -31,6 +31,12 @@ WRONG = {
     "a misspelt shape": ("eagle2", given(heads={"eagle2": {"hiden": 1}}), "unknown field 'hiden'"),
     "a misspelt source": ("eagle2", given(mix=[{"fil": "a"}]), "'fil'"),
     "a list": ("eagle2", [1], "is not a recipe of heads"),
+    "a list of heads": (
+        "eagle2",
+        given(heads=["eagle2"]),
+        "of another kind than belongs there, as a list in place of an",
+    ),
+    "a text for a mix": ("eagle2", given(mix="chat.jsonl"), "of another kind than belongs there"),
     "no mixes": ("target", given(), "is not a recipe of a target: it has no 'mixes'"),
     "an unknown mix": ("target", {"mixes": {}, "stages": [STAGE]}, "the mix 'a'"),
     "no pass of a stage": ("target", {"mixes": {}, "stages": [STAGE | {"passes": 0}]}, "passes is 0: use a whole"),

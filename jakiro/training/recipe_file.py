@@ -26,7 +26,10 @@ def read(path: Path, of: Callable[[dict[str, Any]], T], what: str) -> T:
         return made
     except KeyError as error:
         raise ValueError(f"{path} is not {what}: it has no {error}") from error
-    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (TypeError, AttributeError) as error:
+        odd = "a part of it is of another kind than belongs there, as a list in place of an object"
+        raise ValueError(f"{path} is not {what}: {odd} ({error})") from error
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not {what}: {error}") from error
 
 

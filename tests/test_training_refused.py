@@ -106,6 +106,22 @@ WRONG = {
 }
 
 
+def train(what, recipe, folder):
+    line = [
+        "train",
+        what,
+        "--recipe",
+        recipe,
+        "--data",
+        folder,
+        "--run-folder",
+        folder / "run",
+        "--out",
+        folder / "out",
+    ]
+    return main([str(one) for one in line])
+
+
 def test_a_recipe_of_brackets_without_end_is_named(tmp_path):
     (tmp_path / "mine.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"mine\.json is not a recipe of heads"):
@@ -117,19 +133,7 @@ def test_a_recipe_that_is_wrong_is_refused_with_its_name(tmp_path, capsys, case)
     what, written, message = WRONG[case]
     file = tmp_path / "mine.json"
     file.write_text(json.dumps(written))
-    line = [
-        "train",
-        what,
-        "--recipe",
-        file,
-        "--data",
-        tmp_path,
-        "--run-folder",
-        tmp_path / "run",
-        "--out",
-        tmp_path / "o",
-    ]
-    assert main([str(one) for one in line]) == 2
+    assert train(what, file, tmp_path) == 2
     error = capsys.readouterr().err
     assert "mine.json" in error
     assert re.search(message, error), error
@@ -165,19 +169,7 @@ def test_a_recipe_that_would_be_written_over_is_refused(tmp_path, capsys, what, 
     file = tmp_path / recipe / "recipe.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(given()))
-    line = [
-        "train",
-        what,
-        "--recipe",
-        file,
-        "--data",
-        tmp_path,
-        "--run-folder",
-        tmp_path / "run",
-        "--out",
-        tmp_path / "out",
-    ]
-    assert main([str(one) for one in line]) == 2
+    assert train(what, file, tmp_path) == 2
     assert f"recipe.json is read, and would be written over: name another {option}" in capsys.readouterr().err
     assert json.loads(file.read_text()) == given()
 

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from jakiro import metrics, programs
 from jakiro.drafter import Drafter
 from jakiro.engine import record
-from jakiro.machine import code, digest, machine, peak_bytes, reset_peak, versions
+from jakiro.machine import code, machine, peak_bytes, reset_peak, versions
 from jakiro.measuring import report
 from jakiro.measuring.journal import Journal
 from jakiro.measuring.prompts import Prompt
@@ -166,7 +166,7 @@ def open_journal(
     plan = {
         "target": target.name,
         "files": {name: hub.weights(folder) for name, folder in folders.items()},
-        "weights": {name: digest(folder) for name, folder in folders.items()},
+        "weights": {name: hub.fingerprint(folder) for name, folder in folders.items()},
         "attention": target.model.config._attn_implementation,
         "template": target.tokenizer and target.tokenizer.chat_template,
         "ends": sorted(target.ends),

@@ -14,7 +14,6 @@ import transformers
 from joblib import cpu_count
 
 _OWN = Path(__file__).parent
-_BLOCK = 1 << 20  # bytes
 _NOT_TIMED = {"commands", "doctor", "training", "ui"}  # folders whose code decides nothing about a run's speed
 _PEAK, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")  # of Linux
 _settled = 0  # objects that the last full collection left
@@ -56,20 +55,6 @@ def code() -> str:
         if name.parts[0] not in _NOT_TIMED:
             found.update(f"{name.as_posix()}\0".encode() + file.read_bytes())
     return found.hexdigest()
-
-
-def digest(folder: Path) -> str:
-    """Of the weights in a model's folder, wherever it lies: 16 hexadecimal digits. Of each file the size, and a MiB at
-    its beginning, middle and end: training changes all of them, and large models are not read twice."""
-    found = hashlib.sha256()
-    for path in sorted([*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]):
-        size = path.stat().st_size
-        found.update(f"{path.name} {size}\0".encode())
-        with path.open("rb") as file:
-            for at in (0, size // 2, max(0, size - _BLOCK)):
-                file.seek(at)
-                found.update(file.read(_BLOCK))
-    return found.hexdigest()[:16]
 
 
 def device_name(device: torch.device) -> str:

@@ -13,12 +13,12 @@ from jakiro import bench, files
 from jakiro.__main__ import main
 from jakiro.commands import learning
 from jakiro.commands.arguments import EXPERIMENTS, RECIPES
-from jakiro.machine import digest
 from jakiro.measuring import findings
 from jakiro.measuring.bootstrap import Part, differences, intervals
 from jakiro.measuring.experiment import Experiment
 from jakiro.measuring.findings import as_page, summary
 from jakiro.measuring.report import Sample
+from jakiro.models.hub import fingerprint
 from jakiro.target import Target
 
 TINY = {
@@ -147,7 +147,7 @@ def test_the_command_trains_decodes_and_compares(tmp_path, capsys, monkeypatch):
         and about["training"]["heads"].keys() == {*TINY["training"]["heads"]}
     )
     assert {label: report["weights"][label] for label in about["variants"]} == {
-        one["label"]: digest(tmp_path / "run/heads" / one["head"]) for one in TINY["variants"]
+        one["label"]: fingerprint(tmp_path / "run/heads" / one["head"]) for one in TINY["variants"]
     }
     page = (tmp_path / "page.md").read_text()
     assert page == as_page(report) and page.startswith("# Do they?") and "| own candidates | apart | together |" in page

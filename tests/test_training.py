@@ -17,8 +17,8 @@ from transformers import AutoTokenizer
 
 from jakiro.__main__ import main
 from jakiro.commands.arguments import RECIPES
-from jakiro.machine import digest
 from jakiro.measuring import limits
+from jakiro.models.hub import fingerprint
 from jakiro.target import Target
 from jakiro.training import card, history, loop
 from jakiro.training.head_recipe import HeadRecipe
@@ -119,8 +119,8 @@ def test_the_card_is_written_from_what_training_and_benchmark_left(trained, data
     assert "the bench of the wide tree is of another jakiro than is here now" in capsys.readouterr().err
     less = json.loads((tmp_path / "default.json").read_text())
     assert less.pop("weights") == {
-        "target": digest(target),
-        **{name: digest(target / name) for name in ("eagle2", "jakiro")},
+        "target": fingerprint(target),
+        **{name: fingerprint(target / name) for name in ("eagle2", "jakiro")},
     }
     assert len(less.pop("code")) == 64
     (tmp_path / "default.json").write_text(json.dumps(less))  # a report of before says neither

@@ -116,7 +116,9 @@ def test_the_teacher_is_told_what_its_pupils_are_not(teacher, data, tmp_path, mo
     model, tokenizer = teacher
     tokenizer.chat_template = TEMPLATE
     seen = []
-    monkeypatch.setattr(Teacher, "_ids", lambda self, text: (seen.append(text), tokenizer(text)["input_ids"])[1])
+    monkeypatch.setattr(
+        "jakiro.training.texts.tokenize", lambda _, text: (seen.append(text), tokenizer(text)["input_ids"])[1]
+    )
     write(model, tokenizer, made(system="Be brief.", own=0.5), data, tmp_path / "texts.jsonl")
     assert any(text.startswith("<system>Be brief.<user>") and text.endswith("<assistant>") for text in seen)
     assert "<user>" in seen  # what comes before a prompt of its own

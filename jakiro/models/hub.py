@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from json import JSONDecodeError
@@ -13,6 +14,7 @@ from huggingface_hub.errors import GatedRepoError, HFValidationError, HTTPError,
 
 # HTTPError is what its client raises of any kind, a transfer broken off among them; no JSON is what a proxy answers
 _NOT_GIVEN = (HTTPError, LocalEntryNotFoundError, HFValidationError, JSONDecodeError)
+_BLOCK = 1 << 20  # bytes
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 _NEEDED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 _BESIDE = ["config.json", "generation_config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"]
@@ -73,7 +75,7 @@ def check_weights(folder: Path) -> None:
         raise FileNotFoundError(
             f"no model in {folder}: give a folder with config.json, weights and a tokenizer, or a hub id (owner/name)"
         )
-    files = _weight_files(folder)
+    files = weight_files(folder)
     if not files:
         raise FileNotFoundError(f"no weights in {folder}: it needs *.safetensors or pytorch_model*.bin")
     for file in files:
@@ -114,12 +116,30 @@ def check_tokenizer(folder: Path) -> None:
 def weights(folder: Path) -> dict[str, Any]:
     """What tells a model in a folder from others, unread: where it is; bytes and time of change (ns) of its weights,
     configuration and tokenizer."""
-    files = {*_weight_files(folder), *(file for pattern in _BESIDE for file in folder.glob(pattern))}
+    files = {*weight_files(folder), *(file for pattern in _BESIDE for file in folder.glob(pattern))}
     stats = [(file.name, file.stat()) for file in sorted(files)]
     return {"folder": str(folder.resolve()), "files": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]}
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def fingerprint(folder: Path) -> str:
+    """Of a model's weights, wherever they lie: 16 hexadecimal digits.
+
+    Of each file the size, and a MiB at its beginning, middle and end: training changes all of them, and large models
+    are not read twice.
+    """
+    found = hashlib.sha256()
+    for path in sorted(weight_files(folder)):
+        size = path.stat().st_size
+        found.update(f"{path.name} {size}\0".encode())
+        with path.open("rb") as file:
+            for at in (0, size // 2, max(0, size - _BLOCK)):
+                file.seek(at)
+                found.update(file.read(_BLOCK))
+    return found.hexdigest()[:16]
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files of a folder that hold a model's weights."""
     return [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
 
 

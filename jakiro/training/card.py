@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from jakiro.bench import SCHEMA, load_methods
 from jakiro.drafting.weights import load_head
 from jakiro.engine import record
-from jakiro.machine import digest
 from jakiro.measuring.prompts import Prompt, read_prompts
 from jakiro.measuring.report import prompts_a_task
 from jakiro.measuring.tables import as_markdown
 from jakiro.methods import DRAFT_MODEL, METHODS
+from jakiro.models.hub import fingerprint
 from jakiro.models.loading import load_model
 from jakiro.target import Target
 from jakiro.text import decode, encode
@@ -73,7 +73,7 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
         unheld=_unheld(target, recipe, data),
         perplexity=torch.tensor(loss).exp().item(),
         head_runs=_head_runs(target),
-        **measured(reports, target.name, {name: digest(folder) for name, folder in folders.items()}),
+        **measured(reports, target.name, {name: fingerprint(folder) for name, folder in folders.items()}),
         answered=len(answers),
         round=sum(answer.goes_round for answer in answers),
         answers="".join(map(str, filter(lambda answer: answer.shown, answers))),
@@ -144,7 +144,7 @@ def _and(numbers: list[float]) -> str:
 
 def measured(reports: dict[str, dict[str, Any]], target: str, weights: dict[str, str] | None = None) -> dict[str, Any]:
     """What the card says of the reports. Raises ValueError where they are of another model than `target`, or say that
-    they are of others than these `weights`: name -> `digest`."""
+    they are of others than these `weights`: name -> `fingerprint`."""
     for name, report in reports.items():
         if report["target"] != target:
             raise ValueError(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jakiro.files import write_text
+from jakiro.models.hub import weight_files
 from jakiro.training.loop import kept_rows
 
 FILE = "training.json"
@@ -20,7 +21,7 @@ FILE = "training.json"
 
 def check_own(folder: Path) -> None:
     """Raise ValueError where a folder has weights that training did not write, and would write over."""
-    if not (folder / FILE).exists() and any(any(folder.glob(name)) for name in ("*.safetensors", "pytorch_model*.bin")):
+    if not (folder / FILE).exists() and weight_files(folder):
         raise ValueError(
             f"{folder} has weights that were not trained here, and would be written over: name another --out"
         )

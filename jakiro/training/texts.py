@@ -22,7 +22,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.files import append_lines
 from jakiro.models.generation import end_ids, generated
-from jakiro.text import form_of
+from jakiro.text import form_of, tokenize
 from jakiro.training import recipe_file
 from jakiro.training.claims import claim, contents, digest
 from jakiro.training.repeats import goes_round
@@ -82,14 +82,14 @@ class Teacher:
 
     def prompts(self, seed: int) -> list[str]:
         """What the teacher takes a user to ask: of a batch, what ends in time and is one paragraph."""
-        begin = self._ids(self._templated(HERE, "").partition(HERE)[0])
+        begin = tokenize(self.tokenizer, self._templated(HERE, "").partition(HERE)[0])
         asked = self._written([begin] * self.recipe.batch, self.recipe.own_tokens, 1.0, seed)
         texts = [self._text(ids).strip() for ids in asked if ids[-1] in self.ends]
         return [text for text in texts if len(text) >= SHORTEST and "\n\n" not in text]
 
     def answers(self, prompts: list[str], seed: int) -> list[tuple[str, int]]:
         """To each prompt an answer, and its tokens; "" where it goes round, or does not end a sentence in time."""
-        asked = [self._ids(self._templated(prompt, self.recipe.system)) for prompt in prompts]
+        asked = [tokenize(self.tokenizer, self._templated(prompt, self.recipe.system)) for prompt in prompts]
         found = []
         for ids in self._written(asked, self.recipe.new_tokens, self.recipe.temperature, seed):
             text = "" if goes_round(ids) else self._text(ids).strip()
@@ -100,9 +100,6 @@ class Teacher:
         told = [{"role": "system", "content": self.form(system)}] if system else []
         messages = [*told, {"role": "user", "content": self.form(prompt)}]
         return self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-
-    def _ids(self, text: str) -> list[int]:
-        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def _text(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=True)

@@ -92,7 +92,8 @@ export function headerView(part, {races, exports, files}) {
   /** Where what is shown is from, and what was asked: in a file each lane may differ. */
   function sourced(kind, {model, device, date, prompt}) {
     const source = [model, device, date].filter(Boolean).join(' · ');
-    part('source').textContent = source.replace(/\((R|TM)\)|( Processor| CPU)\b/g, ''); // which processors' names are full of
+    const plain = [model, device].filter(Boolean).join(' · ').replace(/\((R|TM)\)|( Processor| CPU)\b|\bNVIDIA /g, ''); // which processors' names are full of
+    part('source').replaceChildren(plain, h('span', {class: 'more'}, plain && date ? ` · ${date}` : date));
     part('source').dataset.help = `${SOURCES[kind]}: target, device, date. ${source}`;
     part('prompt').textContent = prompt;
   }
@@ -103,7 +104,8 @@ export function headerView(part, {races, exports, files}) {
     const facts = new Map(chosen.header), {temperature, top_p: kept} = chosen.sampling;
     const others = facts.has('Settings') ? ` · ${facts.get('Settings')}` : '';
     const sampling = temperature ? `T ${temperature}${kept < 1 ? `, top_p ${kept}` : ''}` : 'greedy';
-    part('settings').replaceChildren(sampling, h('span', {class: 'more'}, others));
+    const nodes = chosen.settings?.total_tokens ? ` · ${chosen.settings.total_tokens} nodes` : '';
+    part('settings').replaceChildren(sampling, h('span', {class: 'more'}, others), h('span', {class: 'less'}, nodes));
     part('settings').dataset.help = `Settings of ${chosen.title}: ${facts.get('Sampling')}${others}`;
   }
 

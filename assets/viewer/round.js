@@ -46,8 +46,6 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
   const nothing = note('');
   part('views').replaceChildren(...panels.values(), nothing);
   panels.get('tree').setAttribute('tabindex', '0');
-  const reading = h('p', {class: 'legend reading'});
-  panels.get('tree').append(reading);
   const comparing = compareView(panels.get('compare') ?? h('div'), ({other}) => compare({race: race.id, lane: race.lanes.indexOf(lane), other}), choose);
 
   const outline = outlineView(panels.get('outline'), choose);
@@ -71,7 +69,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     const {q, p, head} = Object.fromEntries((lane.fields ?? []).map(({key, help}) => [key, help]));
     const contrastive = (lane.nodes ?? []).some((nodes) => nodes.head?.includes(1));
     const words = [['size, width: draft q', q], ['%: target p', p], ['last level: contrastive', contrastive && head]];
-    reading.replaceChildren(...words.filter(([, help]) => help).map(([text, help]) => h('span', {tabindex: 0, 'data-help': help}, text)));
+    part('reading').replaceChildren(...words.filter(([, help]) => help).map(([text, help]) => h('span', {tabindex: 0, 'data-help': help}, text)));
   }
 
   /** Everything about one round of the lane; `cut`: the tree with the nodes that were cut. */
@@ -140,6 +138,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     part('title').textContent = lane.rounds.at.length ? `${whole ?? `Round ${round + 1}`} · ${lane.title}` : lane.title;
     part('nodes').textContent = `${(lane.rounds.nodes[round] ?? 1) - 1} drafted`; // the root is not
     part('accepted').textContent = `accepted ${accepted} + bonus ${lane.bonus?.[round] === undefined ? '' : `“${token(lane, lane.bonus[round])}”`}`;
+    reveal(part('reading'), tab === 'tree');
     for (const name of ['nodes', 'accepted', 'why']) reveal(part(name), lane.rounds.at.length > 0 && (!whole || name === 'why')); // the first token alone is no round
     steady(Boolean(whole));
     if (tab !== 'compare') tell(part('why'), tab === 'run' ? lane.headline : lane.why?.[round] ?? '');

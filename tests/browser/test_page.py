@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 
+import pytest
 import synthetic
 from playwright.sync_api import expect
 from served import (
@@ -579,3 +580,12 @@ def test_the_tokens_of_an_opened_trace_are_no_prompt_to_run(show):
     expect(tab.locator("#prompt textarea")).to_have_value("")
     expect(part(tab, "kind")).to_have_text("opened")
     expect(tab.locator("[data-do=run]")).to_be_enabled()
+
+
+@pytest.mark.parametrize("height", [800, 900])
+def test_a_laptops_first_screen_shows_the_tree(show, height):
+    tab = show("?race=question&method=jakiro&round=4", viewport={"width": 1440, "height": height})
+    wait_for_tree(tab)
+    nodes = tab.locator("[data-figure=tree] .scatterlayer .point")
+    on = nodes.evaluate_all("(all) => all.filter((one) => one.getBoundingClientRect().bottom < innerHeight).length")
+    assert on == nodes.count() > 20

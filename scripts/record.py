@@ -2,22 +2,27 @@
 
 The traces are what the embedded models really do on the machine at hand, made by the same loop as a live race. Those
 that ship have larger trees than a CPU's default, so that there is more to see (`--set depth=3 --set total_tokens=10`).
+One race of other lanes: `--only Story --title "Own candidates" --lane jakiro --lane jakiro,candidates=decoupled`.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from jakiro.assets import TARGET, TRACES
 from jakiro.bench import load_methods
 from jakiro.commands.arguments import at_least
 from jakiro.commands.checks import check_folder
 from jakiro.commands.decoding import pairs
+from jakiro.drafter import Drafter
 from jakiro.engine import record
 from jakiro.measuring.prompts import examples
+from jakiro.methods import changed
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import Trace
@@ -25,6 +30,7 @@ from jakiro.ui import recorded
 from jakiro.verify import GREEDY
 
 LANES = ("vanilla", "eagle2", "jakiro")
+Lane = tuple[str, Callable[[Any], Drafter], Any]  # method, what makes its drafter from settings, settings
 RUNS = 5  # of each method, in turns; the one that took the median time is kept
 
 
@@ -37,6 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=TRACES)
     parser.add_argument("--max-new-tokens", type=at_least(2), default=128)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="settings, as of bench")
+    parser.add_argument(
+        "--lane", action="append", metavar="METHOD[,NAME=VALUE...]", help=f"repeatable (default: {', '.join(LANES)})"
+    )
+    parser.add_argument("--only", metavar="EXAMPLE", help="one of the page's examples, as its button says")
+    parser.add_argument("--title", help="of the race, with --only (default: the example's)")
     options = parser.parse_args(argv)
     try:
         record_races(options)
@@ -48,21 +59,39 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def record_races(options: argparse.Namespace) -> None:
     check_folder(options.out)
-    changes = pairs(options.set, "--set")
+    if options.title and not options.only:
+        raise ValueError("--title is of one race: name its example with --only")
+    asked = [example for example in examples() if options.only in (None, example.id)]
+    titles = {example.id: options.title or example.id for example in asked}
+    ids = {id: re.sub("[^a-z0-9]+", "-", title.lower()).strip("-") for id, title in titles.items()}
+    if not all(ids.values()):
+        raise ValueError("--title names the files, too: give it a letter from a to z or a digit")
+    if not asked:
+        raise ValueError(f"there is no example {options.only!r}; there are {', '.join(one.id for one in examples())}")
     target = Target.load(options.target, options.device, options.dtype)
-    methods = load_methods(target, LANES, changes)
-    for example in examples():
+    lanes = lanes_of(target, options.lane or LANES, options.set)
+    for example in asked:
         ids = encode(target.tokenizer, example.text)
         runs = [  # the first of a method pays for what torch sets up
             [
                 record(target, make(settings), ids, options.max_new_tokens, GREEDY, name, settings)
-                for name, (make, settings) in methods.items()
+                for name, make, settings in lanes
             ]
             for _ in range(1 + RUNS)
         ]
         traces = [sorted(own, key=decode_seconds)[RUNS // 2] for own in zip(*runs[1:], strict=True)]
-        race = recorded.save(options.out, example.id.lower(), example.id, example.text, traces)
+        race = recorded.save(options.out, ids[example.id], titles[example.id], example.text, traces)
         print(race.id, len(traces[0].tokens), "tokens")
+
+
+def lanes_of(target: Target, asked: Sequence[str], common: Sequence[str]) -> list[Lane]:
+    """The lanes asked for; settings in `common` go to every one that has them. Raises ValueError."""
+    names, *own = zip(*(one.partition(",")[::2] for one in asked), strict=True)
+    shared, found = changed(names, pairs(common, "--set")), []
+    for name, changes in zip(names, *own, strict=True):
+        changes = shared[name] | pairs(changes.split(",") if changes else [], f"--lane {name}")
+        found.append((name, *load_methods(target, [name], changes)[name]))
+    return found
 
 
 def decode_seconds(trace: Trace) -> float:

@@ -266,6 +266,19 @@ def test_races_are_recorded_with_their_cut_nodes(folder, tmp_path, monkeypatch):
     assert all(any(step.tree.cut.tokens for step in one.steps) for one in traces[1:])
 
 
+def test_a_race_of_other_lanes_is_recorded_beside_others(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "RUNS", 1)
+    line = ["--target", str(folder), "--out", str(tmp_path), "--max-new-tokens", "8", "--only", "Chat"]
+    assert recording.main(line) == 0
+    lanes = ["--lane", "vanilla", "--lane", "jakiro", "--lane", "jakiro,candidates=decoupled,total_tokens=7"]
+    assert recording.main([*line, "--title", "Own candidates", *lanes, "--set", "total_tokens=5"]) == 0
+    first, race = recorded.read(tmp_path)
+    assert (first.id, race.id, race.title, race.prompt) == ("chat", "own-candidates", "Own candidates", first.prompt)
+    _, mixed, own = recorded.load(tmp_path, race)
+    assert [one.settings["candidates"] for one in (mixed, own)] == ["mixture", "decoupled"]
+    assert [one.settings["total_tokens"] for one in (mixed, own)] == [5, 7]
+
+
 def test_what_does_not_fit_is_said(folder, capsys):
     assert long_text.main(["--target", str(folder), "--lengths", "150", "--memory-rounds", "0"]) == 2
     assert "ask for shorter texts or fewer rounds" in capsys.readouterr().err

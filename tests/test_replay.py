@@ -13,7 +13,7 @@ from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 from jakiro.noise import gumbel
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.theme import THEMES
-from jakiro.ui.replay import keys, payload
+from jakiro.ui.replay import keys, payload, titled
 from jakiro.ui.summary import lossless
 from jakiro.ui.why import whys
 
@@ -201,6 +201,19 @@ def test_speed_is_held_against_a_vanilla_that_did_the_same_alone(change):
 def test_two_runs_of_one_method_get_different_titles():
     data = read(HAND, HAND, titles={"hand": "Hand"})
     assert [found["title"] for found in data["traces"]] == ["Hand", "Hand (2)"]
+
+
+def test_runs_of_one_method_are_named_by_what_sets_them_apart():
+    common = {"top_k": 5, "depth": 2, "total_tokens": 6}
+    alike, deep, wide = (replace(HAND, settings=common | one) for one in ({}, {"depth": 3}, {"top_k": 8, "depth": 9}))
+    eagle2 = replace(HAND, method="eagle2", settings=common | {"depth": 8})  # of another method: nothing to tell apart
+    assert titled([alike, eagle2, deep], {"eagle2": "EAGLE-2"}) == ["hand (depth 2)", "EAGLE-2", "hand (depth 3)"]
+    assert titled([alike, deep, deep], {}) == ["hand (depth 2)", "hand (depth 3)", "hand (depth 3) (2)"]
+    assert titled([alike, wide], {}) == ["hand (top_k 5, depth 2)", "hand (top_k 8, depth 9)"]
+    switched = [replace(HAND, settings=common | {"contrastive": one}) for one in (True, False)]
+    assert titled(switched, {}) == ["hand (contrastive on)", "hand (contrastive off)"]
+    many = replace(HAND, settings={"top_k": 8, "depth": 9, "total_tokens": 60})
+    assert titled([alike, many], {}) == ["hand", "hand (2)"]  # no title has room for that
 
 
 def test_a_hostile_title_is_escaped_in_figures_only():

@@ -19,6 +19,7 @@ from pathlib import Path
 from jakiro import trace
 from jakiro.files import write_text
 from jakiro.trace import Trace, TraceError
+from jakiro.ui.replay import keys
 
 SCHEMA = "jakiro-races/1"
 INDEX = "index.json"
@@ -65,7 +66,7 @@ def save(folder: str | Path, id: str, title: str, prompt: str, traces: Sequence[
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     first = traces[0]
-    names = [f"{id}-{one.method}.json" for one in traces]
+    names = [f"{id}-{key}.json" for key in keys(traces)]
     race = Recorded(id, title, prompt, names, first.target, first.device, first.recorded[:10])
     _check(race, folder / INDEX)
     for name, one in zip(names, traces, strict=True):

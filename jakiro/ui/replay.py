@@ -68,6 +68,7 @@ from jakiro import metrics
 from jakiro.analysis.diversity import RunDiversity, run_diversity
 from jakiro.analysis.endings import MOMENTS, moments
 from jakiro.graph import STATES
+from jakiro.settings import written
 from jakiro.trace import Trace, walk_positions
 from jakiro.ui import summary
 from jakiro.ui.figures.acceptance import acceptance_figure
@@ -86,6 +87,7 @@ from jakiro.ui.inspector import fields, node_table
 from jakiro.ui.why import whys
 
 SCHEMA = "jakiro-replay/1"
+FEW = 2  # settings that a lane's title can name
 # What the numbers in a node table's columns of words mean.
 WORDS = {
     "state": [*STATES],
@@ -197,10 +199,17 @@ def keys(traces: Sequence[Trace]) -> list[str]:
 
 
 def titled(traces: Sequence[Trace], titles: Mapping[str, str]) -> list[str]:
-    """What the page calls each lane: its method's title, its side of a what-if, a number where that is said twice."""
+    """What the page calls each lane: its method's title, its side of a what-if; where that is said twice the settings
+    that differ, if they are few, or a number."""
     sides = {"as it was": ", unchanged", "what if": ", what if"}  # the former decoded again, too: not what was recorded
-    names = (titles.get(one.method, one.method) + sides.get(one.branch, "") for one in traces)
-    return _told_apart(list(names), "{} ({})")
+    names = [titles.get(one.method, one.method) + sides.get(one.branch, "") for one in traces]
+    found = []
+    for name, trace in zip(names, traces, strict=True):
+        same = [other.settings for other, called in zip(traces, names, strict=True) if called == name]
+        own = [(key, value) for key, value in trace.settings.items() if any(one.get(key) != value for one in same)]
+        differs = ", ".join(f"{key} {written(value)}" for key, value in own)
+        found.append(f"{name} ({differs})" if 0 < len(own) <= FEW else name)
+    return _told_apart(found, "{} ({})")
 
 
 def _told_apart(names: list[str], numbered: str) -> list[str]:

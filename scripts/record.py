@@ -62,25 +62,25 @@ def record_races(options: argparse.Namespace) -> None:
     if options.title and not options.only:
         raise ValueError("--title is of one race: name its example with --only")
     asked = [example for example in examples() if options.only in (None, example.id)]
-    titles = {example.id: options.title or example.id for example in asked}
-    ids = {id: re.sub("[^a-z0-9]+", "-", title.lower()).strip("-") for id, title in titles.items()}
-    if not all(ids.values()):
-        raise ValueError("--title names the files, too: give it a letter from a to z or a digit")
     if not asked:
         raise ValueError(f"there is no example {options.only!r}; there are {', '.join(one.id for one in examples())}")
+    titles = [options.title or example.id for example in asked]
+    names = [re.sub("[^a-z0-9]+", "-", title.lower()).strip("-") for title in titles]
+    if not all(names):
+        raise ValueError("--title names the files, too: give it a letter from a to z or a digit")
     target = Target.load(options.target, options.device, options.dtype)
     lanes = lanes_of(target, options.lane or LANES, options.set)
-    for example in asked:
+    for example, title, name in zip(asked, titles, names, strict=True):
         ids = encode(target.tokenizer, example.text)
         runs = [  # the first of a method pays for what torch sets up
             [
-                record(target, make(settings), ids, options.max_new_tokens, GREEDY, name, settings)
-                for name, make, settings in lanes
+                record(target, make(settings), ids, options.max_new_tokens, GREEDY, method, settings)
+                for method, make, settings in lanes
             ]
             for _ in range(1 + RUNS)
         ]
         traces = [sorted(own, key=decode_seconds)[RUNS // 2] for own in zip(*runs[1:], strict=True)]
-        race = recorded.save(options.out, ids[example.id], titles[example.id], example.text, traces)
+        race = recorded.save(options.out, name, title, example.text, traces)
         print(race.id, len(traces[0].tokens), "tokens")
 
 

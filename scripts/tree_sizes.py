@@ -50,10 +50,10 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
     """Measure both."""
     prompts = read_prompts(options.prompts, options.limit)
     target = Target.load(options.target, options.device, options.dtype)
-    cost = verify_cost(target, NODES, REPEATS)
+    sampling = Sampling(options.temperature)
+    cost = verify_cost(target, NODES, REPEATS, sampling=sampling)
     sizes = product(options.top_k, options.depth, options.total_tokens, options.draft_temperature)
     trees = [dict(zip(TREE, one, strict=True)) for one in sizes]
-    sampling = Sampling(options.temperature)
     rows = sorted(grid(target, prompts, trees, options.max_new_tokens, sampling), key=lambda row: -row["tokens_per_s"])
     costs = {n: {"seconds": seconds, "over_one": seconds / cost[1]} for n, seconds in cost.items()}
     head = common.head(SCHEMA, target.device) | {"target": target.name, "dtype": options.dtype}

@@ -142,6 +142,8 @@ def test_a_template_without_answers_is_refused(trained, data):
     [
         ("One. Two. Three.", 99, "One. Two. Three."),
         ("One. Two. Three.", 11, "One. Two."),
+        ("One. Two. Three.", 9, "One. Two."),  # whose end is the longest that may be
+        ("One. Two. Three.", 8, "One."),
         ("no end at all", 5, ""),
         ("Look:\n\n```\ncode\n```\nmore text here. And", 30, "Look:"),
         ("Look:\n\n```\na = 1\n\nb = 2\n```\nwhich has no end", 40, "Look:"),

@@ -38,6 +38,14 @@ def test_what_fills_up_an_answer_that_has_ended_is_not_repeated(monkeypatch):
     assert (again, tokens) == (4, 12)
 
 
+def test_nothing_of_a_greedy_answer_drops_out_in_training(monkeypatch):
+    model, write, written = tiny_model(attention_dropout=0.5).train(), repeats.generate, []
+    monkeypatch.setattr(repeats, "generate", lambda *given: written.append(write(*given)[0].tolist()) or write(*given))
+    for _ in range(3):
+        repeats.sequence_level(model, [[5, 9, 7]], 10)
+    assert written == [written[0]] * 3 and model.training
+
+
 def test_tokens_of_a_gram_that_came_before_are_repeated():
     ids = torch.tensor([[1, 2, 3, 4, 9, 1, 2, 3, 4, 5, 1, 2, 3, 6], [7, 7, 7, 7, 7, 7, 8, 9, 7, 7, 7, 1, 2, 3]])
     again = [[at for at, mark in enumerate(row) if mark] for row in repeats.repeated(ids).tolist()]

@@ -226,6 +226,14 @@ def test_a_run_is_not_gone_on_with_by_another_recipe(trained, data, tmp_path):
         train_both(trained, data, tmp_path / "run", tmp_path, steps=3)
 
 
+def test_other_trials_are_no_part_of_the_same_curve(trained, data, tmp_path):
+    trial = {"every": 1, "prompts": 2, "new_tokens": 8, "depth": 3}
+    train_both(trained, data, tmp_path / "run", tmp_path, steps=2, trial=trial)
+    message = r"trials\.csv was made from another trial \(trials-from\.json\); .* delete .*trials\.csv"
+    with pytest.raises(ValueError, match=message):
+        train_both(trained, data, tmp_path / "run", tmp_path, steps=2, trial=trial | {"prompts": 1})
+
+
 def test_a_run_leaves_its_recipe_its_trials_and_its_curves(trained, data, tmp_path):
     trial = {"every": 3, "prompts": 3, "new_tokens": 12, "depth": 3}
     folders = train_both(trained, data, tmp_path / "run", tmp_path, trial=trial)

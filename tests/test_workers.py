@@ -20,6 +20,15 @@ from jakiro.training.workers import Whole
 ROOT = Path(__file__).parent.parent
 
 
+def test_precision_and_compiling_are_not_those_that_accelerate_was_set_up_for():
+    said = os.environ | {"ACCELERATE_MIXED_PRECISION": "bf16", "ACCELERATE_DYNAMO_BACKEND": "INDUCTOR"}
+    look = (
+        "from jakiro.training.workers import start; one = start(); print(one.mixed_precision, one.state.dynamo_plugin)"
+    )
+    done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, env=said, capture_output=True, text=True, timeout=300)
+    assert done.stdout.startswith("no ") and "DynamoBackend.NO" in done.stdout, done.stdout + done.stderr
+
+
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """What one process left, and what two did."""

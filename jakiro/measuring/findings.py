@@ -89,6 +89,7 @@ def _how(report: dict[str, Any]) -> str:
             f"{_unsure(report, share)} verdicts below would fall. Each comparison stands alone: of those where nothing",
             f"differs {_percent(chance)} at least look different by chance, {chance * compared:.0f} of all {compared}.",
             "What another seed of a head would change is not in the intervals.",
+            *(["All prompts are drawn with one seed, which intervals do not know of."] if max(heats) else []),
             f"The reference is *{about['reference']}*.",
             f"The variants gave vanilla's tokens on {100 * same:.4g} % of the runs.",
         ]

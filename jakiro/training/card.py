@@ -119,7 +119,7 @@ def _stages(entries: list[dict[str, Any]]) -> str:
 
 
 def _head_runs(target: Target) -> str:
-    lines = ["| head | steps | tokens of a step | passes | rows | first token is the target's |"]
+    lines = ["| head | steps | tokens of a step | passes | rows | first token is the target's, in training |"]
     lines.append("|---|--:|--:|--:|---|--:|")
     for name in HEADS:
         for entry in history.read(target.heads[name], "steps"):

@@ -87,13 +87,16 @@ def train_heads(
         made = _made_from(recipe, model, tokenizer, data)
         later = ("checkpoint.pt", "trials.csv")
         claim(run / "rows.npz", later, today={"recipe": lambda kept: _asked(HeadRecipe.of(kept))}, **made, start=begun)
+    if recipe.trial:
+        with accelerator.main_process_first():
+            claim(run / "trials.csv", trial=asdict(recipe.trial))
     write_text(run / "recipe.json", json.dumps(asdict(recipe), indent=1) + "\n")
     asked = held_out_prompts(model, tokenizer, recipe.trial, recipe.mix, data, recipe.seed) if recipe.trial else []
     rows = rows_of(accelerator, recipe, model, tokenizer, data, run)
+    target = Target.wrap(model.to(product_dtype(accelerator.device)), tokenizer, graphs=False)
     for head in heads.values():
         if isinstance(head, Eagle3Head) and not start:
             give_words(head, rows, model)
-    target = Target.wrap(model.to(product_dtype(accelerator.device)), tokenizer, graphs=False)
     trials = Trials(target, asked, recipe.trial, run / "trials.csv") if recipe.trial else None
     job = HeadJob(accelerator, target, heads, recipe, rows, compiled, shard, trials)
     loop.run(job, run, accelerator.is_main_process)

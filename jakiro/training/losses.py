@@ -26,7 +26,9 @@ class Losses:
     decoupled: float = (
         0.5  # Jakiro: cross-entropy of w0 p0 + w1 p1, the experts' own distributions as the gate mixes them
     )
-    contrast: float = 0.5  # Jakiro: feature and cross-entropy of R, half as in haiduo/Jakiro, jakiro/train/main.py
+    # Jakiro: feature and cross-entropy of R, half as in haiduo/Jakiro, jakiro/train/main.py. At L's positions, so R
+    # learns what follows an answer's end, too, which the release leaves out.
+    contrast: float = 0.5
     contrast_entropy: float = 1.0  # Jakiro: of R's cross-entropy beside its feature, 0.1 there
     diversity: float = 0.0  # Jakiro: minus the Jensen-Shannon divergence of the experts' distributions
     top_k: float = 0.0  # cross-entropy over the target's TOP likeliest tokens alone (HASS, section 3.1)

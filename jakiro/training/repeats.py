@@ -90,7 +90,10 @@ def sequence_level(model: PreTrainedModel, prompts: list[list[int]], new_tokens:
     through the probabilities of the repeated tokens, not through the choice of the answer.
     """
     width = max(map(len, prompts))
+    training = model.training
+    model.eval()  # else of a greedy answer something would drop out
     written, attention = generate(model, prompts, new_tokens)
+    model.train(training)
     written, attention = written.clone(), attention.clone()  # out of inference mode
     answer, real = written[:, width:], attention[:, width:]
     again = repeated(answer) & real

@@ -2,7 +2,8 @@
 
 A step is one global batch, however many processes there are: each takes its part of the rows and scales its loss so
 that the mean of all processes' gradients, which DDP and FSDP take, is the gradient of the batch. What is drawn at
-random is drawn for the whole batch by every process. So the curve does not depend on their number.
+random is drawn for the whole batch by every process. So the curve does not depend on their number, but for what drops
+out.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def start(device: str = "cpu") -> Accelerator:
         asked = torch.device(device)
     except RuntimeError as error:
         raise ValueError(f"device is {device!r}; use cpu or cuda") from error
-    accelerator = Accelerator(cpu=asked.type == "cpu", kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])
+    own = {"mixed_precision": "no", "dynamo_backend": "no"}  # recipes say both, whatever accelerate is set up for
+    patient = [InitProcessGroupKwargs(timeout=PATIENCE)]
+    accelerator = Accelerator(cpu=asked.type == "cpu", kwargs_handlers=patient, **own)
     got = accelerator.device
     choose_kernels(got)
     if got.type != asked.type:

@@ -22,6 +22,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
   for (const name of ['pointerdown', 'keydown']) root.addEventListener(name, () => { pointed = name === 'pointerdown'; }, true);
   root.addEventListener('change', letGo);
   document.addEventListener('pointerdown', ({target}) => { if (!part('export').contains(target)) closeMenu(); });
+  part('export').addEventListener('focusout', ({relatedTarget}) => { if (relatedTarget && !part('export').contains(relatedTarget)) closeMenu(); });
   return {act, written};
 
   /** A list in which something was chosen by mouse would take the keys that follow: as type-ahead, not as the page's. */
@@ -61,7 +62,11 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     const {race, state} = view;
     const always = {
       run: live.start, stop: live.stop, theme: toggleTheme, help,
-      whole: () => view.open(race.back.race, {...race.back, node: null, place: null, against: '', tab: 'whatif'}),
+      whole: async () => {
+        const focused = part('back').matches(':focus-visible');
+        await view.open(race.back.race, {...race.back, node: null, place: null, against: '', tab: 'whatif'});
+        if (focused) part('title').focus();
+      },
       file: () => part('file').click(),
       again: () => view.open(state.race),
       share: () => share(race, address(state), say),
@@ -105,6 +110,6 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
   function help() {
     if (part('help').open) return part('help').close();
     part('help').showModal();
-    benchmarks.experiments().then((found) => part('findings').replaceChildren(...found), (error) => say(error.message));
+    benchmarks.experiments().then((found) => part('findings').replaceChildren(...found), (error) => { part('findings').textContent = error.message; });
   }
 }

@@ -55,7 +55,7 @@ export function compareView(box, ask, choose) {
     note.textContent = options.length ? why : 'This race has one lane: run two methods, or open several traces together.';
     if (!note.textContent && !found) note.textContent = 'Both lanes draft after every token of this one’s text, and the trees are laid over one another.';
     reveal(note, Boolean(note.textContent));
-    const key = `${race.id} ${lane.method} ${other} ${theme} ${enlarged(box)}`;
+    const key = `${race.id} ${lane.method} ${other} ${found?.at} ${theme} ${enlarged(box)}`;
     if (key !== text) settle();
     if (!reveal(results, Boolean(found)) || !Plotly) return '';
     const here = Math.min(place, found.tokens.length - 1);

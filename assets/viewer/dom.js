@@ -35,6 +35,14 @@ export function tell(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** Make what is in `box` anew: what of it has the focus hands that to what then stands in its place. */
+export function keepFocus(box, make) {
+  const {activeElement: one} = document, alike = () => [...box.querySelectorAll(one.localName)];
+  const place = alike().indexOf(one);
+  make();
+  if (place >= 0) (alike()[place] ?? alike().at(-1))?.focus({preventScroll: true});
+}
+
 /** At most one call a frame, with the arguments of the last. */
 export function eachFrame(callback) {
   let waiting = null;

@@ -2,6 +2,7 @@
 
 import {exportLinks} from './actions.js';
 import {h, show as reveal} from './dom.js';
+import {inOrder} from './format.js';
 
 const SOURCES = {live: 'Run live on this server', recorded: 'Recorded beforehand', opened: 'Recorded elsewhere, opened from a file',
   'what if': 'Rounds as they were and as they would have been'};
@@ -17,7 +18,7 @@ function remembered() {
 
 /** A text on one line, with an ellipsis where it is longer than `most`. */
 function short(text, most) {
-  const line = [...text.slice(0, 4 * most).replace(/\s+/g, ' ').trim()];
+  const line = [...inOrder(text.slice(0, 4 * most)).replace(/\s+/g, ' ').trim()];
   return line.length > most || text.length > 4 * most ? `${line.slice(0, most - 1).join('')}…` : line.join('');
 }
 
@@ -95,7 +96,7 @@ export function headerView(part, {races, exports, files}) {
     const plain = [model, device].filter(Boolean).join(' · ').replace(/\((R|TM)\)|( Processor| CPU)\b|\bNVIDIA /g, ''); // which processors' names are full of
     part('source').replaceChildren(plain, h('span', {class: 'more'}, plain && date ? ` · ${date}` : date));
     part('source').dataset.help = `${SOURCES[kind]}: target, device, date. ${source}`;
-    part('prompt').textContent = prompt;
+    part('prompt').textContent = inOrder(prompt);
   }
 
   /** A lane is chosen. */

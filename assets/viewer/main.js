@@ -109,9 +109,12 @@ export function mount({element: root, props, watch, send}) {
     open(before.race, before);
   }
 
+  /** What changes where rounds that were decoded again are left: the lane below was the lane as it was. */
+  function elsewhere() { return race?.back ? {against: ''} : {}; }
+
   /** Another race, from its beginning. */
   function choose(id) {
-    if (free()) open(id, {round: null, node: null, place: null});
+    if (free()) open(id, {round: null, node: null, place: null, ...elsewhere()});
   }
 
   /** A file has become a race: it is shown. If it is `late`, or a race has begun meanwhile, it can be chosen. */
@@ -133,7 +136,6 @@ export function mount({element: root, props, watch, send}) {
   /** Show a race from scratch. */
   function show(next) {
     timeline.stop();
-    if (race?.back && !next.back) state = {...state, against: ''}; // it was the lane as it was
     if (!next.running) before = next;
     race = next;
     lane = null;
@@ -159,6 +161,7 @@ export function mount({element: root, props, watch, send}) {
       return 'The rounds that were decoded again are in the list of races.';
     }
     settled = turn += 1;
+    if (!next.back) state = {...state, ...elsewhere()};
     if (next.running) keep(opening(next.id)); // who reloads gets what there is of it
     else state = {...state, round: replay || next.back ? 0 : null, node: null, place: null, tab: next.back ? '' : state.tab};
     if (next.back) state = {...state, method: next.lanes.at(-1).method, against: next.lanes[0].method};
@@ -171,9 +174,10 @@ export function mount({element: root, props, watch, send}) {
 
   /** Two lanes of the race shown have been compared. */
   function compared({race: id, lane: index, other, ...found}) {
-    if (race?.id !== id || race.running) return; // another is shown by now
+    if (race?.id !== id || race.running) return say('The lanes have been compared: choose their race again to see it.');
     const own = race.lanes[index];
-    own.compared = (own.compared ?? new Map()).set(other, found);
+    own.compared = (own.compared ?? new Map()).set(other, {...found, at: Date.now()});
+    if (own !== lane) return say(`${own.title} and ${race.lanes[other].title} have been compared: Compare of ${own.title} has it.`);
     go({method: own.method, against: race.lanes[other].method, place: state.place, tab: state.tab === 'diversity' ? state.tab : 'compare'});
     redraw();
   }
@@ -236,9 +240,9 @@ export function mount({element: root, props, watch, send}) {
     Object.assign(root.dataset, {race: state.race, round: state.round, method: state.method});
   }
 
-  /** A figure of cut nodes that did not come: without it, until it is asked for again. */
+  /** A lane's figure of cut nodes that did not come: without it, until it is asked for again. */
   function uncut(of, text) {
-    if (of !== race) return;
+    if (of !== lane) return;
     go({cut: ''});
     say(text);
   }

@@ -1,6 +1,6 @@
 // The inspector: all that the trace knows of one node; folded below it, the run's own numbers.
 
-import {h, tell} from './dom.js';
+import {h, keepFocus, tell} from './dom.js';
 import {cell, token} from './format.js';
 
 /** The inspector in `box`, which says in `why` what became of the node. A lane's rows are made once; a round only changes
@@ -10,7 +10,7 @@ export function nodeView(box, why) {
   return show;
 
   function show(race, lane, round, node) {
-    if (shown !== lane) begin(lane);
+    if (shown !== lane) keepFocus(box, () => begin(lane));
     shown = lane;
     if (!lane.rounds.at.length) return;
     const nodes = lane.nodes[round];
@@ -52,7 +52,8 @@ function fate({words}, lane, nodes, node) {
   if (state === 'accepted') return `The target chose it, too${share(nodes.p[node])}.`;
   if (above !== 0 && words.state[nodes.state[above]] !== 'accepted') return `Never weighed: “${token(lane, nodes.id[above])}” before it was not accepted.`;
   if (state === 'unreached') return 'The text ended with it.';
-  const chosen = nodes.pick ? `“${token(lane, nodes.pick[above])}”${share(Math.exp(nodes.pick_logprob?.[above] ?? NaN))}` : 'another token';
+  const pick = nodes.pick?.[above] ?? null;
+  const chosen = pick !== null ? `“${token(lane, pick)}”${share(Math.exp(nodes.pick_logprob?.[above] ?? NaN))}` : 'another token';
   return `The target chose ${chosen} there, not this${share(nodes.p[node])}.`;
 }
 

@@ -5,6 +5,8 @@
 // method itself, its `about` {model, device, date, prompt}; while it runs only {method, title, text, tokens, rounds}
 // plus, for both: text [token] and summary {count, seconds, passes, tps, speedup, tau}
 
+import {inOrder} from './format.js';
+
 /** The race with an id, from the server. Raises an Error with what to tell, with `gone` where it is not there (any more), with
  * `early` where it is still running. */
 export async function fetched(id) {
@@ -29,7 +31,7 @@ export const roundOf = (lane, place) => Math.max(0, lane.rounds.from.findLastInd
 
 /** The race of a payload. */
 function fromPayload(payload, about) {
-  const lanes = payload.traces.map((trace, index) => ({...trace, method: trace.key, kind: trace.method, about: about.lanes?.[index] ?? about, text: trace.tokens.id.map((id) => trace.pieces[id] ?? `<${id}>`)}));
+  const lanes = payload.traces.map((trace, index) => ({...trace, title: inOrder(trace.title), method: trace.key, kind: trace.method, about: about.lanes?.[index] ?? about, text: trace.tokens.id.map((id) => trace.pieces[id] ?? `<${id}>`)}));
   return summarised({...payload, ...about, running: false, lanes});
 }
 
@@ -93,6 +95,9 @@ function total({tokens, rounds}) {
   };
 }
 
+/** What came of comparing two lanes of a race, null where nothing is kept. Raises an Error with what to tell. */
+export const comparison = (race, lane, other) => answered(`races/${encodeURIComponent(race)}/compare/${lane}/${other}.json`);
+
 /** When a round was done on a clock: seconds, or passes of the target. */
 export const doneAt = (lane, round, clock) => (clock === 'passes' ? round + 1 : lane.rounds.at[round] ?? 0);
 
@@ -116,7 +121,7 @@ export function roundAt(lane, time, clock) {
 /** How many tokens a lane had at a time of the clock. */
 export function tokensAt(lane, time, clock) {
   const {rounds, tokens} = lane;
-  if (!rounds.at.length || time >= length(lane, clock)) return tokens.id.length;
+  if (time >= length(lane, clock)) return tokens.id.length;
   if (clock === 'passes') { const done = Math.floor(time); return done < 1 ? 1 : rounds.to[done - 1]; }
   let count = 0;
   while (count < tokens.at.length && tokens.at[count] <= time) count += 1;
@@ -137,7 +142,7 @@ export function withComparison(race, lane, other, ready) {
   if (!race.lanes[other] || race.lanes[other] === lane || lane.compared.has(other) || lane.sought.has(other)) return;
   lane.sought.add(other);
   lane.compared.set(other, undefined);
-  answered(`races/${encodeURIComponent(race.id)}/compare/${race.lanes.indexOf(lane)}/${other}.json`).catch(() => null).then((found) => {
+  comparison(race.id, race.lanes.indexOf(lane), other).catch(() => null).then((found) => {
     if (lane.compared.get(other)) return; // compared meanwhile
     if (found) lane.compared.set(other, found); else lane.compared.delete(other);
     ready();
@@ -145,13 +150,13 @@ export function withComparison(race, lane, other, ready) {
 }
 
 /** Whether the lane's figure of the nodes that were cut is there. It is fetched when it is asked for; then comes `ready()`,
- * or `failed(race, text)` and it can be asked for again. */
+ * or `failed(lane, text)` and it can be asked for again. */
 export function withCut(race, lane, ready, failed) {
   if (!lane.cut) return false;
   if (!lane.figures.cut) {
     lane.figures.cut = {};
     answered(`races/${encodeURIComponent(race.id)}/cut/${race.lanes.indexOf(lane)}.json`)
-      .then((figure) => { lane.figures.cut = figure; ready(); }, (error) => { lane.figures.cut = null; failed(race, error.message); });
+      .then((figure) => { lane.figures.cut = figure; ready(); }, (error) => { lane.figures.cut = null; failed(lane, error.message); });
   }
   return Boolean(lane.figures.cut.template);
 }

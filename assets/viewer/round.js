@@ -129,7 +129,8 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
       offer.firstChild.addEventListener('click', () => compare({race: race.id, lane: race.lanes.indexOf(lane), other: against}));
     }
     offer.firstChild.textContent = `Against ${race.lanes[against].title} after the same tokens`;
-    reveal(offer, race.lanes[against] !== lane && !lane.compared?.has(against) && !unable(lane.about));
+    const both = lane.figures.run_diversity && race.lanes[against].figures.run_diversity; // else nothing would come of it
+    reveal(offer, Boolean(both) && race.lanes[against] !== lane && !lane.compared?.has(against) && !unable(lane.about));
   }
 
   function heading(round, tab) {
@@ -181,7 +182,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
       if (name === 'tree') preview(source, round);
       return true;
     }
-    const talk = enlarged(box), key = `${race.id} ${lane.method} ${theme} ${talk} ${perRound ? round : against} ${name === 'tree' ? `${node} ${cut}` : ''}`;
+    const talk = enlarged(box), key = `${race.id} ${lane.method} ${theme} ${talk} ${perRound ? round : `${against} ${lane.compared?.get(against)?.at ?? ''}`} ${name === 'tree' ? `${node} ${cut}` : ''}`;
     if (box.dataset.shows === key) return true;
     box.dataset.shows = key;
     const filled = perRound ? fill(source, round, lane, race.words, theme, race.themes) : whole(source, theme, race.themes);

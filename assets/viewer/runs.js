@@ -2,7 +2,7 @@
 
 import {show as reveal, stillness} from './dom.js';
 import {liveReader} from './live.js';
-import {reached} from './race.js';
+import {comparison} from './race.js';
 
 const STATUS_EVERY = 1000; // ms between two questions whether the models are there
 const LOADING = 'Loading model …', RUN = 'Run live'; // what the button says before it can be pressed, and then
@@ -20,6 +20,7 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
   let held = 0, waiting = null, nonce = 0; // which of what was asked Gradio has; hands over the next; comes with the answer to a question
   let joining = false, stopping = false; // whether its server has yet to say how it calls what Gradio has, and what is to be stopped then
   let stopped = false, quiet = 0; // whether Gradio was told to stop what it has; the timer of its last word on that
+  let asker = null; // the button of a view that a question was asked with by key
   let model = null, heads = [], lacking = 'The models are loading.'; // why there is no model yet, or never
   run.addEventListener('asked', () => (run.disabled ? say(run.dataset.help) : start())); // Enter in the prompt
   run.addEventListener('over', () => through(QUIET));
@@ -109,7 +110,7 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
   }
 
   function ask(name, request, text) {
-    const own = busy('question');
+    const own = busy('question', document.activeElement.matches('[data-part=views] button') ? document.activeElement : null);
     nonce = Date.now();
     say(text, 'next');
     hand(own, name, {...request, nonce});
@@ -119,9 +120,7 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
     const own = asked;
     unanswered = 0;
     try {
-      const answer = await reached(`races/${encodeURIComponent(race)}/compare/${lane}/${other}.json`);
-      if (!answer.ok) throw new Error(await answer.text());
-      const found = await answer.json();
+      const found = await comparison(race, lane, other);
       if (!found) throw new Error('What came of it is not kept any more: compare the lanes again.');
       if (own !== asked) return;
       rest();
@@ -186,15 +185,18 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
     say(listed || (race?.note ?? text), race ? 'race' : 'move');
   }
 
-  /** The model works for this page, or is to. Gives the number of what is asked. */
-  function busy(what) {
-    const focused = leaving || [run, stop].some((button) => button.matches(':focus-visible')); // by the keyboard's focus
+  /** The model works for this page, or is to; `from` is the button of a view that asks. Gives the number of what is asked. */
+  function busy(what, from = null) {
+    const focused = leaving || [run, stop, from].some((button) => button?.matches(':focus-visible')); // by the keyboard's focus
     leaving = false;
+    if (from) asker = from;
     doing = what;
     [waiting, nonce] = [null, 0];
     reveal(run, !doing);
     reveal(stop, Boolean(doing));
     if (focused) (doing ? stop : run).focus();
+    if (focused && !doing && asker) back(asker);
+    if (!doing) asker = null;
     root.dataset.running = doing ? 'yes' : 'no';
     ready();
     asked += 1;
@@ -204,6 +206,15 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
 
   function rest() { busy(''); }
 
+  /** The focus goes back to where something was asked, once that can be asked again; or to the round where it is gone. */
+  function back(button) {
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      if (document.activeElement !== run) return; // somebody moved on
+      const there = button.getClientRects().length && !button.disabled;
+      (there ? button : root.querySelector('[data-part=title]')).focus();
+    }));
+  }
+
   async function askForModels() {
     const status = await fetch('models.json').then((answer) => answer.json()).catch(() => ({state: 'loading', text: ''}));
     run.dataset.help = status.text;
@@ -211,6 +222,7 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
     if (status.state === 'ready') {
       [model, heads] = [status.target, status.heads];
       run.addEventListener('able', able, {once: true}); // when the controls show what suits the models
+      [run.dataset.help, run.textContent] = ['The controls are being prepared.', LOADING];
       return send('ready');
     }
     root.dataset.models = status.state;

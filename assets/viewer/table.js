@@ -1,6 +1,6 @@
 // The table: every node of the round with all that the trace knows of it.
 
-import {h} from './dom.js';
+import {h, keepFocus} from './dom.js';
 import {paced} from './figures.js';
 import {cell} from './format.js';
 
@@ -17,8 +17,16 @@ export function tableView(box, choose) {
   const {later, settle} = paced(whole);
   return {at: (...now) => later(() => show(...now)), settle};
 
-  function show(race, lane, round, node) {
-    if (shown !== lane) begin(lane);
+  function show(...now) {
+    const lane = now[1];
+    if (shown === lane) return fill(...now);
+    keepFocus(whole, () => {
+      begin(lane);
+      fill(...now);
+    });
+  }
+
+  function fill(race, lane, round, node) {
     const nodes = lane.nodes[round];
     while (rows.length < nodes.id.length) rows.push(row(rows.length, lane.fields));
     rows.forEach(({line, cells}, index) => {

@@ -39,7 +39,7 @@ export function timelineView(part, go, frame) {
   /** Move slider, counter and playhead to a round. */
   function at(round) {
     slider.value = round;
-    slider.setAttribute('aria-valuetext', `round ${round + 1} of ${lane.rounds.at.length}`);
+    slider.setAttribute('aria-valuetext', counted(round).replace('/', 'of'));
     tell(counter, counted(round));
     placeHead();
   }

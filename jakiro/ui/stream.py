@@ -31,7 +31,7 @@ from jakiro.text import pieces
 from jakiro.trace import StepTrace
 from jakiro.ui.race import Race
 
-SOON, IDLE = 0.05, 0.5  # seconds without news after which what there is is given, at first and again, at least
+IDLE = 0.5  # seconds without news after which what there is is given again, at least
 
 
 class Pace(NamedTuple):
@@ -70,7 +70,8 @@ def pace(device: torch.device) -> Pace:
 
 def flushed(source: Iterator[dict[str, Any]], left: threading.Event, pace: Pace) -> Iterator[str]:
     """Everything that `source` gave so far as lines of JSON, again and again while there is more, at this pace; without
-    news, too, soon and then now and again: only between two answers can Gradio close an iterator.
+    news, too, at once and then now and again: Gradio can close an iterator only between two answers, and loses one
+    that is stopped before its first.
 
     `source` runs in its own thread, and its exception is raised here. When this iterator is closed, `left` is set, and
     `source` is closed at its next event, in its own thread, too: the one that closes this may be a web server's loop
@@ -80,12 +81,12 @@ def flushed(source: Iterator[dict[str, Any]], left: threading.Event, pace: Pace)
     due = threading.Event()
     worker = threading.Thread(target=_work, args=(source, box, due, left, pace), name="race", daemon=True)
     worker.start()
-    text, more, patience = "", True, SOON
+    text, more = "", True
     try:
+        yield text
         while more:
-            due.wait(patience)
+            due.wait(max(IDLE, 2 * pace.period))
             due.clear()
-            patience = max(IDLE, 2 * pace.period)
             lines, more = _drain(box)
             text += lines
             if lines or more:

@@ -91,6 +91,10 @@ def test_the_menu_of_files_closes_with_escape_and_with_a_click_elsewhere(show):
         close()
         expect(part(tab, "exports")).to_be_hidden()
     tab.keyboard.press("e")
+    for _ in range(tab.locator("[data-part=export] :is(a, button)").count() + 2):
+        tab.keyboard.press("Tab")
+    expect(part(tab, "exports")).to_be_hidden()  # it would lie over what has the focus
+    tab.keyboard.press("e")
     tab.keyboard.press("Escape")
     summary, tip = part(tab, "export").locator("summary"), part(tab, "tip")
     expect(summary).to_be_focused()
@@ -151,6 +155,37 @@ def test_a_trace_from_a_file_is_shown_as_such(show):
     tab.reload()
     tab.wait_for_selector("[data-ready=yes]")
     expect(part(tab, "kind")).to_have_text("opened")
+
+
+def test_odd_words_of_a_trace_stay_where_they_belong(show):
+    tab, name = show("?race=question"), "a_column_that_another_tool_writes_" * 2
+    steps = [
+        replace(step, tree=replace(step.tree, columns=step.tree.columns | {name: [0.5] * len(step.tree)}))
+        for step in RUN.steps
+    ]
+    pieces = dict.fromkeys([step.bonus for step in RUN.steps], "=" * 300) | {RUN.prompt[0]: "\u202ebackwards"}
+    odd = replace(RUN, steps=steps, pieces=RUN.pieces | pieces)
+    part(tab, "file").set_input_files({"name": "run.json", "mimeType": "", "buffer": to_json(odd).encode()})
+    expect(part(tab, "kind")).to_have_text("opened")
+    values = tab.locator(".node > dl dd")
+    assert min(values.evaluate_all("(all) => all.map((one) => one.clientWidth)")) > 90
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for one in (part(tab, "accepted"), tab.locator(".round > .card").first):
+        assert one.evaluate("(one) => one.scrollWidth <= one.clientWidth")
+    expect(part(tab, "prompt")).to_contain_text("·202Ebackwards")
+    assert "\u202e" not in tab.locator("#viewer").text_content()
+
+
+def test_the_focus_stays_in_its_place_when_another_lane_is_chosen(show):
+    tab = show("?race=question&method=jakiro&tab=table")
+    wait_for = tab.locator("[data-view=table] tbody button")
+    expect(wait_for.nth(2)).to_be_visible()
+    for focused in (wait_for.nth(2), tab.locator(".node summary").last):
+        tab.keyboard.press("3")
+        focused.focus()
+        tab.keyboard.press("2")
+        tab.wait_for_selector("#viewer [data-method=eagle2].chosen")
+        expect(focused).to_be_focused()
 
 
 def test_a_file_can_be_opened_by_keyboard(show):

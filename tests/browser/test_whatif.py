@@ -293,6 +293,56 @@ def test_a_late_comparison_does_not_go_to_another_race(show_live):
     tab.wait_for_selector("#viewer [data-running=no]")
     assert part(tab, "prompt").text_content() == "Why?"
     expect(tab.locator("[data-view=compare] .links")).to_be_hidden()
+    expect(part(tab, "notice")).to_contain_text("choose their race again")
+
+
+def test_a_late_comparison_leaves_the_lane_that_was_chosen_since(show_live):
+    tab = show_live()
+    held = []
+    look_at_compare(tab)
+    tab.route("**/live-*/compare/*/*.json", lambda route: held.append(route))
+    tab.locator("[data-view=compare] .primary").click()
+    wait_until(tab, lambda: held)
+    tab.keyboard.press("1")
+    tab.keyboard.press("End")
+    tab.wait_for_selector("#viewer [data-method=vanilla].chosen")
+    last = part(tab, "count").text_content()
+    held[0].continue_()
+    expect(part(tab, "notice")).to_have_text("Jakiro and EAGLE-2 have been compared: Compare of Jakiro has it.")
+    expect(tab.locator(".lane[data-method=vanilla]")).to_have_class(re.compile("chosen"))
+    expect(part(tab, "count")).to_have_text(last)
+    tab.keyboard.press("3")
+    expect(tab.locator("[data-view=compare] .links")).to_be_visible()
+
+
+def test_who_asks_by_key_has_the_focus_back(show_live):
+    tab = show_live()
+    tab.keyboard.press("Escape")  # from here on it is the keyboard's
+    with tab.expect_response("**/compare/*/*.json"):
+        tab.locator("[data-tab=compare]").press("Enter")
+    tab.locator("[data-view=compare] .primary:enabled").press("Enter")
+    expect(tab.locator("[data-view=compare] .links")).to_be_visible()
+    expect(tab.get_by_role("button", name="Compare again")).to_be_focused()
+    tab.locator("[data-tab=whatif]").press("Enter")
+    tab.locator("form.whatif [type=submit]:enabled").press("Enter")
+    expect(part(tab, "kind")).to_have_text("what if")
+    expect(part(tab, "title")).to_be_focused()
+    part(tab, "back").press("Enter")
+    expect(part(tab, "kind")).to_have_text("live")
+    expect(part(tab, "title")).to_be_focused()
+
+
+def test_back_from_a_what_if_leaves_the_lane_below_as_it_was(show_live):
+    tab = show_live()
+    part(tab, "against").select_option("vanilla")
+    tab.locator("[data-tab=whatif]").click()
+    tab.wait_for_function("location.search.includes('against=vanilla')")
+    tab.locator("form.whatif [type=submit]").click()
+    expect(part(tab, "kind")).to_have_text("what if")
+    tab.wait_for_function("!location.search.includes('against=vanilla')")
+    tab.go_back()
+    expect(part(tab, "kind")).to_have_text("live")
+    expect(part(tab, "against")).to_have_value("vanilla")
 
 
 def test_what_needs_the_model_can_be_asked_as_soon_as_it_is_there(show, show_live):
@@ -313,6 +363,9 @@ def test_diversity_offers_the_comparison_and_stays_where_it_is(show_live):
     expect(tab.locator("[data-tab=diversity]")).to_have_attribute("aria-selected", "true")
     heads = tab.locator("[data-view=diversity] h3:visible")
     expect(heads).to_have_text(["All rounds of this run", re.compile(r"After each of the same \d+ tokens")])
+    part(tab, "against").select_option("vanilla")
+    expect(tab.locator("[data-figure=same]")).to_be_hidden()
+    expect(offer).to_be_hidden()  # nothing would come of what drafts nothing
 
 
 @WIDE_AND_NARROW

@@ -94,7 +94,11 @@ def test_recorded_races_are_sound(embedded):
     assert races[0] in own and {race.prompt for race in own} == prompts
     for race in races:
         traces = recorded.load(TRACES, race)
-        assert [trace.method for trace in traces] == ["vanilla", "eagle2", "jakiro"]
+        assert [trace.method for trace in traces[:3]] == ["vanilla", "eagle2", "jakiro"]
+        ways = ["mixture", "decoupled"] if race.id == "own-candidates" else ["mixture"]
+        assert [(trace.method, trace.settings["candidates"]) for trace in traces[2:]] == [
+            ("jakiro", way) for way in ways
+        ]
         assert len({tuple(trace.tokens) for trace in traces}) == 1 and race.date
         assert race not in own or traces[0].prompt == encode(embedded.tokenizer, race.prompt)
 

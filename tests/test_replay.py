@@ -212,6 +212,10 @@ def test_runs_of_one_method_are_named_by_what_sets_them_apart():
     assert titled([alike, wide], {}) == ["hand (top_k 5, depth 2)", "hand (top_k 8, depth 9)"]
     switched = [replace(HAND, settings=common | {"contrastive": one}) for one in (True, False)]
     assert titled(switched, {}) == ["hand (contrastive on)", "hand (contrastive off)"]
+    ways = [replace(HAND, settings=common | {"candidates": one}) for one in ("mixture", "decoupled")]
+    assert titled(ways, {}) == ["hand (mixture)", "hand (decoupled)"]
+    alone = [replace(HAND, settings=common | {"expert": one}) for one in ("all", "0")]
+    assert titled(alone, {}) == ["hand (expert all)", "hand (expert 0)"]
     many = replace(HAND, settings={"top_k": 8, "depth": 9, "total_tokens": 60})
     assert titled([alike, many], {}) == ["hand", "hand (2)"]  # no title has room for that
 

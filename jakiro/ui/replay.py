@@ -206,10 +206,17 @@ def titled(traces: Sequence[Trace], titles: Mapping[str, str]) -> list[str]:
     found = []
     for name, trace in zip(names, traces, strict=True):
         same = [other.settings for other, called in zip(traces, names, strict=True) if called == name]
-        own = [(key, value) for key, value in trace.settings.items() if any(one.get(key) != value for one in same)]
-        differs = ", ".join(f"{key} {written(value)}" for key, value in own)
+        own = [key for key, value in trace.settings.items() if any(one.get(key) != value for one in same)]
+        differs = ", ".join(_said(key, [trace.settings, *same]) for key in own)
         found.append(f"{name} ({differs})" if 0 < len(own) <= FEW else name)
     return _told_apart(found, "{} ({})")
+
+
+def _said(key: str, settings: Sequence[Mapping[str, Any]]) -> str:
+    """A setting's value in the first of several settings, with its name unless all have words for it."""
+    values = [written(one.get(key)) for one in settings]
+    worded = all(value.isalpha() for value in values) and not isinstance(settings[0][key], bool)
+    return values[0] if worded else f"{key} {values[0]}"
 
 
 def _told_apart(names: list[str], numbered: str) -> list[str]:

@@ -50,7 +50,7 @@ def decode(
     nothing is emitted past that. `inspect=False` leaves the columns out, `first` is the first token in place of the
     target's own. A run owns all its state, so a consumer may stop at any time. Raises ValueError at once for a prompt
     that is empty, foreign to the vocabulary, or too long, for a `first` that is foreign to it, and for a drafter that
-    has had a run.
+    has had a run; in the middle of a run where target or drafter answer with NaN.
     """
     limit = _limit(target, prompt, max_new_tokens)
     if first is not None and not 0 <= first < target.vocab_size:
@@ -123,7 +123,7 @@ def record(
     settings: Any = None,
     inspect: bool = True,
 ) -> Trace:
-    """Decode to the end and keep everything."""
+    """Decode to the end and keep everything. Raises ValueError as `decode` does."""
     prefill, *steps = decode(target, drafter, prompt, max_new_tokens, sampling, inspect)
     return as_trace(target, prompt, max_new_tokens, sampling, prefill, steps, method, settings)
 

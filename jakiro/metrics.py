@@ -138,8 +138,10 @@ def totals(trace: Trace) -> dict[str, Any]:
     }
 
 
-SPACING = {"bfloat16": 2.0**-3, "float16": 2.0**-6}  # dtype -> of the logits from 16 to 32 that it has: one ULP
-STEPS = 4  # of it, by which two logits were seen to come closer or part with the number of rows in a pass
+STEPS = 4  # ULPs by which two logits were seen to come closer or part with the number of rows in a pass
+# dtype -> nats by which rounding moves two logits: STEPS of those from 16 to 32; in float32, where sums differ by more
+# than what one rounds, twice what was seen
+ROUNDING = {"bfloat16": STEPS * 2.0**-3, "float16": STEPS * 2.0**-6, "float32": 1e-4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +153,12 @@ class Divergence:
     theirs: int | None
     margin: float | None  # by how much the target preferred ours (nats); None where the traces do not say
     tie: bool = False  # rounding in the coarser of the runs' dtypes explains the margin
+    edge: bool = False  # it may be that in half precision one pass kept a token at the edge of top_p, the other not
 
 
 def coarsest(traces: Sequence[Trace]) -> str:
     """The dtype of the runs that rounds most."""
-    return max((trace.dtype for trace in traces), key=lambda dtype: SPACING.get(dtype, 0.0))
+    return max((trace.dtype for trace in traces), key=lambda dtype: ROUNDING.get(dtype, 0.0))
 
 
 def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
@@ -184,9 +187,10 @@ def divergence(ours: Trace, theirs: Trace) -> Divergence | None:
     if margin is not None and ours.temperature:
         noise = [gumbel_of(ours.seed, len(ours.prompt) + at, token) for token in (a, b)]
         margin = margin / ours.temperature + noise[0] - noise[1]
-    step = SPACING.get(coarsest([ours, theirs]), 0.0)
-    tie = margin is not None and abs(margin) <= STEPS * step / (ours.temperature or 1.0)
-    return Divergence(at, a, b, margin, tie)
+    dtype = coarsest([ours, theirs])
+    tie = margin is not None and abs(margin) <= ROUNDING.get(dtype, 0.0) / (ours.temperature or 1.0)
+    edge = dtype in ("bfloat16", "float16") and ours.temperature > 0 and ours.top_p < 1
+    return Divergence(at, a, b, margin, tie, edge and not tie)
 
 
 def comparable(traces: Sequence[Trace]) -> bool:

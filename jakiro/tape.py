@@ -55,7 +55,7 @@ class Tape(Generic[T]):
 
 
 class Tapes:
-    """The tapes of a model, by what they are for; the last `most` that were made, each some megabytes large."""
+    """The tapes of a model, by what they are for; the last `most` that were used, each some megabytes large."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -63,11 +63,10 @@ class Tapes:
 
     def run(self, key: Hashable, work: Callable[[], T], inputs: Sequence[Tensor]) -> T:
         """What `work` gives, which reads `inputs`, by the tape of that key; it is written where there is none."""
-        tape = self._made.get(key)
-        if tape is None:
-            for oldest in [*self._made][: max(0, len(self._made) + 1 - self._most)]:
-                self._made.pop(oldest, None)
-            tape = self._made[key] = Tape(work, inputs)
+        tape = self._made.pop(key, None) or Tape(work, inputs)
+        for oldest in [*self._made][: max(0, len(self._made) + 1 - self._most)]:
+            self._made.pop(oldest, None)
+        self._made[key] = tape
         return tape(inputs)
 
 

@@ -79,9 +79,9 @@ class Trace:
     schema: str = SCHEMA
 
     def number(self, setting: str) -> int | None:
-        """A whole-number setting; None where the method has none of that name."""
+        """A whole-number setting of at least 1; None where the method has none of that name."""
         value = self.settings.get(setting)
-        whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value % 1 == 0
+        whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 1 and value % 1 == 0
         return int(value) if whole else None
 
     @property

@@ -54,8 +54,8 @@ MUTANTS = [
     Mutant(
         "whether runs part at a tie depends on which is first",
         "jakiro/metrics.py",
-        "step = SPACING.get(coarsest([ours, theirs]), 0.0)",
-        "step = SPACING.get(ours.dtype, 0.0)",
+        "dtype = coarsest([ours, theirs])",
+        "dtype = ours.dtype",
         "test_replay.py",
     ),
     Mutant(

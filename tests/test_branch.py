@@ -341,3 +341,39 @@ def test_every_setting_is_described_for_the_form():
     assert descriptions()["vanilla"] == []
     for fields in descriptions().values():  # the form has others of these names
         assert {"text", *FIELDS}.isdisjoint(one["name"] for one in fields)
+
+
+class Enough(Exception):
+    pass
+
+
+def third(calls):
+    """A heed that ends the work at its third call."""
+
+    def heed():
+        calls.append(1)
+        if len(calls) == 3:
+            raise Enough
+
+    return heed
+
+
+def test_what_decodes_again_heeds_every_turn_whoever_asks(loaded, tmp_path):
+    trace, shelf = run(loaded, "vanilla"), Library(tmp_path)
+    ready = SimpleNamespace(get=lambda: loaded)
+    asked = {"race": shelf.add([trace]), "lane": 0, "round": 0, "rounds": 5}
+    given = (loaded.target, METHODS["vanilla"], loaded.makers["vanilla"], trace, 0, Change(rounds=8))
+    for ask in (
+        lambda heed: branch(*given, heed),
+        lambda heed: branches(ready, shelf, None)(asked, heed),
+    ):
+        calls = []
+        with pytest.raises(Enough):
+            ask(third(calls))
+        assert len(calls) == 3 and not loaded.busy.locked()
+
+
+def test_why_a_lent_question_failed_is_said(loaded, tmp_path):
+    lent = branches(SimpleNamespace(get=lambda: loaded), Library(tmp_path), lambda work: work)
+    with pytest.raises(RequestError, match="not kept any more"):
+        lent({"race": "kept-none", "lane": 0, "round": 0}, heedless)

@@ -235,3 +235,23 @@ def test_a_lane_whose_settings_are_to_be_measured_is_refused(raced):
 def test_a_comparison_that_is_not_kept_is_refused(raced):
     with pytest.raises(RequestError, match="compare them again"):
         raced[1].comparison("other", 0, 1)
+
+
+def test_lanes_that_draft_along_a_text_heed_every_place(target):
+    trace, calls = record(target, drafter(target, "vanilla"), PROMPT, 12, Sampling()), []
+
+    def heed():
+        calls.append(1)
+        if len(calls) == 3:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        along(target, drafter(target, "vanilla"), trace, heed=heed)
+    assert len(calls) == 3
+
+
+def test_the_root_is_not_drafted(raced):
+    loaded, library, race = raced
+    found = json.loads(compare(loaded, library, {"race": race, "lane": 1, "other": 0}))
+    assert found["drafted"][0][0] == len(library.traces(race)[1].steps[0].tree) - 1
+    assert "Of 4.0 and 2.0 drafted tokens they share" in summary([Pair((FIRST, SECOND))], ["A", "B"], 1)

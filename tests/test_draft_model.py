@@ -12,7 +12,7 @@ import pytest
 import tape
 import torch
 from naive import Answer, perturbed
-from test_drafting import PROMPT, rounds, sampling_of
+from test_drafting import PROMPT, WARM, rounds, sampling_of
 from tiny import CONTEXT, VOCAB, random_tree, tiny_model, tiny_tokenizer
 
 from jakiro import programs
@@ -23,7 +23,7 @@ from jakiro.methods import METHODS
 from jakiro.methods.draft_model import DraftModelDrafter
 from jakiro.target import Target
 from jakiro.tree import LOWEST
-from jakiro.verify import GREEDY, Sampling
+from jakiro.verify import GREEDY, Sampling, noise_of
 
 METHOD = METHODS["draft_model"]
 MODES = {
@@ -251,3 +251,19 @@ def test_its_passes_are_recorded_where_the_targets_are(target, heads, monkeypatc
     plain = Target.wrap(target.model, target.tokenizer, folder, graphs=False)
     assert not METHOD.load(plain)(METHOD.defaults(plain)).model.tapes
     assert METHOD.load(target)(METHOD.defaults(target)).model.tapes
+
+
+@pytest.mark.parametrize("more", [4, -4])
+def test_a_coupled_draft_model_may_have_more_or_fewer_words_than_its_target(target, more):
+    model, settings = small(vocab_size=VOCAB + more), TreeSettings(4, 3, 30, coupled=True)
+    text = [*PROMPT, 8]
+    noise = noise_of(WARM, torch.zeros(VOCAB))
+    tree = DraftModelDrafter(model, target, settings).draft(Context(text, torch.zeros(len(text) - 1, 32), 9, noise))
+    assert_naive(model, target, text, tree, settings)
+
+
+def test_a_target_without_a_draft_model_says_what_to_give(target):
+    bare = Target.wrap(tiny_model())
+    for ask in (METHODS["draft_model"].load, METHODS["draft_model"].defaults):
+        with pytest.raises(ValueError, match="draft_model=DIR"):
+            ask(bare)

@@ -294,3 +294,15 @@ def test_without_a_compiler_it_is_said_in_a_line_what_to_do():
         with pytest.raises(ValueError, match=r"fails .*no-such-compiler.*in training --no-compile") as ended:
             work(torch.ones(7))
     assert len(str(ended.value).splitlines()) == 1
+
+
+@torch.inference_mode()
+def test_a_spare_program_has_room_for_all_its_rows(recorded):
+    cache = recorded.new_cache(fixed.ROWS)
+    recorded.prefill(torch.tensor(PROMPT), cache)
+    cache.length = 240
+    tree = random_tree(random.Random(0), 7, 12)
+    recorded.score(tree.tokens, tree.parents, cache)
+    cache.length = 250  # twelve rows more would not fit
+    recorded.score([7], [-1], cache, spare=True)
+    assert {nodes for nodes, *_ in cache.programs} == {1, 12}

@@ -303,8 +303,8 @@ def test_leaving_the_stream_ends_the_source_without_waiting_for_it():
     next(filter(None, texts))
     texts.close()
     assert not ended
-    told.set()
     [worker] = [thread for thread in threading.enumerate() if thread.name == "race"]
+    told.set()
     worker.join(10)
     assert ended == ["race"]
 
@@ -370,8 +370,8 @@ def test_a_race_that_is_left_while_it_measures_ends_there(models, monkeypatch):
     next(texts)
     assert measuring.wait(10)
     texts.close()
-    told.set()
     [worker] = [thread for thread in threading.enumerate() if thread.name == "race"]
+    told.set()
     worker.join(10)
     assert ended == [["jakiro"]]
 
@@ -680,3 +680,38 @@ def test_a_gpu_is_borrowed_when_the_models_are_there_and_for_a_race_that_can_be_
     assert done == ["loaded"]
     list(live("live-1", *GOOD.values()))
     assert done[1:3] == ["loaded", "borrowed"]
+
+
+def test_the_stream_tells_the_seconds_and_the_text(models):
+    race = Race(models, request_of(models))
+    lines = [line for line in events(race, "live-1") if line["event"] == "tokens"]
+    for index, trace in enumerate(race.traces()):
+        own = [line for line in lines if line["lane"] == index]
+        phases = [(step.draft_s, step.verify_s, step.overhead_s) for step in trace.steps]
+        assert [(one["draft"], one["verify"], one["overhead"]) for one in own[1:]] == phases
+        assert [text for line in own for text in line["text"]] == [trace.piece(token) for token in trace.tokens]
+
+
+def test_a_race_that_was_lent_keeps_its_prompt(models, tmp_path):
+    shelf = Library(tmp_path)
+    list(live_races(SimpleNamespace(get=lambda: models), shelf, lambda work: work)("live-1", *GOOD.values()))
+    assert shelf.about("live-1")["prompt"] == GOOD["prompt"]
+
+
+def test_a_tree_of_unknown_size_counts_as_the_largest(models, monkeypatch):
+    monkeypatch.setattr(models.target, "context", 20_000)
+    with pytest.raises(RequestError, match="may draft up to"):
+        auto = {name: {"total_tokens": "auto"} for name in ("eagle2", "jakiro")}
+        request_of(models, max_new_tokens=1_500, changes=auto)
+
+
+def test_texts_go_by_when_they_were_last_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(library_module, "KEPT", 2)
+    shelf, made = Library(tmp_path), []
+    monkeypatch.setattr(library_module, "prepared", lambda facts, traces: made.append(facts["id"]) or "{}")
+    shelf.recorded = dict.fromkeys("abc")
+    monkeypatch.setattr(Library, "about", lambda shelf, id: {"id": id})
+    monkeypatch.setattr(Library, "traces", lambda shelf, id: [])
+    for id in "abaca":
+        shelf.text(id)
+    assert made == ["a", "b", "c"]

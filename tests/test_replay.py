@@ -44,6 +44,19 @@ def test_every_round_has_the_sentence_why_it_ended(trace):
     assert read(trace)["traces"][0]["why"] == whys(trace)
 
 
+def test_rounds_have_their_seconds_and_the_clock():
+    rounds = read(HAND)["traces"][0]["rounds"]
+    assert rounds["at"] == [7.5, 11, 14]
+    assert (rounds["draft"], rounds["verify"], rounds["overhead"]) == ([1, 1, 0], [2, 2, 2.5], [0.5] * 3)
+
+
+def test_a_runs_own_diversity_comes_first():
+    found = read(tree_trace(4, 12, experts=False), tree_trace(4, 12))["traces"]
+    figures = [one["figures"]["run_diversity"] for one in found]
+    first = [next(trace["name"] for trace in figure["data"] if trace.get("name")) for figure in figures]
+    assert first[0].startswith("eagle2") and first[1].startswith("jakiro")
+
+
 def test_the_sentences_of_a_long_run_take_one_look_at_all_its_rounds(monkeypatch):
     trace, looked = vanilla_trace(text(60)), []
     monkeypatch.setattr(DraftTree, "__len__", lambda tree: looked.append(1) or len(tree.tokens))
@@ -113,9 +126,18 @@ def test_the_badge_names_the_first_divergence_and_its_margin():
     )
 
 
-@pytest.mark.parametrize(("dtype", "tie"), [("float32", False), ("float16", False), ("bfloat16", True)])
-def test_in_half_precision_a_margin_within_rounding_is_a_tie(dtype, tie):
-    columns = {"pick": [18, 5, 6], "pick_logprob": [math.log(0.25) + 0.2, 0.0, 0.0]}
+@pytest.mark.parametrize(
+    ("dtype", "margin", "tie"),
+    [
+        ("float32", 2e-4, False),
+        ("float32", 5e-5, True),
+        ("float16", 0.2, False),
+        ("bfloat16", 0.2, True),
+        ("float64", 5e-5, False),
+    ],
+)
+def test_a_margin_within_rounding_is_a_tie(dtype, margin, tie):
+    columns = {"pick": [18, 5, 6], "pick_logprob": [math.log(0.25) + margin, 0.0, 0.0]}
     near = replace(SECOND, tree=replace(SECOND.tree, columns=columns))
     runs = [
         replace(one, dtype=dtype)
@@ -141,6 +163,14 @@ def test_the_margin_of_what_was_sampled_is_that_of_the_draw():
     noise = gumbel(HAND.seed, [len(HAND.prompt) + 4], 19)[0]
     margin = abs(math.log(2) / 0.5 + (noise[18] - noise[16]).item())
     assert f"margin is {margin:.4f} nats with the noise" in lossless(sampled, ["Vanilla", "Jakiro"])["text"]
+
+
+def test_what_a_top_p_may_have_parted_is_not_said_for_certain():
+    other = run(FIRST, replace(SECOND, accepted=[1], bonus=7), THIRD)
+    for dtype, top_p, edge in (("float32", 0.9, False), ("float16", 1.0, False), ("float16", 0.9, True)):
+        runs = [replace(one, temperature=0.5, top_p=top_p, dtype=dtype) for one in (HAND, other)]
+        found = lossless(runs, ["Vanilla", "Jakiro"])
+        assert ("a token at the edge of top_p" in found["text"]) == edge and not found["tie"]
 
 
 def test_ids_are_whole_whatever_the_vocabulary():

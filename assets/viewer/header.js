@@ -118,8 +118,8 @@ export function headerView(part, {races, exports, files}) {
     chip.classList.toggle('good', identical === true);
     chip.classList.toggle('badge', identical !== null && !tie);
     chip.dataset.help = `${text}. The token ids of every lane are compared with the first one’s; where two part, `
-      + 'the place and the target’s margin between the two tokens are named. In half precision two logits that are '
-      + 'rounded differently may change places: a margin of at most four steps of that rounding is called a tie.';
+      + 'the place and the target’s margin between the two tokens are named. Two logits that are rounded differently may '
+      + 'change places: a margin of at most four steps of half precision, or 0.0001 nats in float32, is called a tie.';
   }
 
   function choices(shown) {

@@ -1,4 +1,4 @@
-"""The dynamic draft tree of EAGLE-2 (expand, then rerank), as tensors: no node is touched in Python.
+"""The dynamic draft tree of EAGLE-2 (arXiv 2406.16858: expand, then rerank), as tensors: no node is touched in Python.
 
 Every level hangs `top_k` children under each frontier row; all of them join the pool and the best `top_k` of the level
 become the next frontier. At the end the best nodes of the whole pool are kept. Pool indices run level by level, row by

@@ -4,9 +4,9 @@
     u  = u0 + Attn(u0)              no input norm; a pair sits at the position of its feature
     z  = RMSNorm(u)
 
-EAGLE (SafeAILab, EAGLE-1 and -2) answers with u + MLP(z); Jakiro (arXiv 2502.06282, released code) mixes two experts
-of z (here also more, all of which always run) and adds a contrastive feature for the token after next. There is no
-final norm: the answer stands where the target's last hidden state would, and the target's lm_head reads it. Decoding
+EAGLE (arXiv 2401.15077 and 2406.16858) answers with u + MLP(z); Jakiro (arXiv 2502.06282, released code) mixes two
+experts of z (here also more, all of which always run) and adds a contrastive feature for the token after next. There is
+no final norm: the answer stands where the target's last hidden state would, and the target's lm_head reads it. Decoding
 uses `fused.py` on the same parameters.
 """
 

@@ -135,8 +135,11 @@ class DraftModel:
     head = PreTrainedModel
 
     def defaults(self, target: Target) -> TreeSettings:
-        """What suits the target's device, and the draft_temperature that the model's config.json asks for, if any."""
-        config = json.loads((Path(target.heads[self.name]) / "config.json").read_text(encoding="utf-8"))
+        """What suits the target's device, and the draft_temperature that the model's config.json asks for, if any.
+
+        Raises ValueError where the target has no draft model.
+        """
+        config = json.loads((self._folder(target) / "config.json").read_text(encoding="utf-8"))
         asked = {name: config[name] for name in ("draft_temperature",) if name in config}
         return build(TreeSettings, TreeSettings(**sizes(target.device)), asked)
 
@@ -145,7 +148,7 @@ class DraftModel:
 
     def load(self, target: Target) -> Callable[[TreeSettings], DraftModelDrafter]:
         """Read the model, in the target's dtype. Raises OSError or ValueError where it cannot draft for the target."""
-        folder = target.heads[self.name]
+        folder = self._folder(target)
         hub.check_weights(folder)
         weights = load_model(folder, dtype=target.dtype, **alike(target.model))
         lay_out(weights.to(target.device))
@@ -153,6 +156,11 @@ class DraftModel:
         model = Target(weights, name=hub.place(folder), path=folder, graphs=recorded, compile=target.compiled)
         check_vocabulary(model, target)
         return lambda settings: DraftModelDrafter(model, target, settings)
+
+    def _folder(self, target: Target) -> Path:
+        if why := self.unavailable(target):
+            raise ValueError(why)
+        return Path(target.heads[self.name])
 
 
 def check_vocabulary(model: Target, target: Target) -> None:

@@ -1,4 +1,4 @@
-"""EAGLE-2 (Li et al., 2024): one head over features, a dynamic tree by its own confidence."""
+"""EAGLE-2 (Li et al., 2024, arXiv 2406.16858): one head over features, a dynamic tree by its own confidence."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:
 
     Each is held against the first as far as both went, and what goes beyond the first one's end against the longest.
     "lossless" is said only where there is a vanilla run; where there is nothing to compare, `identical` is None. `tie`:
-    they part, each time at a tie that rounding in half precision explains.
+    they part, each time at a tie that rounding explains.
     """
     if len(traces) < 2:
         text = "one run, nothing to compare" if traces else "no runs"
@@ -117,7 +117,7 @@ def _divergence(first: Trace, other: Trace, first_title: str, title: str) -> tup
     margin = "margin not recorded" if found.margin is None else f"the target's margin is {abs(found.margin):.4f} nats"
     if found.margin is not None and other.temperature:
         margin += " with the noise that it samples with"
-    tie = ", a numeric tie" * found.tie
+    tie = ", a numeric tie" * found.tie + ", or a token at the edge of top_p, which no trace tells" * found.edge
     return (
         f"{title} parts from {first_title} at token {found.at + 1}: {ours} against {theirs}, {margin}{tie}",
         found.tie,

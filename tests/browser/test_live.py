@@ -248,7 +248,9 @@ def test_a_text_of_one_token_has_no_round(show):
 
 def test_a_reload_during_a_race_shows_it_as_far_as_it_went(show, monkeypatch):
     monkeypatch.setattr(Race, "rounds", slowly)
-    tab = show("?race=question&method=jakiro&round=3&node=1&motion=0", expected="")  # Gradio's stream is broken off
+    tab = show(
+        "?race=question&method=jakiro&round=3&node=1&motion=0", expected="AbortError|errored out"
+    )  # of its stream
     run_until_it_is_in_the_address(tab)
     tab.reload()
     tab.wait_for_selector("[data-ready=yes]")
@@ -359,8 +361,10 @@ def test_what_was_asked_for_last_is_shown(show):
     tab.wait_for_timeout(300)
     part(tab, "races").select_option("question")
     expect(part(tab, "title")).not_to_have_text(re.compile("Round 2 "))  # a race that is chosen begins anew
+    wait_until(tab, lambda: held)
     [late] = held
-    late.continue_()
+    with tab.expect_response("**/races/hostile.json"):
+        late.continue_()
     tab.wait_for_timeout(500)
     expect(part(tab, "prompt")).to_have_text("Why?")
 

@@ -43,7 +43,7 @@ CLOCK = """(change) => new Promise((done) => {
       list.value = change[1];
       list.dispatchEvent(new Event('change', {bubbles: true}));
     }
-    if (!play.textContent.includes('Pause')) return done(null);
+    if (!play.textContent.includes('Pause') || now > 1e6) return done(null);
     if (Number(slider.value) < 6) return setTimeout(frame);
     play.click(); // which stops it
     [window.requestAnimationFrame, window.cancelAnimationFrame] = own;

@@ -86,10 +86,11 @@ def record_races(options: argparse.Namespace) -> None:
 
 def lanes_of(target: Target, asked: Sequence[str], common: Sequence[str]) -> list[Lane]:
     """The lanes asked for; settings in `common` go to every one that has them. Raises ValueError."""
-    names, *own = zip(*(one.partition(",")[::2] for one in asked), strict=True)
-    shared, found = changed(names, pairs(common, "--set")), []
-    for name, changes in zip(names, *own, strict=True):
-        changes = shared[name] | pairs(changes.split(",") if changes else [], f"--lane {name}")
+    shared = changed([one.partition(",")[0] for one in asked], pairs(common, "--set"))
+    found = []
+    for one in asked:
+        name, *own = one.split(",")
+        changes = shared[name] | pairs(own, f"--lane {name}")
         found.append((name, *load_methods(target, [name], changes)[name]))
     return found
 

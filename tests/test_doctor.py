@@ -15,11 +15,12 @@ from torch.nn import functional as F
 
 from jakiro.__main__ import main
 from jakiro.doctor import checks
-from jakiro.doctor.checks import examine
-from jakiro.doctor.evidence import Said, Wiring, say, write
+from jakiro.doctor.checks import Finding, examine
+from jakiro.doctor.contrast import contrastive
+from jakiro.doctor.evidence import Said, Wiring, say, say_ahead, write
 from jakiro.doctor.visit import visit
 from jakiro.drafting.config import HeadConfig
-from jakiro.drafting.head import EagleHead, JakiroHead
+from jakiro.drafting.head import EagleHead, HeadOutput, JakiroHead
 from jakiro.drafting.weights import save_head
 from jakiro.models.loading import last_norm
 from jakiro.target import Target
@@ -342,3 +343,30 @@ def test_the_page_asks_it_of_the_loaded_target(folder):
     assert models.status()["heads"] == ["eagle2"]
     with pytest.raises(RequestError, match="vanilla has no head; examine one of eagle2, eagle3, jakiro"):
         examine({"method": "vanilla"}, heedless)
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 3])
+def test_the_contrastive_feature_is_held_against_the_token_after_the_next(target, texts, monkeypatch, ahead):
+    """What stands for h_{t + 2} has x_{t + 3}, which the target chose after it, as likeliest."""
+    given = iter(texts[True])
+
+    def answer(head, embeddings, read, passes):
+        features = next(given).features
+        true = torch.cat([features, features[-1:]])[ahead : ahead + len(features) - 2][None]
+        return HeadOutput(torch.zeros_like(true), true, true[None], true[..., :4])
+
+    monkeypatch.setattr(JakiroHead, "forward", answer)
+    right = say_ahead(target, JakiroHead(SHAPE), texts[True])
+    assert len(right) == sum(len(text.ids) - 3 - max(0, text.start - 3) for text in texts[True])
+    assert bool(right.all()) == (ahead == 2)
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.4, "good"), (0.1, "suspect")])
+def test_a_contrastive_level_may_be_right_a_third_as_often_as_a_pass(target, texts, monkeypatch, share, verdict):
+    levels = Finding("own features", "good", "", {"agreement_by_level": [0.7, 0.6]})
+    monkeypatch.setattr("jakiro.doctor.contrast.say_ahead", lambda *given: torch.arange(10) < 10 * share)
+    [found] = contrastive(target, JakiroHead(SHAPE), texts[True], [levels])
+    assert (found.verdict, "contrastive=off" in found.text) == (verdict, verdict == "suspect")
+    assert f"{share:.1%} of the second tokens without a pass, 60.0% with one" in found.text
+    assert contrastive(target, EagleHead(SHAPE), texts[True], [levels]) == []
+    assert contrastive(target, JakiroHead(SHAPE), texts[True], []) == []  # which knows too little

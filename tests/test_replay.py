@@ -14,7 +14,7 @@ from jakiro.noise import gumbel
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.theme import THEMES
 from jakiro.ui.replay import keys, payload, titled
-from jakiro.ui.summary import lossless
+from jakiro.ui.summary import header, lossless
 from jakiro.ui.why import whys
 
 
@@ -81,6 +81,18 @@ def test_a_column_that_nobody_knows_is_shown_under_its_own_name():
     tree = replace(FIRST.tree, columns={"surprise": [1, 2, 3, 4, 5.5]})
     found = read(run(replace(FIRST, tree=tree)))["traces"][0]
     assert found["nodes"][0]["surprise"] == [1, 2, 3, 4, 5.5] and found["fields"][-1]["key"] == "surprise"
+
+
+def test_the_prompt_is_shown_as_it_was_read_template_and_all():
+    words = {0: "<|user|>\n", 1: "why ", 2: "<|end|>"}
+
+    def shown(count):
+        return dict(header(replace(HAND, prompt=[0, *[1] * count, 2], pieces=HAND.pieces | words)))["As it was read"]
+
+    assert shown(3) == "<|user|>⏎why why why <|end|>"
+    begin, end = shown(999).split(" … ")  # of a long one both ends
+    assert len(begin) == 500 and begin.startswith("<|user|>⏎why ")
+    assert len(end) == 300 and end.endswith("why <|end|>")
 
 
 def test_every_id_that_is_shown_has_a_piece_and_a_label():

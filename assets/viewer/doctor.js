@@ -6,7 +6,7 @@ const MARKS = {good: '✓', suspect: '?', wrong: '✗', unknown: '–'};
 
 /** The view at the end of `panel`. `ask(method)` has the model's head of that method examined. */
 export function doctorView(panel, ask) {
-  const button = h('button', {type: 'button', 'data-help': 'Ten checks of how the head is fed and how well it knows its target, on the target’s answers to the examples.'});
+  const button = h('button', {type: 'button', 'data-help': 'Checks of how the head is fed and how well it knows its target, on the target’s answers to the examples.'});
   const list = h('table', {class: 'findings'}), reason = h('small', {}), box = h('div', {class: 'doctor'}, h('p', {class: 'row'}, button, reason), h('div', {class: 'scroll table', tabindex: 0, role: 'region', 'aria-label': 'What the doctor found'}, list));
   panel.append(box);
   button.addEventListener('click', () => ask(button.dataset.method));

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from jakiro.drafting.eagle3_head import Eagle3Head, layers
-from jakiro.drafting.head import Head, HeadOutput
+from jakiro.drafting.head import Head, HeadOutput, JakiroHead
 from jakiro.models.generation import generate
 from jakiro.models.loading import last_norm
 from jakiro.target import Target
@@ -112,9 +112,21 @@ def say(
     head = _wired(head, wiring)
     parts: list[list[tuple[Tensor, ...]]] = [[] for _ in range(levels)]
     for text in texts:
-        for level, answer in enumerate(_answers(target, head, text, wiring, levels)):
-            parts[level].append(_judged(target, head, text, answer, wiring))
+        for level, out in enumerate(_passes(target, head, text, wiring, levels)):
+            parts[level].append(_judged(target, head, text, _answer(out), wiring))
     return [Said(*(torch.cat(columns) for columns in zip(*part, strict=True))) for part in parts]
+
+
+@torch.inference_mode()
+def say_ahead(target: Target, head: JakiroHead, texts: list[Text]) -> Tensor:
+    """Whether what the contrastive feature at t has as likeliest is x_{t + 3}, [m] bool, where that is an answer's."""
+    found = []
+    for text in texts:
+        [out] = _passes(target, head, text, Wiring(), 1)
+        said = slice(max(0, text.start - 3), len(text.ids) - 3)
+        best = target.logits(out.contrast[0, said]).argmax(dim=-1)
+        found.append(best == torch.tensor(text.ids[3:], device=best.device)[said])
+    return torch.cat(found).cpu()
 
 
 def _wired(head: Head | Eagle3Head, wiring: Wiring) -> Head | Eagle3Head:
@@ -134,8 +146,10 @@ def _wired(head: Head | Eagle3Head, wiring: Wiring) -> Head | Eagle3Head:
     return head
 
 
-def _answers(target: Target, head: Head | Eagle3Head, text: Text, wiring: Wiring, levels: int) -> list[Tensor]:
-    """The head's answers [s, h] at t = 0 .. n - 3, level by level."""
+def _passes(
+    target: Target, head: Head | Eagle3Head, text: Text, wiring: Wiring, levels: int
+) -> list[Tensor | HeadOutput]:
+    """What the head gives at t = 0 .. n - 3, [1, s, h], level by level."""
     count = len(text.ids) - 2
     tokens = torch.tensor([[text.ids[max(0, t + 1 + wiring.shift)] for t in range(count)]], device=target.device)
     embeddings = getattr(head, "embed_tokens", target.embed)(tokens)
@@ -144,14 +158,18 @@ def _answers(target: Target, head: Head | Eagle3Head, text: Text, wiring: Wiring
         read = head.read(torch.cat(entering, dim=-1))[None]
     else:
         read = (text.inner if wiring.inner else text.features)[None, :count]
-    found: list[Tensor] = []
+    found: list[Tensor | HeadOutput] = []
     passes: list = []
     for _ in range(levels):
         if found:
-            read = torch.cat([read[:, :1], found[-1][None, :-1]], dim=1)
-        out = head(embeddings, read, passes)
-        found.append((out.mixed if isinstance(out, HeadOutput) else out)[0])
+            read = torch.cat([read[:, :1], _answer(found[-1])[None, :-1]], dim=1)
+        found.append(head(embeddings, read, passes))
     return found
+
+
+def _answer(out: Tensor | HeadOutput) -> Tensor:
+    """[s, h] of what a head gives."""
+    return (out.mixed if isinstance(out, HeadOutput) else out)[0]
 
 
 def _judged(target: Target, head: Head | Eagle3Head, text: Text, answer: Tensor, wiring: Wiring) -> tuple[Tensor, ...]:

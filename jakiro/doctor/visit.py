@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jakiro.doctor.checks import GOOD, SUSPECT, WRONG, Finding, entered, examine
+from jakiro.doctor.contrast import contrastive
 from jakiro.doctor.evidence import SHORT, write
 from jakiro.drafting.eagle3_head import Eagle3Head, load_eagle3
 from jakiro.drafting.head import Head
@@ -55,7 +56,8 @@ def visit(
     chat = bool(target.tokenizer.chat_template)
     plain = write(target, _ids(target, prompts, chat=False), NEW_TOKENS, inner, heed) if chat else []
     heed()
-    return [loaded, *other, *examine(target, head, texts, plain)]
+    found = examine(target, head, texts, plain)
+    return [loaded, *other, *found, *contrastive(target, head, texts, found)]
 
 
 def as_text(findings: Sequence[Finding]) -> str:

@@ -12,6 +12,7 @@ from jakiro.settings import written
 from jakiro.trace import Trace
 from jakiro.ui.figures.labels import counted, quote
 
+ENDS = 500, 300  # characters of a prompt's beginning and end that the page shows
 # Key -> label, how the value is written, what it is.
 TOTALS: dict[str, tuple[str, Callable[[Any], str], str]] = {
     "mean_acceptance_length": ("tau", "{:.2f}".format, "Mean tokens per verify pass of the target, bonus counted."),
@@ -66,8 +67,14 @@ def header(trace: Trace) -> list[list[str]]:
         ("Recorded", trace.recorded),
         ("Versions", " · ".join(f"{name} {version}" for name, version in trace.versions.items())),
         ("Prompt", counted(len(trace.prompt), "token")),
+        ("As it was read", _both_ends("".join(map(trace.piece, trace.prompt)).replace("\n", "⏎"))),
     ]
     return [[name, text] for name, text in rows if text]
+
+
+def _both_ends(text: str) -> str:
+    """A text that may be long, of which a chat template's parts are to be seen."""
+    return text if len(text) <= sum(ENDS) else f"{text[: ENDS[0]]} … {text[-ENDS[1] :]}"
 
 
 def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:

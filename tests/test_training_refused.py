@@ -184,7 +184,7 @@ def test_no_thread_is_none_to_train_with(tmp_path, capsys):
 def test_the_device_that_is_asked_for_is_the_one_that_training_takes(monkeypatch, device, index):
     asked = []
 
-    def accelerator(cpu, kwargs_handlers):
+    def accelerator(cpu, kwargs_handlers, **own):
         asked.extend(kwargs_handlers)
         return SimpleNamespace(device=torch.device("cuda", index))
 

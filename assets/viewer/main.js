@@ -41,11 +41,22 @@ export function mount({element: root, props, watch, send}) {
   const lanes = lanesView(part('lanes'), go, (index) => act('lane', index), props.summaries);
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
   const transport = transportView(part, go);
-  const branching = {methods: props.methods, unable: (run) => live.unable(run), again: (request) => { since = turn; live.again(request); }, compare: (request) => live.compare(request), examine: (method) => live.examine(method), heads: () => live.heads(), findings: (one) => (live.loaded(one.about) && examinations.get(one.kind)) || []};
-  const round = roundView(part, go, branching);
+  const asking = { // what the round's views ask of the model, which is bound further down
+    methods: props.methods,
+    unable: (run) => live.unable(run),
+    again: (request) => { since = turn; live.again(request); },
+    compare: (request) => live.compare(request),
+    examine: (method) => live.examine(method),
+    heads: () => live.heads(),
+    findings: (one) => (live.loaded(one.about) && examinations.get(one.kind)) || [],
+  };
+  const round = roundView(part, go, asking);
   const inspect = nodeView(part('node'), part('fate'));
   const benchmarks = benchmarksView(part, go, say);
-  const live = liveRuns({root, send, answered: () => props.value, fetched, say, shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written: () => written()});
+  const live = liveRuns({
+    root, send, answered: () => props.value, fetched, say,
+    shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written: () => written(),
+  });
   const view = {get race() { return race; }, get lane() { return lane; }, get state() { return state; }, redrawNow, go, open, choose, presenting};
   const {act, written} = bindButtons({root, part, props, view, live, timeline, benchmarks, say});
 

@@ -31,7 +31,10 @@ export const roundOf = (lane, place) => Math.max(0, lane.rounds.from.findLastInd
 
 /** The race of a payload. */
 function fromPayload(payload, about) {
-  const lanes = payload.traces.map((trace, index) => ({...trace, title: inOrder(trace.title), method: trace.key, kind: trace.method, about: about.lanes?.[index] ?? about, text: trace.tokens.id.map((id) => trace.pieces[id] ?? `<${id}>`)}));
+  const lanes = payload.traces.map((trace, index) => ({
+    ...trace, title: inOrder(trace.title), method: trace.key, kind: trace.method,
+    about: about.lanes?.[index] ?? about, text: trace.tokens.id.map((id) => trace.pieces[id] ?? `<${id}>`),
+  }));
   return summarised({...payload, ...about, running: false, lanes});
 }
 

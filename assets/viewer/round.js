@@ -16,7 +16,9 @@ export const TABS = [
   {key: 'outline', title: 'Outline', figures: []},
   {key: 'routing', title: 'Routing', figures: [['routing', true], ['run_routing', false]],
     none: 'This method has no router: its trace carries no gate weights.'},
-  {key: 'diversity', title: 'Diversity', figures: [['diversity', true], ['run_diversity', false, () => 'All rounds of this run'], ['same', false, (lane, other) => `After each of the same ${lane.compared.get(other).reach[0].length} tokens`]],
+  {key: 'diversity', title: 'Diversity',
+    figures: [['diversity', true], ['run_diversity', false, () => 'All rounds of this run'],
+      ['same', false, (lane, other) => `After each of the same ${lane.compared.get(other).reach[0].length} tokens`]],
     none: 'This method drafts from one distribution: there are no experts to compare.'},
   {key: 'run', title: 'Whole run', figures: [['acceptance', false], ['stops', false], ['classes', false]]},
   {key: 'table', title: 'Table', figures: []},
@@ -182,7 +184,8 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
       if (name === 'tree') preview(source, round);
       return true;
     }
-    const talk = enlarged(box), key = `${race.id} ${lane.method} ${theme} ${talk} ${perRound ? round : `${against} ${lane.compared?.get(against)?.at ?? ''}`} ${name === 'tree' ? `${node} ${cut}` : ''}`;
+    const talk = enlarged(box), of = perRound ? round : `${against} ${lane.compared?.get(against)?.at ?? ''}`;
+    const key = `${race.id} ${lane.method} ${theme} ${talk} ${of} ${name === 'tree' ? `${node} ${cut}` : ''}`;
     if (box.dataset.shows === key) return true;
     box.dataset.shows = key;
     const filled = perRound ? fill(source, round, lane, race.words, theme, race.themes) : whole(source, theme, race.themes);

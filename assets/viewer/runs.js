@@ -10,13 +10,21 @@ const PATIENCE = 700; // ms after which the page says that it waits, or that no 
 const QUIET = 300; // ms without a word of Gradio after which it is through with a stop
 
 /**
- * `send(event)` reaches Python, `answered()` is all that came of it, `fetched(id)` gives a finished race, `say(text, until)` shows a notice.
- * Calls back: shown(race, {replay}) for a race to show, which says where it is if it is not, grown() for more of it, restore() for what was shown before, compared({race, lane, other, ..}) for a comparison, examined({method, findings}) for a doctor's report, ready() when the model can be asked something or no longer; written() writes a prompt where there is none, and says whether it did.
+ * `send(event)` reaches Python, `answered()` is all that came of it, `fetched(id)` gives a finished race, `say(text, until)`
+ * shows a notice. Calls back: shown(race, {replay}) for a race to show, which says where it is if it is not, grown() for
+ * more of it, restore() for what was shown before, compared({race, lane, other, ..}) for a comparison, examined({method,
+ * findings}) for a doctor's report, ready() when the model can be asked something or no longer; written() writes a prompt
+ * where there is none, and says whether it did.
  */
 export function liveRuns({root, send, answered, fetched, say, shown, grown, restore, compared, examined, ready, written}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
-  const reader = liveReader({ours: (event) => (event.nonce ?? 0) === nonce, started, grown, done: (id) => settle(id, !stillness(), ''), failed, compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); }});
-  let doing = '', asked = 0, unanswered = 0, halted = false, leaving = false; // doing: 'race' or 'question'; asked: how often anything was; leaving: Stop is hidden, and had the keyboard's focus
+  const reader = liveReader({
+    ours: (event) => (event.nonce ?? 0) === nonce,
+    started, grown, done: (id) => settle(id, !stillness(), ''), failed,
+    compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); },
+  });
+  let doing = '', asked = 0, unanswered = 0; // 'race' or 'question'; how often anything was; which of it has no answer yet
+  let halted = false, leaving = false; // whether the race was stopped; whether Stop is hidden, and had the keyboard's focus
   let held = 0, waiting = null, nonce = 0; // which of what was asked Gradio has; hands over the next; comes with the answer to a question
   let joining = false, stopping = false; // whether its server has yet to say how it calls what Gradio has, and what is to be stopped then
   let stopped = false, quiet = 0; // whether Gradio was told to stop what it has; the timer of its last word on that

@@ -1,7 +1,7 @@
 // The inspector: all that the trace knows of one node; folded below it, the run's own numbers.
 
 import {h, keepFocus, tell} from './dom.js';
-import {cell, token} from './format.js';
+import {cell, inOrder, token} from './format.js';
 
 /** The inspector in `box`, which says in `why` what became of the node. A lane's rows are made once; a round only changes
  * their text. */
@@ -29,7 +29,7 @@ export function nodeView(box, why) {
     const open = folds.map((fold) => fold.open);
     folds = [
       fold(`Run · ${lane.title}`, lane.metrics.flatMap(({label, text, help}) => [term(label, help), h('dd', {}, text)])),
-      fold('How it was recorded', lane.header.flatMap(([label, text]) => [term(label), h('dd', {}, text)])),
+      fold('How it was recorded', lane.header.flatMap(([label, text]) => [term(label), h('dd', {}, inOrder(text))])),
     ];
     folds.forEach((one, at) => { one.open = Boolean(open[at]); });
     box.replaceChildren(

@@ -75,8 +75,7 @@ def _how(report: dict[str, Any]) -> str:
     same = identical(row for row in report["rows"] if row["method"] != "vanilla")
     fewest = min(row["prompts"] for row in report["rows"])
     share = math.sqrt((fewest - 1) / fewest)  # of the width that intervals would have, were they not too narrow
-    normal = NormalDist()
-    chance = 2 * normal.cdf(share * normal.inv_cdf((1 - LEVEL / 100) / 2))
+    chance = 2 * NormalDist().cdf(share * NormalDist().inv_cdf((1 - LEVEL / 100) / 2))
     return " ".join(
         [
             f"Target {report['target']} in {report['dtype']} on {machine['device']}, {machine['threads']} threads.",

@@ -108,3 +108,10 @@ def test_explain_says_it_of_every_run(tmp_path, capsys):
     (tmp_path / "other.json").write_text("{}")
     assert main(["explain", str(tmp_path / "other.json")]) == 2
     assert "other.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("setting", ["top_k", "depth", "total_tokens"])
+@pytest.mark.parametrize("value", [0, -3])
+def test_a_setting_that_no_method_takes_is_as_one_that_is_not_known(setting, value):
+    odd = replace(asked(FIRST, rejected(pick_rank=5)), settings={setting: value}, temperature=1.0)
+    assert odd.number(setting) is None and stops(odd) == stops(replace(odd, settings={}))

@@ -261,6 +261,17 @@ def look_at_compare(tab):
     expect(tab.locator("[data-view=compare] .primary")).to_be_enabled()
 
 
+def compare_late(tab):
+    """Lanes are compared; gives the request for what came of it, which is held."""
+    held = []
+    look_at_compare(tab)
+    tab.route("**/live-*/compare/*/*.json", lambda route: held.append(route))
+    tab.locator("[data-view=compare] .primary").click()
+    expect(part(tab, "notice")).to_contain_text("Drafting along the text")
+    wait_until(tab, lambda: held)
+    return held[0]
+
+
 def test_a_comparison_that_fails_late_leaves_what_is_asked_since(show_live):
     tab = show_live()
     held = []
@@ -280,15 +291,9 @@ def test_a_comparison_that_fails_late_leaves_what_is_asked_since(show_live):
 
 def test_a_late_comparison_does_not_go_to_another_race(show_live):
     tab = show_live()
-    held = []
-    look_at_compare(tab)
-    tab.route("**/live-*/compare/*/*.json", lambda route: held.append(route))
-    tab.locator("[data-view=compare] .primary").click()
-    expect(part(tab, "notice")).to_contain_text("Drafting along the text")
-    wait_until(tab, lambda: held)
+    late = compare_late(tab)
     part(tab, "races").select_option("question")
     expect(part(tab, "prompt")).to_have_text("Why?")
-    [late] = held
     late.continue_()
     tab.wait_for_selector("#viewer [data-running=no]")
     assert part(tab, "prompt").text_content() == "Why?"
@@ -298,16 +303,12 @@ def test_a_late_comparison_does_not_go_to_another_race(show_live):
 
 def test_a_late_comparison_leaves_the_lane_that_was_chosen_since(show_live):
     tab = show_live()
-    held = []
-    look_at_compare(tab)
-    tab.route("**/live-*/compare/*/*.json", lambda route: held.append(route))
-    tab.locator("[data-view=compare] .primary").click()
-    wait_until(tab, lambda: held)
+    late = compare_late(tab)
     tab.keyboard.press("1")
     tab.keyboard.press("End")
     tab.wait_for_selector("#viewer [data-method=vanilla].chosen")
     last = part(tab, "count").text_content()
-    held[0].continue_()
+    late.continue_()
     expect(part(tab, "notice")).to_have_text("Jakiro and EAGLE-2 have been compared: Compare of Jakiro has it.")
     expect(tab.locator(".lane[data-method=vanilla]")).to_have_class(re.compile("chosen"))
     expect(part(tab, "count")).to_have_text(last)

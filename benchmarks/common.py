@@ -116,7 +116,7 @@ def rounds(target: Target, drafter: Drafter, prompt: list[int], count: int, dept
 
 
 def phases(steps: Sequence[StepTrace]) -> dict[str, float]:
-    """Medians over rounds in seconds: of the draft, the verify pass with its picks, the rest, and the whole round."""
+    """Medians over rounds in seconds: of the draft, the target's pass with picks and walk, the rest, and the round."""
     found = {name: median(getattr(step, name) for step in steps) for name in PHASES}
     return found | {"round_s": median(step.seconds for step in steps)}
 

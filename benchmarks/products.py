@@ -2,8 +2,8 @@
 
 `products`: for each shape of the target's weights and of its heads', one product of so many rows as torch makes it by
 itself, with the weight kept column by column, packed for oneDNN, and packed for FBGEMM in float16. `passes`: the
-target's pass over a tree of n nodes, its picks included, as torch makes its products, with all weights in columns or
-all packed for oneDNN, and as jakiro/models/products.py lays them out on an Intel processor and on others. `drafts`:
+target's pass over a tree of n nodes, a walk's picks included, as torch makes its products, with all weights in columns
+or all packed for oneDNN, and as jakiro/models/products.py lays them out on an Intel processor and on others. `drafts`:
 those of its heads for one text, likewise. `used` says which of these this processor gets. Medians; the ways take turns.
 """
 

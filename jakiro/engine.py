@@ -22,7 +22,7 @@ from jakiro.target import Target
 from jakiro.text import check_ids, pieces
 from jakiro.trace import StepTrace, Trace
 from jakiro.tree import LOWEST, MAX_CUT, CutNodes, DraftTree
-from jakiro.verify import Sampling, noise_of, pick, walk
+from jakiro.verify import Picks, Sampling, noise_of, pick, walk
 
 TREE_ROWS = 64  # cache rows set aside for a tree; a larger one makes the cache move late in the text
 
@@ -90,16 +90,17 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         spare = context.room == 0 or tree is not whole  # the text's last trees
         ready = now()
         logits, tree_features = target.score(tree.tokens, tree.parents, cache, spare=spare)
-        picks = pick(logits, positions, sampling, noise).tolist()
-        verified = clock()
+        picks = Picks(logits, positions, sampling, noise)
         accepted, last = walk(tree, picks, ends)
+        verified = clock()
         kept = [0, *accepted]
         cache.keep(cache.length, kept)
         features = tree_features.index_select(0, upload(kept, target.device))
         tokens += [tree.tokens[node] for node in accepted] + [last]
         seconds = clock() - start
         draft_s, verify_s = drafted - start, verified - ready
-        tree, logprobs = checked(target, tree, picks, logits, drafter if inspect else None, tree is whole)
+        chosen = picks.all() if inspect else []
+        tree, logprobs = checked(target, tree, chosen, logits, drafter if inspect else None, tree is whole)
         spent = draft_s, verify_s, seconds - draft_s - verify_s, recording_seconds() - before
         yield StepTrace(tree, accepted, last, logprobs, *spent)
 

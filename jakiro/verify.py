@@ -74,6 +74,34 @@ def pick(logits: Tensor, positions: Sequence[int], sampling: Sampling, noise: No
     return (scaled + drawn[rows]).argmax(-1)
 
 
+class Picks:
+    """The target's token after each node of a tree, as the walk asks for it.
+
+    On a CPU each is picked when it is asked for: sampling at every node of a tree may cost more than the target's pass
+    over them, and the walk reaches few of them. Elsewhere all are picked at once, which is one wait for the device.
+    """
+
+    def __init__(self, logits: Tensor, positions: Sequence[int], sampling: Sampling, noise: Noise | None) -> None:
+        """As for `pick`."""
+        self._logits, self._positions, self._sampling, self._noise = logits, positions, sampling, noise
+        waits = logits.device.type != "cpu"
+        self._known = dict(enumerate(pick(logits, positions, sampling, noise).tolist())) if waits else {}
+
+    def __getitem__(self, node: int) -> int:
+        if node not in self._known:
+            row = slice(node, node + 1)
+            self._known[node] = int(pick(self._logits[row], self._positions[row], self._sampling, self._noise))
+        return self._known[node]
+
+    def all(self) -> list[int]:
+        """Of all nodes, [n]. The run's noise is left as it is: later rounds make theirs as if this was not asked."""
+        left = [node for node in range(len(self._positions)) if node not in self._known]
+        if left:
+            picks = pick(self._logits[left], [self._positions[node] for node in left], self._sampling).tolist()
+            self._known |= zip(left, picks, strict=True)
+        return [self._known[node] for node in range(len(self._positions))]
+
+
 def nucleus(logits: Tensor, top_p: float) -> Tensor:
     """Mask [n, vocab] of the smallest set of most probable tokens with mass >= top_p, never empty.
 
@@ -92,7 +120,7 @@ def nucleus(logits: Tensor, top_p: float) -> Tensor:
     return above | equal & (equal.cumsum(-1) <= size - above.sum(-1, keepdim=True))
 
 
-def walk(tree: DraftTree, picks: Sequence[int], ends: Callable[[int, int], bool]) -> tuple[list[int], int]:
+def walk(tree: DraftTree, picks: Sequence[int] | Picks, ends: Callable[[int, int], bool]) -> tuple[list[int], int]:
     """Follow the target's picks [n] down the tree: (accepted nodes in path order, bonus token).
 
     `ends(token, count)` says whether the text ends with this token, the round's count-th. Such a token is the bonus

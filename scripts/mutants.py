@@ -516,8 +516,8 @@ MUTANTS = [
     Mutant(
         "passes are timed with greedy picks whatever the temperature",
         "jakiro/measuring/rehearsal.py",
-        "for node in range(n)], sampling, noise).tolist()",
-        "for node in range(n)], GREEDY, noise).tolist()",
+        "picks = Picks(logits, [place + depth for depth in depths], sampling, noise)",
+        "picks = Picks(logits, [place + depth for depth in depths], GREEDY, noise)",
         "test_tuning.py",
     ),
     Mutant(

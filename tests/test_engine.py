@@ -11,6 +11,7 @@ from tiny import CONTEXT, VOCAB, random_tree, tiny_model
 
 from jakiro import engine
 from jakiro import trace as traces
+from jakiro.cache import KVCache
 from jakiro.drafter import Context, Drafter
 from jakiro.engine import Prefill, decode, record, stop_reason, stopwatch
 from jakiro.methods import METHODS
@@ -306,7 +307,7 @@ def test_pruning_keeps_columns_with_their_nodes(target, text):
 
 
 def test_seconds_are_the_rounds_wall_time(target, monkeypatch):
-    """On a clock that only the phases move: draft 100, target 10, walk 1 a call."""
+    """On a clock that only the phases move: draft 100, target 10, walk 2, what is kept 1 a call."""
     from jakiro import engine, programs
 
     now = [0.0]
@@ -319,13 +320,14 @@ def test_seconds_are_the_rounds_wall_time(target, monkeypatch):
         return spent
 
     monkeypatch.setattr(programs.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(engine, "walk", spend(1, engine.walk))
+    monkeypatch.setattr(engine, "walk", spend(2, engine.walk))
+    monkeypatch.setattr(KVCache, "keep", spend(1, KVCache.keep))
     monkeypatch.setattr(Target, "score", spend(10, Target.score))
     drafter = Noise(1, 4)
     drafter.draft = spend(100, drafter.draft)
     drafter.inspect = spend(1000, drafter.inspect)
     for step in record(target, drafter, PROMPT, 5, GREEDY).steps:
-        assert (step.draft_s, step.verify_s, step.overhead_s) == (100, 10, 1)
+        assert (step.draft_s, step.verify_s, step.overhead_s) == (100, 12, 1)
 
 
 @pytest.mark.parametrize("name", ["cuda:1", "xpu:1", "mps:0"])

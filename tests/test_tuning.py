@@ -14,7 +14,7 @@ from drawn import paint
 from tiny import CONTEXT
 
 from benchmarks import auto
-from jakiro import bench, programs, trace
+from jakiro import bench, programs, trace, verify
 from jakiro.__main__ import main
 from jakiro.drafter import Context
 from jakiro.drafting.drafter import HeadDrafter
@@ -238,19 +238,18 @@ def test_verify_cost_takes_every_size_after_a_prefix(target, monkeypatch, prefix
 
 
 def test_a_pass_is_timed_with_the_picks_of_the_sampling(target, monkeypatch):
-    """For places that move on, so that noise is made as in a run."""
+    """Those of a walk, for places that move on, so that noise is made as in a run."""
     hot, asked = Sampling(0.8, 0.9, seed=3), []
 
     def noted(logits, positions, sampling, noise):
-        asked.append((list(positions), sampling, noise))
+        assert sampling == hot and noise.temperature == 0.8
+        asked.extend(positions)
         return pick(logits, positions, sampling, noise)
 
-    monkeypatch.setattr(rehearsal, "pick", noted)
+    monkeypatch.setattr(verify, "pick", noted)
     rehearsal.verify_cost(target, (1, 4), repeats=2, prefix=10, sampling=hot)
-    places, samplings, noises = zip(*asked, strict=True)
-    assert set(samplings) == {hot} and len(set(noises)) == 1 and noises[0].temperature == 0.8
-    assert [one[0] for one in places] == [*range(11, 11 + 2 * len(places), 2)]
-    assert {tuple(at - one[0] for at in one) for one in places} == {(0,), (0, 1, 1, 2)}
+    roots = range(11, 11 + 2 * 12, 2)  # of three turns, each with two passes over one node and two over four
+    assert asked == [at + depth for turn, at in enumerate(roots) for depth in range(1 + turn // 2 % 2)]
 
 
 def test_passes_are_timed_at_the_texts_mean_length(target, small, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from jakiro import hashing, verify
 from jakiro import noise as noise_module
 from jakiro.noise import Noise, gumbel
 from jakiro.tree import DraftTree
-from jakiro.verify import GREEDY, Sampling, noise_of, nucleus, pick, walk
+from jakiro.verify import GREEDY, Picks, Sampling, noise_of, nucleus, pick, walk
 
 
 def never(token: int, count: int) -> bool:
@@ -77,6 +78,29 @@ def test_picks_with_a_runs_noise_are_those_without():
     for positions in ([4, 5, 5, 6, 6], [5, 6, 6, 7, 7]):
         assert torch.equal(pick(logits, positions, sampling, noise), pick(logits, positions, sampling))
     assert noise_of(GREEDY, logits) is None
+
+
+def test_on_a_cpu_the_walk_alone_is_picked_for(monkeypatch):
+    """And asking for all picks afterwards gives the same, and leaves the run's noise as it was."""
+    torch.manual_seed(1)
+    logits, sampling = torch.randn(4, 40), Sampling(0.7, 0.9, seed=11)
+    whole = pick(logits, [8, 9, 9, 10], sampling).tolist()
+    noise, rows = noise_of(sampling, logits), []
+    monkeypatch.setattr(verify, "pick", lambda *given: rows.append(len(given[0])) or pick(*given))
+    picks = Picks(logits, [8, 9, 9, 10], sampling, noise)
+    tree = DraftTree([7, (whole[0] + 1) % 40, whole[0], (whole[2] + 1) % 40], [-1, 0, 0, 2], [0.0, -1.0, -2.0, -3.0])
+    assert walk(tree, picks, never) == ([2], whole[2]) and rows == [1, 1]
+    assert picks[2] == whole[2] and rows == [1, 1]
+    assert picks.all() == whole == picks.all() and rows == [1, 1, 2]
+    assert list(noise._rows) == [9]
+
+
+def test_elsewhere_all_picks_are_made_at_once(monkeypatch):
+    calls = []
+    monkeypatch.setattr(verify, "pick", lambda *given: calls.append(given) or torch.tensor([5, 6, 7]))
+    given = SimpleNamespace(device=torch.device("cuda")), [1, 2, 2], GREEDY, None
+    picks = Picks(*given)
+    assert calls == [given] and [picks[2], *picks.all()] == [7, 5, 6, 7] and len(calls) == 1
 
 
 def test_greedy_is_argmax_with_the_first_of_equals():

@@ -27,7 +27,7 @@ from jakiro.programs import now
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.tree import DraftTree
-from jakiro.verify import GREEDY, Sampling, noise_of, pick
+from jakiro.verify import GREEDY, Picks, Sampling, noise_of
 
 Pulse = Callable[[], None]  # called before every piece of the work; what it raises ends the work
 Piece = TypeVar("Piece")
@@ -70,7 +70,7 @@ def verify_cost(
     prefix: int = PREFIX,
     sampling: Sampling = GREEDY,
 ) -> dict[int, float]:
-    """Median seconds of one target pass over a tree of n nodes after a prefix, its picks included; sizes in turn.
+    """Median seconds of one target pass over a tree of n nodes after a prefix, with the picks of a walk; sizes in turn.
 
     Of a size's turn the last pass counts, for a run has the same size again and again, and what it needs in the caches.
     """
@@ -86,7 +86,8 @@ def verify_cost(
 def _passes(target: Target, prefix: int, most: int, sampling: Sampling) -> Callable[[int], float]:
     """Seconds of a target pass over a tree of up to `most` nodes after a prefix, or after what there is room for.
 
-    Picks are for places that move on, as those of a text do: where the target samples, each has noise of its own.
+    Picks are for places that move on, as those of a text do: where the target samples, each has noise of its own. They
+    are as many as the walk asks for that ends halfway down.
     """
     prefix = max(1, min(prefix, target.context - most))
     cache = target.new_cache(prefix + most)
@@ -96,10 +97,13 @@ def _passes(target: Target, prefix: int, most: int, sampling: Sampling) -> Calla
     @torch.inference_mode()
     def seconds(n: int) -> float:
         parents = [-1, *((node - 1) // 2 for node in range(1, n))]
+        depths = [(node + 1).bit_length() - 1 for node in range(n)]
         start, place = now(), next(places)
         tokens = [token % target.vocab_size for token in range(n)]
         logits, _ = target.score(tokens, parents, cache)
-        pick(logits, [place + (node + 1).bit_length() - 1 for node in range(n)], sampling, noise).tolist()
+        picks = Picks(logits, [place + depth for depth in depths], sampling, noise)
+        for depth in range(1 + depths[-1] // 2):
+            picks[2**depth - 1]
         return now() - start
 
     return seconds

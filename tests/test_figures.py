@@ -15,6 +15,7 @@ from hand import FIRST, HAND, SECOND, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
 from jakiro.analysis.diversity import run_diversity
+from jakiro.analysis.routing import run_routing
 from jakiro.analysis.tables import nodes_table
 from jakiro.assets import ASSETS
 from jakiro.methods import METHODS
@@ -393,6 +394,21 @@ def test_no_round_is_between_two():
         axes = [accepted["yaxis"], routed["xaxis"], routed["xaxis3"], stops_figure(run)["layout"]["xaxis"]]
         assert [one.get("dtick") for one in axes[1:3]] == [step, step]
         assert all(one.get("dtick") == 1 and one["tick0"] == 0 for one in axes) or rounds == 12
+
+
+def test_the_map_of_the_router_has_a_cell_for_each_round_and_depth():
+    trace = TRACES["jakiro"]
+    cells, run = run_routing_figure(trace)["data"][0], run_routing(trace)
+    assert cells["x"] == list(range(1, len(trace.steps) + 1)) and cells["y"] == list(run.by_depth)
+    for depth, row in zip(cells["y"], cells["z"], strict=True):
+        weights = [found[depth][0] if depth in found else None for found in run.by_round]
+        assert row == [None if one is None else pytest.approx(one, abs=5e-4) for one in weights]
+        assert len(set(row)) > 1, "rounds differ"
+    assert (cells["zmin"], cells["zmax"]) == (0, 1) and dict(cells["colorscale"]) == {
+        0: "@expert1",
+        0.5: "@surface",
+        1: "@expert0",
+    }
 
 
 def test_weights_by_depth_end_with_the_last_level_that_a_router_weighs():

@@ -153,7 +153,7 @@ def test_routing_reads_the_gates_once_a_parent():
     assert [gate.contrastive for gate in gates] == [False, True]
     assert gates[0].entropy == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25))
     total = run_routing(HAND)
-    assert total.root == [(0.75, 0.25), None, None]
+    assert total.root == [(0.75, 0.25), None, None] and total.by_round == [{1: (0.75, 0.25)}, {}, {}]
     assert total.by_depth == {1: (0.75, 0.25)} and total.dominant_share == (1, 0)  # not the contrastive level
     stepped = {round(middle, 1): (rate, count) for middle, rate, count in total.acceptance if count}
     assert stepped == {0.7: (1.0, 1)}
@@ -194,6 +194,7 @@ def test_routing_asks_for_the_walk_where_it_stood_alone():
     total = run_routing(run(step, replace(step, accepted=[])))
     assert {round(middle, 1): (rate, count) for middle, rate, count in total.acceptance if count} == {0.7: (0.5, 2)}
     assert total.by_depth == {1: (0.75, 0.25), 2: (0.1, 0.9)} and total.dominant_share == (0.5, 0.5)
+    assert total.by_round == [total.by_depth] * 2
     one, other = (-sum(share * math.log(share) for share in pair) for pair in ((0.75, 0.25), (0.1, 0.9)))
     assert total.mean_entropy == pytest.approx((one + other) / 2)
     assert total.entropy == pytest.approx([(one + other) / 2] * 2)

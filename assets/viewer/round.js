@@ -14,7 +14,7 @@ import {whatIf} from './whatif.js';
 export const TABS = [
   {key: 'tree', title: 'Tree', figures: [['tree', true]]},
   {key: 'outline', title: 'Outline', figures: []},
-  {key: 'routing', title: 'Routing', figures: [['routing', true], ['run_routing', false]],
+  {key: 'routing', title: 'Routing', figures: [['routing', true], ['run_routing', false, () => 'All rounds of this run']],
     none: 'This method has no router: its trace carries no gate weights.'},
   {key: 'diversity', title: 'Diversity',
     figures: [['diversity', true], ['run_diversity', false, () => 'All rounds of this run'],
@@ -221,6 +221,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     box.on('plotly_click', ({points}) => {
       const node = points[0]?.customdata?.node;
       if (node >= 0) choose({node}); // bars of a run and the bonus star have none
+      else if (points[0]?.data.meta === 'round') choose({round: points[0].x - 1, node: null});
     });
   }
 }

@@ -46,7 +46,7 @@ class Gate:
 class RunRouting:
     """The router over a whole run, the contrastive level apart."""
 
-    root: list[tuple[float, float] | None]  # weights at each round's root, [rounds]
+    by_round: list[dict[int, tuple[float, float]]]  # of each round: depth of the children -> mean weights
     entropy: list[float | None]  # mean over each round's parents, [rounds]
     by_depth: dict[int, tuple[float, float]]  # depth of the children -> mean weights
     dominant_share: tuple[float, float]  # share of all parents at which expert 0, expert 1 has the larger weight
@@ -54,6 +54,11 @@ class RunRouting:
     acceptance: list[
         tuple[float, float | None, int]
     ]  # a bin of expert 0's weight: its middle, share stepped in, parents
+
+    @property
+    def root(self) -> list[tuple[float, float] | None]:
+        """Weights at each round's root, [rounds]."""
+        return [found.get(1) for found in self.by_round]
 
 
 def round_routing(step: StepTrace) -> list[Gate] | None:
@@ -72,14 +77,11 @@ def run_routing(trace: Trace) -> RunRouting | None:
     gates = [gate for found in rounds for gate in found]
     if not gates:
         return None
-    by_depth: dict[int, list[Gate]] = defaultdict(list)
-    for gate in gates:
-        by_depth[gate.depth].append(gate)
     share1 = fmean([gate.dominant for gate in gates])
     return RunRouting(
-        root=[next((gate.weights for gate in found if gate.parent == 0), None) for found in rounds],
+        by_round=[_by_depth(found) for found in rounds],
         entropy=[fmean([gate.entropy for gate in found]) if found else None for found in rounds],
-        by_depth={depth: _mean_weights(found) for depth, found in sorted(by_depth.items())},
+        by_depth=_by_depth(gates),
         dominant_share=(1 - share1, share1),
         mean_entropy=fmean([gate.entropy for gate in gates]),
         acceptance=_acceptance([gate for gate in gates if gate.walked]),
@@ -103,8 +105,11 @@ def _gates(step: StepTrace, gate0: list, gate1: list) -> Iterator[Gate]:
         yield Gate(parent, depths[node], weights, parent in walked, parent in stepped, contrastive)
 
 
-def _mean_weights(gates: list[Gate]) -> tuple[float, float]:
-    return fmean([gate.weights[0] for gate in gates]), fmean([gate.weights[1] for gate in gates])
+def _by_depth(gates: list[Gate]) -> dict[int, tuple[float, float]]:
+    found: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for gate in gates:
+        found[gate.depth].append(gate.weights)
+    return {depth: tuple(map(fmean, zip(*weights, strict=True))) for depth, weights in sorted(found.items())}
 
 
 def _acceptance(walked: list[Gate]) -> list[tuple[float, float | None, int]]:

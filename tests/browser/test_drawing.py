@@ -98,6 +98,13 @@ FITTING = """() => {
     && seen('.layers:has(canvas)').every((box) => near(wide(box, '.labels:not(.sketch)'), wide(box, '.plot')))
     && seen('.scroll:has(.plot)').every((box) => box.scrollWidth === Math.max(box.clientWidth, wide(box, '.plot')));
 }"""
+CELL = """([x, y]) => {
+  // where the map of the router has a round and a depth
+  const plot = document.querySelector('[data-figure=run_routing]'), {xaxis, yaxis} = plot._fullLayout;
+  plot.scrollIntoView({block: 'center'});
+  const box = plot.getBoundingClientRect();
+  return {x: box.left + xaxis._offset + xaxis.l2p(x), y: box.top + yaxis._offset + yaxis.l2p(y)};
+}"""
 BAR = """(round) => {
   // the middle of a round's bar, as it is drawn
   const plot = document.querySelector('[data-part=bars]'), bars = plot.data.findIndex((one) => one.type === 'bar');
@@ -335,6 +342,15 @@ def test_the_legend_follows_the_width_of_the_tree(show):
     tab.wait_for_function(f"() => {{ const at = ({LEGEND})(); return at.begin >= at.bottom; }}")
     tab.locator("[data-do=settings]").click()
     tab.wait_for_function(f"(wide) => JSON.stringify(({LEGEND})()) === JSON.stringify(wide)", arg=wide)
+
+
+def test_a_click_on_the_routers_map_shows_the_round(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    tab.locator("[data-tab=routing]").click()
+    tab.wait_for_selector("[data-figure=run_routing][data-drawn=yes]")
+    place = tab.evaluate(CELL, [8, 2])
+    tab.mouse.click(place["x"], place["y"])
+    tab.wait_for_selector("[data-round='7'][data-method=jakiro]")
 
 
 @pytest.mark.parametrize("width", [390, 900, 1440])

@@ -82,7 +82,7 @@ def _level(gates: list[Gate], i: int) -> str:
 
 
 def run_routing_figure(trace: Trace) -> dict | None:
-    """Weights at the root over the rounds, by depth, their entropy, and acceptance against them; None without gates."""
+    """Weights over rounds and depths, by depth, their entropy, and acceptance against them; None without gates."""
     run = run_routing(trace)
     if run is None:
         return None
@@ -91,7 +91,7 @@ def run_routing_figure(trace: Trace) -> dict | None:
     levels = min(max(run.by_depth), max_depth(trace))  # without the contrastive one, which no router weighs
     axes = {
         "xaxis": axis(left, "y", showgrid=False, **whole(len(run.root))),
-        "yaxis": axis(top, "x", **SHARES),
+        "yaxis": axis(top, "x", "depth", **by_level(levels), autorange="reversed"),
         "xaxis2": axis(right, "y2", "depth", **by_level(levels)),
         "yaxis2": axis(top, "x2", **SHARES),
         "xaxis3": axis(left, "y3", "round", showgrid=False, matches="x", **whole(len(run.root))),
@@ -102,34 +102,45 @@ def run_routing_figure(trace: Trace) -> dict | None:
     }  # fmt: skip
     share0, _ = run.dominant_share
     captions = [
-        caption(0, 1.02, "router at the root of each round"),
+        caption(0, 1.02, "who leads, by round and depth: weight of expert 0"),
         caption(0.57, 1.02, f"mean weight by depth · expert 0 leads at {share0:.0%} of parents"),
         caption(0, 0.44, f"entropy, mean of a round's parents · run {run.mean_entropy:.2f} of at most 0.69"),
         caption(0.57, 0.44, "target's choice in the tree, where it had candidates"),
     ]
     margin = {"l": 46, "r": 12, "t": 34, "b": 40}
     look = layout(RUN_HEIGHT, axes, margin=margin, barmode="stack", bargap=0.12, annotations=captions)
-    data = [*_weights(run, levels), *_entropy(run), _acceptance(run)]
+    data = [_map(run, levels), *_weights(run, levels), _entropy(run), _acceptance(run)]
     return {"data": data, "layout": look, "min_width": 800}
 
 
+def _map(run: RunRouting, levels: int) -> dict:
+    """Cells of rounds by depth, in the colour of the expert that leads and as strong as it does; `meta` says that a
+    click shows the round."""
+    depths = list(range(1, levels + 1))
+    weights = [[rounded(pairs[depth][0] if depth in pairs else None) for pairs in run.by_round] for depth in depths]
+    scale = {"x": 0.465, "xanchor": "left", "xpad": 0, "ypad": 0, "y": 1, "yanchor": "top", "len": 0.38, "thickness": 8,
+             "outlinewidth": 0, "tickvals": [0, 0.5, 1], "tickfont": {"size": 10, "color": "@muted"}}  # fmt: skip
+    cells = {"type": "heatmap", "x": list(range(1, len(run.by_round) + 1)), "y": depths, "z": weights,
+             "zmin": 0, "zmax": 1, "colorscale": [[0, "@expert1"], [0.5, "@surface"], [1, "@expert0"]],
+             "colorbar": scale, "meta": "round", "xgap": 1, "ygap": 1, "hoverongaps": False,
+             "hovertemplate": "round %{x}, depth %{y}: expert 0 weighs %{z:.2f}<extra></extra>"}  # fmt: skip
+    return on(1, cells)
+
+
 def _weights(run: RunRouting, levels: int) -> list[dict]:
-    rounds, depths = list(range(1, len(run.root) + 1)), [depth for depth in run.by_depth if depth <= levels]
-    found = []
+    depths, found = [depth for depth in run.by_depth if depth <= levels], []
     for expert, look in ((0, {}), (1, {"marker": outlined("@expert1")})):
         color = f"@expert{expert}"
-        share = rounded_list([None if pair is None else pair[expert] for pair in run.root])
         mean = rounded_list([run.by_depth[depth][expert] for depth in depths])
-        hover = f"%{{x}}: expert {expert} weighs %{{y:.2f}}<extra></extra>"
-        found.append(on(1, bars(rounds, share, color, f"expert {expert}", hovertemplate=f"round {hover}")))
-        found.append(on(2, bars(depths, mean, color, f"expert {expert}", hovertemplate=f"depth {hover}") | look))
+        hover = f"depth %{{x}}: expert {expert} weighs %{{y:.2f}}<extra></extra>"
+        found.append(on(2, bars(depths, mean, color, f"expert {expert}", hovertemplate=hover) | look))
     return found
 
 
-def _entropy(run: RunRouting) -> list[dict]:
+def _entropy(run: RunRouting) -> dict:
     rounds = list(range(1, len(run.entropy) + 1))
-    hover = "round %{x}: %{y:.2f} nats<extra></extra>"
-    return [on(3, curve(rounds, rounded_list(run.entropy), "@both", "entropy", mode="lines", hovertemplate=hover))]
+    look = {"mode": "lines", "hovertemplate": "round %{x}: %{y:.2f} nats<extra></extra>", "meta": "round"}
+    return on(3, curve(rounds, rounded_list(run.entropy), "@both", "entropy", **look))
 
 
 def _acceptance(run: RunRouting) -> dict:

@@ -22,6 +22,7 @@ from jakiro.methods import METHODS
 from jakiro.trace import StepTrace
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.acceptance import acceptance_figure
+from jakiro.ui.figures.calibration import calibration_figure
 from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
 from jakiro.ui.figures.labels import label, percent, quote, visible
 from jakiro.ui.figures.layout import by_level, up_and_down
@@ -64,6 +65,7 @@ def figures(trace) -> list[dict]:
     whole = [
         run_routing_figure(trace),
         acceptance_figure(trace),
+        calibration_figure(trace),
         diversity and run_diversity_figure([("a", "@jakiro", diversity)]),
     ]
     whole.append(timeline_figure([trace, TRACES["eagle2"]], 0, 1, ["a", "b"]))
@@ -409,6 +411,15 @@ def test_the_map_of_the_router_has_a_cell_for_each_round_and_depth():
         0.5: "@surface",
         1: "@expert0",
     }
+
+
+def test_a_calibrated_draft_is_on_the_dotted_line():
+    figure = calibration_figure(HAND)
+    [bars], [line] = figure["data"], figure["layout"]["shapes"]
+    assert dict(zip(bars["x"], bars["y"], strict=True)) == {0.25: 0, 0.55: 0.6667} and bars["text"] == ["n=3", "n=3"]
+    assert (line["x0"], line["y0"], line["x1"], line["y1"]) == (0, 0, 1, 1)
+    assert "distance 0.21" in figure["layout"]["annotations"][0]["text"]
+    assert calibration_figure(TRACES["prompt_lookup"]) is None
 
 
 def test_weights_by_depth_end_with_the_last_level_that_a_router_weighs():

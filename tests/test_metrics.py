@@ -11,6 +11,7 @@ from hand import FIRST, HAND, SECOND, THIRD, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
 from jakiro import metrics
+from jakiro.analysis.calibration import calibration, error
 from jakiro.analysis.diversity import coverage, round_diversity, run_diversity
 from jakiro.analysis.endings import moments
 from jakiro.analysis.routing import round_routing, run_routing
@@ -145,6 +146,19 @@ def test_a_repeated_token_is_counted_once():
     assert round_diversity(HAND, twice).unique == 2
     found = run_diversity(run(twice, FIRST, THIRD))
     assert (found.unique, found.drafted) == ((2 + 4) / 2, 4.0)
+
+
+def test_calibration_asks_of_the_candidates_that_the_target_chose_between():
+    """Three with q 1/2, of which two were chosen, and three with 1/4, none of them."""
+    low, high = calibration(HAND)
+    assert (low.middle, low.q, low.chosen, low.candidates) == pytest.approx((0.25, 0.25, 0, 3))
+    assert (high.middle, high.q, high.chosen, high.candidates) == pytest.approx((0.55, 0.5, 2 / 3, 3))
+    assert error([low, high]) == pytest.approx((1 / 4 + 1 / 6) / 2)
+    unreached = run(replace(FIRST, accepted=[2], bonus=9))  # the walk did not come to the children of 11
+    assert [(one.candidates, one.chosen) for one in calibration(unreached)] == [(1, 1), (1, 0)]
+    ended = run(replace(FIRST, accepted=[], bonus=11))  # drafted, and ends the text
+    assert [(one.candidates, one.chosen) for one in calibration(ended)] == [(1, 0), (1, 1)]
+    assert calibration(lookup_trace(text(30))) == calibration(vanilla_trace(text(6))) == []
 
 
 def test_routing_reads_the_gates_once_a_parent():

@@ -20,7 +20,7 @@ export const TABS = [
     figures: [['diversity', true], ['run_diversity', false, () => 'All rounds of this run'],
       ['same', false, (lane, other) => `After each of the same ${lane.compared.get(other).reach[0].length} tokens`]],
     none: 'This method drafts from one distribution: there are no experts to compare.'},
-  {key: 'run', title: 'Whole run', figures: [['acceptance', false], ['stops', false], ['classes', false]]},
+  {key: 'run', title: 'Whole run', figures: [['acceptance', false], ['stops', false], ['classes', false], ['calibration', false]]},
   {key: 'table', title: 'Table', figures: []},
   {key: 'compare', title: 'Compare', figures: [], unless: '#viewer.offline:not(.compared)'},
   {key: 'whatif', title: 'What if', figures: [], unless: '#viewer.offline'}, // a file has no model to ask

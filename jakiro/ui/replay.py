@@ -38,7 +38,8 @@
         "figures": {"tree": RoundFigure, "routing": RoundFigure | null, "diversity": RoundFigure | null,
                     "timeline": [Figure],                       # [k]: this trace above, traces[k] below (own: alone)
                     "run_routing": Figure | null, "run_diversity": Figure | null,
-                    "acceptance": Figure, "stops": Figure | null, "classes": Figure | null}}]}
+                    "acceptance": Figure, "stops": Figure | null, "classes": Figure | null,
+                    "calibration": Figure | null}}]}
 
     Figure      = {"data": [..], "layout": {..}, "min_width": px}   # plotly, colours as roles
     RoundFigure = {"template": Figure, "rounds": [Patch], "height": px, "min_width": px}
@@ -72,6 +73,7 @@ from jakiro.settings import written
 from jakiro.trace import Trace, walk_positions
 from jakiro.ui import summary
 from jakiro.ui.figures.acceptance import acceptance_figure
+from jakiro.ui.figures.calibration import calibration_figure
 from jakiro.ui.figures.classes import classes_figure
 from jakiro.ui.figures.digits import rounded_list
 from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
@@ -184,6 +186,7 @@ def _figures(traces: list[Trace], index: int, names: list[str], found: list[RunD
         "run_diversity": None if found[index] is None else run_diversity_figure(runs),
         "acceptance": acceptance_figure(trace),
         "stops": stops_figure(trace),
+        "calibration": calibration_figure(trace),
         "classes": classes_figure(trace),
     }
 

@@ -356,7 +356,7 @@ def test_a_click_on_the_routers_map_shows_the_round(show):
 @pytest.mark.parametrize("width", [390, 900, 1440])
 def test_captions_are_read_in_full(show, width):
     tab = show("?race=question&method=jakiro&round=3", viewport={"width": width, "height": 900})
-    for view, last in (("routing", "run_routing"), ("diversity", "run_diversity"), ("run", "classes")):
+    for view, last in (("routing", "run_routing"), ("diversity", "run_diversity"), ("run", "calibration")):
         tab.locator(f"[data-tab={view}]").click()
         tab.wait_for_selector(f"[data-figure={last}][data-drawn=yes]")
         assert tab.locator(f"[data-view={view}] .annotation-text").count() > 1

@@ -72,7 +72,8 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "measuring.bootstrap": {"measuring.report"},
     "measuring.experiment": LOOP
     | {"analysis", "methods", "training", "bench", "measuring.prompts", "measuring.bootstrap", "drafting"},
-    "measuring.findings": {"measuring.report", "measuring.tables", "measuring.bootstrap"},
+    "measuring.findings_text": set(),
+    "measuring.findings": {"measuring.findings_text", "measuring.report", "measuring.tables", "measuring.bootstrap"},
     "ui.figures": {"trace", "measuring.report"} | VIEWS,
     "ui": LOOP
     | VIEWS

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from jakiro.measuring.bootstrap import LEVEL
+from jakiro.measuring.findings_text import AGAIN, EXPERTS, NAMES
 from jakiro.measuring.report import identical, means, method_totals, prompts_a_task, temperatures
 from jakiro.measuring.tables import table
 
@@ -28,11 +29,6 @@ HEAD = [
     "speed-up",
     "accepted at depth 1, 2, ...",
 ]
-EXPERTS = """\
-Overlap is the share of the likeliest tokens (as many as `top_k`) that two experts share, js the Jensen-Shannon
-divergence of their distributions in nats, both in the mean of the nodes of a level, then of the levels, then of the
-prompts; rescued the share of rounds in which an accepted token was among the
-likeliest of one expert alone. Temperature 0; the first prompts of each task."""
 
 
 def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -> str:
@@ -51,6 +47,7 @@ def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -
             _parts(about, heats),
         ),
         "## Heads",
+        NAMES,
         table(["variant", "head", "parameters", "loss weights", "settings"], _heads(about), 5),
     ]
     for temperature in heats:
@@ -61,6 +58,7 @@ def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -
         table(["variant", "prompts", "overlap", "js", "rescued"], _experts(about)),
         "## Again",
         f"```\n{report['command']}\n```",
+        AGAIN,
         "`python scripts/plots.py` draws the pictures.",
     ]
     return "\n\n".join(parts) + "\n"

@@ -39,7 +39,15 @@ class Method(Protocol):
 
 
 METHODS: dict[str, Method] = {
-    method.name: method for method in (Vanilla(), PromptLookup(), DraftModel(), Eagle2(), Eagle3(), Jakiro())
+    method.name: method
+    for method in (
+        Vanilla(),
+        PromptLookup(),
+        DraftModel(),
+        Eagle2(),
+        Eagle3(),
+        Jakiro(),
+    )
 }
 DRAFT_MODEL = DraftModel.name  # whose model `bench --peers` assists the target with, too
 

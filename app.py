@@ -20,6 +20,8 @@ from jakiro.commands.checks import in_words
 
 LOG = logging.getLogger(__name__)
 OPTIONS = "JAKIRO_OPTIONS"  # environment variable with options, for where there is no command line, as on a Space
+PORT = "GRADIO_SERVER_PORT"  # and one with the port
+MAX_THREADS = 1024
 SPACE = "SPACE_ID"  # environment variable of Hugging Face Spaces: there the browser is on another machine
 
 
@@ -42,10 +44,11 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         options = parser.parse_args([*shlex.split(os.environ.get(OPTIONS, "")), *given])
     except ValueError as error:
         parser.error(f"{OPTIONS} in the environment cannot be read ({error}): close what is quoted")
-    if options.threads is not None and options.threads < 1:
-        parser.error("--threads takes a whole number of at least 1")
-    if options.port is not None and not 1 <= options.port <= 65535:
-        parser.error("--port takes a number from 1 to 65535")
+    if options.threads is not None and not 1 <= options.threads <= MAX_THREADS:
+        parser.error(f"--threads takes a whole number from 1 to {MAX_THREADS}")
+    port = os.environ.get(PORT, "7860") if options.port is None else str(options.port)
+    if not port.isdecimal() or not 1 <= int(port) <= 65535:
+        parser.error(f"{PORT if options.port is None else '--port'} takes a number from 1 to 65535")
     if not all(all(head.partition("=")) for head in options.head):
         parser.error("--head takes METHOD=DIR, for example --head jakiro=heads/jakiro")
     return options
@@ -121,7 +124,7 @@ def serve(options: argparse.Namespace) -> None:
         demo.launch(**launched, prevent_thread_lock=True)
     except OSError as error:
         host = options.host or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
-        port = options.port or os.environ.get("GRADIO_SERVER_PORT", "7860 or one of the next")
+        port = options.port or os.environ.get(PORT, "7860 or one of the next")
         where = f"{host}, port {port}"
         raise OSError(f"nothing can listen on {where}: in use, or not of this machine; name another") from error
     print(f"Jakiro Debugger: {demo.local_url}", flush=True)

@@ -179,8 +179,8 @@ def _limit(target: Target, prompt: list[int], max_new_tokens: int) -> int:
     if not prompt:
         raise ValueError("the prompt is empty; give at least one token")
     check_ids(prompt, target.vocab_size)
-    if max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens is {max_new_tokens}; ask for at least 1")
+    if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens is {max_new_tokens}; ask for a whole number of at least 1")
     if len(prompt) >= target.context:
         raise ValueError(
             f"the prompt has {len(prompt)} tokens and {target.name} reads {target.context} in all; shorten it"

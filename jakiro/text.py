@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from numbers import Integral
 from typing import Any
 
 from jinja2 import TemplateError
@@ -30,7 +31,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool = True) -
 
 def check_ids(ids: Sequence[int], size: int, what: str = "the prompt") -> None:
     """Raise ValueError where ids are not all of a vocabulary of `size` tokens: another model's tokenizer made them."""
-    if not 0 <= min(ids) <= max(ids) < size:
+    if not all(isinstance(one, Integral) for one in ids) or not 0 <= min(ids) <= max(ids) < size:
         raise ValueError(
             f"{what} has ids outside 0 to {size - 1}; encode it with the target's tokenizer, and take that and the "
             "model from one place"

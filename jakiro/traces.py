@@ -40,9 +40,11 @@ def traces_json(traces: Sequence[Trace]) -> str:
 def load_traces(path: Path) -> list[Trace]:
     """The runs of a file. Raises OSError, or TraceError naming the file and what is wrong with it."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise TraceError(f"{path.stat().st_size:,} bytes, and {MAX_BYTES:,} can be read: record fewer runs")
-        return read_traces(as_text(path.read_bytes()))
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)  # of a pipe, too, whose size nobody knows
+        if len(content) > MAX_BYTES:
+            raise TraceError(f"more than {MAX_BYTES:,} bytes, which is what can be read: record fewer runs")
+        return read_traces(as_text(content))
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from error
 

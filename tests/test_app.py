@@ -65,6 +65,25 @@ def client(address) -> Client:
     return Client(address, verbose=False)
 
 
+@pytest.mark.parametrize("port", ["99999", "0", "abc", "-1", ""])
+def test_a_port_of_the_environment_is_checked(monkeypatch, capsys, port):
+    import app
+
+    monkeypatch.setenv("GRADIO_SERVER_PORT", port)
+    with pytest.raises(SystemExit):
+        app.arguments([])
+    assert "GRADIO_SERVER_PORT takes a number from 1 to 65535" in capsys.readouterr().err
+    assert app.arguments(["--port", "7870"]).port == 7870
+
+
+def test_threads_have_a_bound(capsys):
+    import app
+
+    with pytest.raises(SystemExit):
+        app.arguments(["--threads", "99999999999999999999999"])
+    assert "--threads takes a whole number from 1 to 1024" in capsys.readouterr().err
+
+
 def test_importing_the_app_starts_and_loads_nothing():
     code = "import sys, app; assert not {'torch', 'gradio', 'transformers'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)

@@ -7,9 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import synthetic
 import torch
 from safetensors.torch import load_file, save_file
 from tiny import CHAT, save_heads, tiny_model, tiny_tokenizer
@@ -279,6 +281,25 @@ def test_an_interrupt_is_said_in_a_line(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(COMMANDS, "bench", interrupted)
     assert run("bench", folder, "--out", tmp_path / "b.json") == 130
     assert capsys.readouterr().err == "\njakiro bench: interrupted; the same command goes on where it was\n"
+
+
+@pytest.mark.parametrize("command", ["validate", "explain"])
+def test_a_terminal_does_not_obey_a_trace(command, tmp_path, capsys):
+    trace.save(replace(synthetic.tree_trace(2), target="\x1b]0;owned\x07\x1b[2J"), tmp_path / "t.json")
+    assert main([command, str(tmp_path / "t.json")]) == 0
+    assert not {"\x1b", "\x07"} & set(capsys.readouterr().out)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_what_ends_a_command_from_outside_is_an_interrupt(tmp_path):
+    """So that what is half-written is cleared away."""
+    os.mkfifo(tmp_path / "pipe")
+    command = [sys.executable, "-m", "jakiro", "validate", str(tmp_path / "pipe")]
+    begun = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    with (tmp_path / "pipe").open("w"):  # which waits for who reads
+        begun.terminate()
+        assert begun.communicate(timeout=60) == (None, "\njakiro validate: interrupted\n")
+    assert begun.returncode == 130
 
 
 @pytest.mark.parametrize("command", ["validate", "explain"])

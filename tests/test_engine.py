@@ -306,6 +306,13 @@ def test_pruning_keeps_columns_with_their_nodes(target, text):
     assert tree.columns["level"] == tree.depths() and max(tree.depths()) == 1
 
 
+def test_what_is_asked_for_is_whole_numbers(target):
+    with pytest.raises(ValueError, match=r"max_new_tokens is 4\.5; ask for a whole number"):
+        record(target, Noise(1, 4), PROMPT, 4.5, GREEDY)
+    with pytest.raises(ValueError, match="the prompt has ids outside"):
+        record(target, Noise(1, 4), [1.0, 2.5], 4, GREEDY)
+
+
 def test_seconds_are_the_rounds_wall_time(target, monkeypatch):
     """On a clock that only the phases move: draft 100, target 10, walk 2, what is kept 1 a call."""
     from jakiro import engine, programs

@@ -50,6 +50,15 @@ def test_a_damaged_one_is_named(tmp_path):
             Journal(path, {"prompts": 2})
 
 
+@pytest.mark.parametrize("line", ['{"precious": 1}', "{}", "[]", "5"])
+def test_a_file_that_is_none_of_a_benchmark_is_left(tmp_path, line):
+    path = tmp_path / "bench.json.partial"
+    path.write_text(line + "\n")
+    with pytest.raises(ValueError, match=r"bench.json.partial is damaged \(its first line is no plan .*: delete it"):
+        Journal(path, {"prompts": 2})
+    assert path.read_text() == line + "\n"
+
+
 def test_another_benchmark_in_which_nothing_was_measured_is_written_over(tmp_path):
     path = tmp_path / "bench.json.partial"
     Journal(path, {"prompts": 2}).settle({"jakiro": {"depth": 3}})

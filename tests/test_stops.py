@@ -8,7 +8,7 @@ from hand import FIRST, HAND, SECOND, THIRD, run
 
 from jakiro.__main__ import main
 from jakiro.analysis import endings
-from jakiro.analysis.stops import DRAWN, FAR, FULL, LACKED, LOW, NARROW, NEAR, STOPS, Stopped, stop, stops
+from jakiro.analysis.stops import DRAWN, FAR, FULL, LACKED, LOW, NARROW, NEAR, SHORT, STOPS, Stopped, stop, stops
 from jakiro.trace import save
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.stops import stops_figure
@@ -24,11 +24,16 @@ def asked(*steps, **settings):
     return replace(run(*steps, THIRD), settings=settings)
 
 
+UNRANKED = replace(FIRST, tree=replace(FIRST.tree, columns={"pick_rank": [None] * 5}))
+
+
 @pytest.mark.parametrize(
     ("trace", "expected"),
     [
         (asked(FIRST, depth=2), FULL),
-        (asked(replace(FIRST, tree=replace(FIRST.tree, columns={"pick_rank": [None] * 5})), depth=3), NARROW),
+        (asked(UNRANKED, depth=3), NARROW),
+        (asked(UNRANKED, depth=3, total_tokens=5), NARROW),
+        (asked(UNRANKED, depth=3, total_tokens=6), SHORT),  # there was room for a level that was not drafted
         (asked(FIRST, depth=3), endings.WRONG),  # why nothing hangs below is not known
         (asked(FIRST), FULL),
         (asked(rejected(pick_rank=3), top_k=4), endings.CUT),
@@ -42,6 +47,7 @@ def asked(*steps, **settings):
         (asked(rejected(pick_rank=8, pick_score=-3.0, cutoff=-3.0), top_k=4), FAR),
         (asked(rejected(pick_rank=7), top_k=4.0), NEAR),
         (asked(rejected(pick_rank=8, pick_draft_logprob=-1e4), top_k=4), LACKED),
+        (asked(rejected(pick_rank=3, pick_draft_logprob=-1e4), top_k=4), LACKED),  # whose vocabulary is smaller still
         (asked(rejected(pick_rank=8, pick_draft_logprob=-1.5e4), top_k=4), FAR),
         (asked(rejected(pick_rank=0)), endings.WRONG),
         (asked(rejected(pick_rank=8)), endings.WRONG),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 from importlib.metadata import version
@@ -210,6 +211,37 @@ BY_LAYER = {"full_attention": LONG, "sliding_attention": {"rope_type": "default"
 def test_positions_that_are_stretched_are_read_as_far_as_that_goes(rope, context):
     """As where YaRN is added to a config by hand, which leaves max_position_embeddings as it was."""
     assert Target.wrap(tiny_model(rope_parameters=rope | {"rope_theta": 10000.0})).context == context
+
+
+@pytest.mark.parametrize("factor", [None, "x", 0, -2.0, math.inf])
+def test_a_stretch_that_is_no_number_is_named(factor):
+    model = tiny_model()
+    model.config.rope_parameters = {"rope_type": "yarn", "factor": factor, "rope_theta": 10000.0}
+    with pytest.raises(ValueError, match=r"config\.json has a rotary factor of .*: mend it"):
+        Target.wrap(model)
+
+
+def test_a_window_that_is_no_number_is_named():
+    model = tiny_model()
+    model.config.sliding_window = "x"
+    with pytest.raises(ValueError, match=r"config\.json has a sliding_window of 'x', .*: mend it"):
+        Target.wrap(model)
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json"])
+def test_brackets_without_end_are_a_damaged_file(folder, tmp_path, name):
+    broken = shutil.copytree(folder, tmp_path / "broken")
+    (broken / name).write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="download"):
+        Target.load(broken)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"eos_token_id": [1,', b"\xff"])
+def test_a_file_of_where_texts_end_is_whole(folder, tmp_path, content):
+    broken = shutil.copytree(folder, tmp_path / "broken")
+    (broken / "generation_config.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"generation_config\.json, which says where texts end, is damaged"):
+        Target.load(broken)
 
 
 @pytest.mark.parametrize(

@@ -254,8 +254,14 @@ def test_a_file_of_more_lists_and_numbers_than_can_be_shown_is_not_parsed(value,
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     (tmp_path / "big.json").write_text(to_json(RUN))
     monkeypatch.setattr(traces, "MAX_BYTES", 100)
-    with pytest.raises(TraceError, match=r"big\.json: .* bytes, and 100 can be read"):
+    with pytest.raises(TraceError, match=r"big\.json: more than 100 bytes"):
         load_traces(tmp_path / "big.json")
+
+
+def test_a_file_without_a_size_is_read_no_further(monkeypatch):
+    monkeypatch.setattr(traces, "MAX_BYTES", 100)
+    with pytest.raises(TraceError, match="/dev/zero: more than 100 bytes"):
+        load_traces(Path("/dev/zero"))
 
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)

@@ -335,6 +335,38 @@ def test_answers_are_not_gone_on_with_by_another_target(target, data, tmp_path):
             answer(how, tiny_model())
 
 
+def test_files_that_differ_in_their_ending_have_notes_of_their_own(tmp_path):
+    first, second = tmp_path / "a.jsonl", tmp_path / "a.txt"
+    for file, seed in ((first, 1), (second, 2)):
+        claims.claim(file, option="--out", seed=seed)
+        file.write_text("text")
+    claims.claim(first, option="--out", seed=1)
+    claims.claim(second, option="--out", seed=2)
+    with pytest.raises(ValueError, match=r"a\.txt was made from another seed \(a\.txt-from\.json\)"):
+        claims.claim(second, option="--out", seed=1)
+
+
+@pytest.mark.parametrize("name", ["recipe.json", "curves.html", "metrics.csv"])
+def test_a_folder_with_files_of_something_else_is_no_runs(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(ValueError, match=rf"{name} is of no run, and would be written over: choose another --run-f"):
+        claims.claim(tmp_path / "rows.npz", seed=1)
+    (tmp_path / name).unlink()
+    claims.claim(tmp_path / "rows.npz", seed=1)
+    (tmp_path / name).write_text("the run's")
+    claims.claim(tmp_path / "trials.csv", trial=1)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "recipe.json", "tokenizer.json"])
+def test_a_folder_that_training_did_not_write_is_left(tmp_path, name):
+    history.check_own(tmp_path)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(ValueError, match=rf"{name} was not written by training here, .*: name another --out"):
+        history.check_own(tmp_path)
+    (tmp_path / "training.json").write_text("[]")
+    history.check_own(tmp_path)
+
+
 def test_contents_are_read_and_names_are_not(tmp_path):
     (tmp_path / "a.jsonl").write_text("a")
     sources = [Source("a.jsonl", 1), Source("stdlib", 1), Source("hub:owner/name", 1)]

@@ -272,7 +272,9 @@ def test_files_that_are_absent_or_damaged_are_named(tmp_path, target) -> None:
         ({"rms_norm_eps": 0}, "rms_norm_eps must be a number above 0, not 0"),
         ({"max_position_embeddings": "x"}, "max_position_embeddings must be a whole number of at least 1"),
         ({"num_local_experts": "3"}, "num_local_experts is '3'; a head has none, or 2 to 999"),
-        ({"rms_norm_eps": []}, "float"),
+        ({"rms_norm_eps": []}, "rms_norm_eps must be a number above 0, not []"),
+        ({"rope_theta": "x"}, "rope_theta must be a number above 0, not 'x'"),
+        ({"rope_theta": 0}, "rope_theta must be a number above 0, not 0"),
     ],
 )
 def test_a_config_that_is_none_of_a_head_is_named(tmp_path, target, change, message: str) -> None:

@@ -6,9 +6,11 @@ import {move} from './moves.js';
 import {address} from './state.js';
 import {tour} from './tour.js';
 
+const ASKED = 'jakiro-asked'; // in the session's storage: the prompt that was run last
+
 /** Bind all of them. `view` has the race, the lane and the state that are shown now, and what changes them: `go(change)`,
  * `open(id, change)`, `choose(id)`, `presenting()` while a race runs, and `redrawNow()` for what is due in this frame.
- * The rest are parts of the viewer. Gives `act(name, argument)`, which does what a button does, and `written()`. */
+ * The rest are parts of the viewer. Gives `act(name, argument)`, which does what a button does, `written()` and `rewrite()`. */
 export function bindButtons({root, part, props, view, live, timeline, benchmarks, say}) {
   const viewer = root.closest('#viewer');
   const over = () => (view.race && !view.race.running ? {race: view.race, state: view.state} : null);
@@ -23,9 +25,10 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
   root.addEventListener('change', letGo);
   document.addEventListener('pointerdown', ({target}) => { if (!part('export').contains(target)) closeMenu(); });
   part('export').addEventListener('focusout', ({relatedTarget}) => { if (relatedTarget && !part('export').contains(relatedTarget)) closeMenu(); });
-  return {act, written};
+  return {act, written, rewrite};
 
-  /** A list in which something was chosen by mouse would take the keys that follow: as type-ahead, not as the page's. */
+  /** A list in which something was chosen by mouse would take the keys that follow: as type-ahead, not as the page's; a
+   * button that was pressed by mouse would take Space. */
   function letGo({target}) {
     if (target.matches('select') && pointed) target.blur();
   }
@@ -34,7 +37,11 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     if (event.target.closest('.menu a, .menu button')) closeMenu();
     const name = event.target.closest('[data-do]')?.dataset.do;
     if (event.detail > 1 && ['run', 'stop'].includes(name)) return; // the second of a double click: the one stands where the other was
-    if (name) return act(name);
+    if (name) {
+      act(name);
+      if (pointed && document.activeElement === event.target.closest('button')) document.activeElement.blur();
+      return;
+    }
     const example = event.target.closest('.gallery-item')?.textContent.trim();
     const recorded = example && props.races.find((one) => one.title === example);
     if (!recorded) return;
@@ -53,9 +60,17 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
    * been written. Without one the server says what to do. */
   function written() {
     const box = viewer.querySelector('#prompt textarea'), {race} = view;
+    try { if (box.value) sessionStorage.setItem(ASKED, box.value); } catch { /* refused in private windows */ }
     if (box.value || !race?.prompt || race.written === false) return false;
     write(race.prompt);
     return true;
+  }
+
+  /** After a reload in which a race was lost: the prompt that it was asked with. */
+  function rewrite() {
+    let asked = null;
+    try { asked = sessionStorage.getItem(ASKED); } catch { /* likewise */ }
+    if (asked && viewer.querySelector('#prompt textarea')?.value === '') write(asked);
   }
 
   function act(name, argument) {

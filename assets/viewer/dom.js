@@ -97,6 +97,7 @@ export function helpBox(root, tip) {
   root.addEventListener('focusin', open);
   root.addEventListener('pointerleave', hide);
   root.addEventListener('focusout', hide);
+  root.addEventListener('click', ({target}) => { if (target.closest('button, summary, a')) hide(); }); // it would lie over what comes of that
   window.addEventListener('scroll', () => (described?.matches(':focus-visible') ? place() : hide()), {passive: true});
   document.addEventListener('pointermove', (event) => {
     if (!still) return;

@@ -12,7 +12,7 @@ import {lanesView, sameTime} from './lanes.js';
 import {nodeView, stopNode} from './node.js';
 import {noticeView} from './notice.js';
 import {openFiles} from './opening.js';
-import {fetched, ticking, withComparison, withCut} from './race.js';
+import {fetched, paced, ticking, withComparison, withCut} from './race.js';
 import {roundView} from './round.js';
 import {liveRuns} from './runs.js';
 import {addressKeeper, fromAddress, sound, swapped} from './state.js';
@@ -36,7 +36,7 @@ export function mount({element: root, props, watch, send}) {
   let turn = 0, settled = 0, since = 0; // what was last asked for, what of it has come or failed, what had been when rounds were to be decoded again
 
   const examinations = new Map(); // what the doctor found on the heads that are loaded: method -> findings
-  const notice = noticeView(part('notice')), {say} = notice;
+  const notice = noticeView(part('notice'), () => Boolean(race?.running)), {say} = notice;
   const header = headerView(part, props);
   const lanes = lanesView(part('lanes'), go, (index) => act('lane', index), props.summaries);
   const timeline = timelineView(part, go, (time) => lanes.at(time, state.clock));
@@ -58,7 +58,7 @@ export function mount({element: root, props, watch, send}) {
     shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written: () => written(),
   });
   const view = {get race() { return race; }, get lane() { return lane; }, get state() { return state; }, redrawNow, go, open, choose, presenting};
-  const {act, written} = bindButtons({root, part, props, view, live, timeline, benchmarks, say});
+  const {act, written, rewrite} = bindButtons({root, part, props, view, live, timeline, benchmarks, say});
 
   helpBox(root, part('tip'));
   window.addEventListener('popstate', travelled);
@@ -80,7 +80,7 @@ export function mount({element: root, props, watch, send}) {
   async function open(id, change = {}) {
     const first = props.races[0]?.id, own = turn += 1;
     const recorded = !id || props.races.some((one) => one.id === id);
-    const waits = setTimeout(() => own === turn && say(recorded || race ? 'Loading …' : 'Waiting for a race that is still running …', 'race'), PATIENCE);
+    const waits = setTimeout(() => own === turn && say(recorded || race ? 'Loading …' : 'Waiting for a race that is still running, or that a reload has just stopped …', 'race'), PATIENCE);
     try {
       const next = id || first ? await fetched(id || first) : null;
       if (own !== turn) return;
@@ -92,6 +92,7 @@ export function mount({element: root, props, watch, send}) {
       if (own !== turn) return;
       settled = own;
       if (error.early) header.later(id);
+      if (error.gone) rewrite();
       if (id && first && id !== first && !race) await open(first, {...change, method: '', round: null, node: null, place: null});
       else if (!race) nothing();
       else {
@@ -113,7 +114,7 @@ export function mount({element: root, props, watch, send}) {
   /** The browser has gone back or on: nothing of the race that is left may come into the history. */
   function travelled() {
     keepTheme();
-    if (!free()) return stay(opening(race.id));
+    if (!free()) return history.forward();
     timeline.stop();
     drop();
     const before = fromAddress();
@@ -247,7 +248,8 @@ export function mount({element: root, props, watch, send}) {
     round.at(state.round, node, state.tab, Boolean(state.cut) && withCut(race, lane, redraw, uncut), {other, place: state.place ?? (lane.rounds.from[state.round] ?? 1) - 1});
     inspect(race, lane, state.round, node);
     benchmarks.at(state.bench, theme(), Plotly);
-    transport.at({...state, clock: ticking(race, state.clock)}, lane);
+    const clock = ticking(race, state.clock);
+    transport.at({...state, clock, speed: paced(race, clock, state.speed)}, lane);
     Object.assign(root.dataset, {race: state.race, round: state.round, method: state.method});
   }
 
@@ -286,6 +288,7 @@ export function mount({element: root, props, watch, send}) {
   function presenting() {
     state = {...state, present: state.present ? '' : '1'};
     header.present(viewer, state.present === '1');
+    notice.moved('');
     keep(opening(race.id));
   }
 }

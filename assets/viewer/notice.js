@@ -1,12 +1,17 @@
 // The line that says what is the matter: until the next move, until another race comes, or until the next one.
 
+const BRIEF = 8000; // ms
+
 /** `say(text, until)`: a notice until the next 'move', which brings the race's own note back; until another 'race'; or
- * until the 'next', where the page waits for something or lacks it. `moved(note)` and `opened(note)` tell of those. */
-export function noticeView(place) {
-  let lasts = 'move';
+ * until the 'next', where the page waits for something or lacks it. `moved(note)` and `opened(note)` tell of those. While
+ * a race is `running()` there are no moves: the notice then lasts BRIEF. */
+export function noticeView(place, running) {
+  let lasts = 'move', timer = null;
 
   function say(text, until = 'move') {
     lasts = until;
+    clearTimeout(timer);
+    if (text && until === 'move') timer = setTimeout(() => running() && say(''), BRIEF);
     place.textContent = text;
   }
 

@@ -7,6 +7,8 @@
 
 import {inOrder} from './format.js';
 
+const BRIEF = 2; // seconds: a race that is over sooner is not seen
+
 /** The race with an id, from the server. Raises an Error with what to tell, with `gone` where it is not there (any more), with
  * `early` where it is still running. */
 export async function fetched(id) {
@@ -106,6 +108,12 @@ export const doneAt = (lane, round, clock) => (clock === 'passes' ? round + 1 : 
 
 /** How long a lane took on a clock. */
 export const length = (lane, clock) => (clock === 'passes' ? lane.summary.passes : lane.summary.seconds);
+
+/** The lane that takes the longest on a clock. */
+export const longest = ({lanes}, clock) => lanes.reduce((one, other) => (length(other, clock) > length(one, clock) ? other : one));
+
+/** The speed of the replay, where none was chosen: the true one, or slow motion for a race that is over before one sees it. */
+export const paced = (race, clock, speed) => speed || (clock === 'wall' && length(longest(race, clock), clock) < BRIEF ? 'slow' : '1');
 
 /** The clock that a race is shown on: that of passes where no lane says how long it took. */
 export const ticking = (race, clock) => (race.lanes.some((lane) => length(lane, 'wall') > 0) ? clock : 'passes');

@@ -70,7 +70,8 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
   function read() {
     const {q, p, head} = Object.fromEntries((lane.fields ?? []).map(({key, help}) => [key, help]));
     const contrastive = (lane.nodes ?? []).some((nodes) => nodes.head?.includes(1));
-    const words = [['size, width: draft q', q], ['%: target p', p], ['last level: contrastive', contrastive && head]];
+    const drafts = lane.rounds.nodes.some((count) => count > 1);
+    const words = [['size, width: draft q', drafts && q], ['%: target p', p], ['last level: contrastive', contrastive && head]];
     part('reading').replaceChildren(...words.filter(([, help]) => help).map(([text, help]) => h('span', {tabindex: 0, 'data-help': help}, text)));
   }
 

@@ -3,6 +3,7 @@
 import {show as reveal, stillness} from './dom.js';
 import {liveReader} from './live.js';
 import {comparison} from './race.js';
+import {reachable, serverWatch} from './reach.js';
 
 const STATUS_EVERY = 1000; // ms between two questions whether the models are there
 const LOADING = 'Loading model …', RUN = 'Run live'; // what the button says before it can be pressed, and then
@@ -23,6 +24,7 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
     started, grown, done: (id) => settle(id, !stillness(), ''), failed,
     compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); },
   });
+  const server = serverWatch(say);
   let doing = '', asked = 0, unanswered = 0; // 'race' or 'question'; how often anything was; which of it has no answer yet
   let halted = false, leaving = false; // whether the race was stopped; whether Stop is hidden, and had the keyboard's focus
   let held = 0, waiting = null, nonce = 0; // which of what was asked Gradio has; hands over the next; comes with the answer to a question
@@ -35,7 +37,7 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
   run.addEventListener('failed', () => through(10 * QUIET));
   new PerformanceObserver((list) => list.getEntries().some(({name}) => new URL(name).pathname.endsWith('/queue/join')) && setTimeout(joined)).observe({type: 'resource'});
   askForModels();
-  return {read: reader.read, stop: halt, start, again, compare, examine, unable, loaded, heads: () => heads};
+  return {read, stop: halt, start, again, compare, examine, unable, loaded, heads: () => heads};
 
   function start() {
     if (doing) return say('The model is busy with what was asked: stop that first, or wait.');
@@ -45,9 +47,14 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
     hand(own, 'run');
   }
 
+  function read(text) {
+    server.heard();
+    reader.read(text);
+  }
+
   /** No answer comes yet: say why. */
   async function waits(own) {
-    const there = await fetch('models.json').then(() => true, () => false);
+    const there = await reachable();
     if (own === unanswered) say(there ? 'Waiting for the model, which is busy …' : 'The server cannot be reached: is the network there?', 'next');
   }
 
@@ -143,7 +150,7 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
 
   /** Why a run of a model cannot be decoded again, '' where it can. */
   function unable(run) {
-    if (doing) return 'The model is busy.';
+    if (doing) return doing === 'race' ? 'A race is running.' : 'The model works on what was asked.';
     if (model === null) return lacking;
     return loaded(run) ? '' : `This race was recorded with ${run.model}, and the model loaded here is ${model}.`;
   }
@@ -200,6 +207,7 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
     if (from) asker = from;
     doing = what;
     [waiting, nonce] = [null, 0];
+    if (doing) server.begin(); else server.end();
     reveal(run, !doing);
     reveal(stop, Boolean(doing));
     if (focused) (doing ? stop : run).focus();

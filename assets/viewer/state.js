@@ -5,8 +5,8 @@ import {roundOf} from './race.js';
 import {TABS} from './round.js';
 
 const NUMBERS = new Set(['round', 'node', 'place']);
-const DEFAULTS = {race: '', method: '', round: null, node: null, place: null, tab: narrow() ? 'outline' : 'tree', cut: '', clock: 'wall', speed: '1', moment: '', against: '', bench: '', present: ''};
-const CHOICES = {clock: ['wall', 'passes'], speed: ['0.25', '0.5', '1', '2', '4'], present: ['', '1'], cut: ['', '1']};
+const DEFAULTS = {race: '', method: '', round: null, node: null, place: null, tab: narrow() ? 'outline' : 'tree', cut: '', clock: 'wall', speed: '', moment: '', against: '', bench: '', present: ''};
+const CHOICES = {clock: ['wall', 'passes'], speed: ['', 'slow', '0.1', '0.25', '0.5', '1', '2', '4'], present: ['', '1'], cut: ['', '1']};
 
 /** `against` where no lane is wanted below; no method is called so. */
 export const NOTHING = 'nothing';

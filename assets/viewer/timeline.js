@@ -1,9 +1,10 @@
 // The timeline is the scrubber: a slider, the figure of all rounds with a playhead over it, and the replay.
 
 import {tell, show as reveal} from './dom.js';
-import {doneAt, length, roundAt, ticking} from './race.js';
+import {doneAt, length, longest, paced, roundAt, ticking} from './race.js';
 
 const PASSES_PER_SECOND = 8; // of the replay on the clock of passes
+const SLOW = 10; // seconds that a race takes in slow motion
 
 /** `go({round})` moves the playhead; `frame(time)` shows the race at a time of the clock, null at rest. */
 export function timelineView(part, go, frame) {
@@ -68,13 +69,13 @@ export function timelineView(part, go, frame) {
     return {left: l, scale: (width - l - r) / (high - low), low};
   }
 
-  /** Start the replay, at `speed` times the true one, from the round shown (from the start, if that is the last), or
+  /** Start the replay, at `speed` times the true one or in slow motion, from the round shown (from the start, if that is the last), or
    * have it pause or go on. Where it is over the playhead stays at the last round, or goes to the round `end`. */
   function toggle(race, own, {round, clock: wanted, speed}, end = own.rounds.at.length - 1) {
     if (replay) return replay.frame ? pause() : run();
     const clock = ticking(race, wanted);
     const begin = round <= 0 || round >= own.rounds.at.length - 1 ? 0 : doneAt(own, round, clock);
-    replay = {race, own, end, clock, speed, begin, time: begin, started: null, frame: null};
+    replay = {race, own, end, clock, speed: paced(race, clock, speed), begin, time: begin, started: null, frame: null};
     run();
   }
 
@@ -96,8 +97,10 @@ export function timelineView(part, go, frame) {
     if (!replay?.frame) return; // this frame was asked for before it was stopped
     replay.started ??= now;
     const {race, own, end, clock, speed, begin, started} = replay;
-    const time = begin + ((now - started) / 1000) * Number(speed) * (clock === 'passes' ? PASSES_PER_SECOND : 1);
-    if (time >= length(longest(race, clock), clock)) return go({round: end, node: null}); // which stops it, too
+    const whole = length(longest(race, clock), clock);
+    const rate = speed === 'slow' ? whole / SLOW : Number(speed) * (clock === 'passes' ? PASSES_PER_SECOND : 1);
+    const time = begin + ((now - started) / 1000) * rate;
+    if (time >= whole) return go({round: end, node: null}); // which stops it, too
     replay.time = time;
     replay.frame = requestAnimationFrame(step);
     frame(time);
@@ -106,9 +109,9 @@ export function timelineView(part, go, frame) {
 
   /** A replay goes on at the speed and on the clock that are chosen now: on another one from the round that it has got
    * to, in the lane shown or, where that is through, in the one that takes the longest. */
-  function pace({clock: wanted, speed}) {
+  function pace({clock: wanted, speed: chosen}) {
     if (!replay) return;
-    const {race, own, time, clock: before} = replay, clock = ticking(race, wanted);
+    const {race, own, time, clock: before} = replay, clock = ticking(race, wanted), speed = paced(race, clock, chosen);
     if (clock === before && speed === replay.speed) return;
     const guide = time < length(own, before) ? own : longest(race, before);
     const begin = clock === before || !time ? time : doneAt(guide, roundAt(guide, time, before), clock);
@@ -123,5 +126,3 @@ export function timelineView(part, go, frame) {
     frame(null);
   }
 }
-
-const longest = ({lanes}, clock) => lanes.reduce((one, other) => (length(other, clock) > length(one, clock) ? other : one));

@@ -29,7 +29,7 @@ export function tour(part, root, now, go, say) {
   const box = part('tour'), offer = part('offer');
   const offline = root.classList.contains('offline');
   const stops = STOPS.map(({live = '', ...one}) => ({...one, text: one.text + (offline ? '' : live)})).filter(({text}) => text);
-  let stop = -1, marked = null, before = null; // before: what had the focus
+  let stop = -1, marked = null, before = null, tab = ''; // before: what had the focus; the view that was open
   reveal(offer, !posed() && !seen());
   document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || stop < 0 || event.defaultPrevented || root.querySelector('dialog[open], .menu[open]')) return;
@@ -46,7 +46,7 @@ export function tour(part, root, now, go, say) {
     const {race: {lanes}, state} = shown, own = lanes.find(({method}) => method === state.method);
     const lane = [own, ...[...lanes].reverse()].find((one) => one.moments.some((kinds) => kinds.length)) ?? own;
     go({method: lane.method, round: 0, node: null, tab: 'tree', present: '', moment: ''});
-    before = document.activeElement;
+    [before, tab] = [document.activeElement, state.tab];
     visit(0, 0);
   }
 
@@ -54,6 +54,7 @@ export function tour(part, root, now, go, say) {
     if (stop < 0) return;
     const byKey = box.querySelector(':focus-visible');
     visit(-1, 0);
+    if (now()) go({tab});
     if (before !== document.body && before.getClientRects().length) before.focus({preventScroll: true});
     else if (byKey) root.querySelector('[data-do=help]').focus({preventScroll: true}); // which offers the tour, too
   }

@@ -9,6 +9,7 @@ import {frame, sketch} from './sketch.js';
 
 const SPACE = 4; // px between the legend and the tree
 const REST = 120; // ms after a figure in which the next one is sketched
+const BESIDE = 0.4; // levels beside a node that its label may take
 const STILL = 100; // ms after which a width that changes is at rest
 const RING = {type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: false, cliponaxis: false,
   marker: {symbol: 'circle-open', size: 26, line: {width: 2}}}; // around the node that the inspector shows
@@ -41,8 +42,8 @@ export function treePlot(box) {
     const {data, layout} = legible(figure), at = place(figure, node);
     if (group !== like) drawLegend(Plotly, {data, layout});
     const margin = {...layout.margin, t: Math.max(layout.margin.t, top)}, height = layout.height + margin.t - layout.margin.t;
-    const full = {data: [...data, ring(at, colors.text)], layout: {...layout, margin, height, uirevision: like}}; // the zoom is that of one lane's trees
-    const {bare, labels} = parts(full);
+    const full = {data, layout: {...layout, margin, height, uirevision: like}}; // the zoom is that of one lane's trees
+    const {bare, labels} = parts({...full, data: [...data, ring(at, colors.text)]});
     const chosen = at && labels.find(({x, y}) => x === at[0] && y === at[1]);
     if (chosen) chosen.radius = Math.max(chosen.radius, RING.marker.size / 2); // else it lies over the ring
     const hurried = layer && group === like && performance.now() - last < REST;
@@ -51,6 +52,7 @@ export function treePlot(box) {
       return draw(Plotly, box, bare, config, full).then(() => {
         if (!layer) labelLayer(box, () => now);
         layer = true;
+        if (at) follow(at);
         box.parentElement.classList.toggle('sketched', waiting !== null);
         drawn();
       });
@@ -65,6 +67,14 @@ export function treePlot(box) {
       group = like;
       settle();
     }
+  }
+
+  /** Where not the whole tree is in sight, bring the chosen node there, and the level below it, on which the bonus is. */
+  function follow([x]) {
+    const {xaxis} = box._fullLayout, left = xaxis._offset + xaxis.l2p(x - BESIDE), right = xaxis._offset + xaxis.l2p(x + 1 + BESIDE);
+    const {scrollLeft, clientWidth} = scroll;
+    if (right > scrollLeft + clientWidth) scroll.scrollLeft = right - clientWidth;
+    else if (left < scrollLeft) scroll.scrollLeft = left;
   }
 
   /** Let plotly draw at once what is only sketched. */

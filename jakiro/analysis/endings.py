@@ -41,7 +41,7 @@ def ending(trace: Trace, index: int) -> str:
         return CUT
     if rank is None:
         return WRONG if step.tree.below(step.stop_node) else DRAFT_END
-    return CUT if width is not None and rank < width else UNPROPOSED
+    return CUT if width is not None and rank < width and not lacked(step) else UNPROPOSED
 
 
 def moments(trace: Trace, index: int) -> list[str]:
@@ -77,6 +77,13 @@ def levels(trace: Trace, step: StepTrace) -> int:
     """How deep a draft could get; a copy, as far as it goes."""
     deepest = max(step.tree.depths())
     return deepest if copied(step.tree) else trace.number("depth") or deepest
+
+
+def ended_early(trace: Trace, step: StepTrace) -> bool:
+    """Whether nothing was drafted below what was accepted, though the budget had room for it: of what drafts level by
+    level a draft model alone ends so, for it may read less than its target."""
+    deeper = len(step.tree.cut) or max(step.tree.depths()) > len(step.accepted)
+    return "pick_rank" in step.tree.columns and not deeper and len(step.tree) < (trace.number("total_tokens") or 0)
 
 
 def lacked(step: StepTrace) -> bool:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jakiro.analysis import endings
-from jakiro.analysis.endings import at_stop, ending, lacked, levels
+from jakiro.analysis.endings import at_stop, ended_early, ending, lacked, levels
 from jakiro.trace import StepTrace, Trace
 
 # beside endings' own
-FULL, NARROW, NEAR, LOW, FAR, DRAWN, LACKED = "full", "narrow", "near", "low", "far", "drawn", "lacked"
+FULL, SHORT, NARROW, NEAR, LOW, FAR, DRAWN, LACKED = "full", "short", "narrow", "near", "low", "far", "drawn", "lacked"
 
 PARTED = (NEAR, LOW, FAR, DRAWN)  # of them, those in which an expert alone may have had the target's choice
 
@@ -27,6 +27,7 @@ class Way(NamedTuple):
 
 STOPS = {
     FULL: Way("all levels accepted", "a deeper draft", "a deeper draft might have brought more"),
+    SHORT: Way("the draft read no further", "", "the draft model's own context was full"),
     NARROW: Way(
         "not expanded",
         "a larger top_k",
@@ -83,6 +84,8 @@ def stop(trace: Trace, index: int) -> str:
     if ends == endings.DRAFT_END:
         if len(step.accepted) >= levels(trace, step):
             return FULL
+        if ended_early(trace, step):
+            return SHORT
         return NARROW if "pick_rank" in step.tree.columns else endings.WRONG
     if ends == endings.UNPROPOSED:
         if lacked(step):

@@ -25,8 +25,14 @@ def validate(options: argparse.Namespace) -> int:
             continue
         for trace in traces:
             rate = f"tau {tau(trace):.2f}" if trace.steps else "no rounds"
-            print(f"{file}: {trace.method} on {trace.target}, {counted(len(trace.steps), 'round')}, {rate}")
+            names = _printable(f"{trace.method} on {trace.target}")
+            print(f"{file}: {names}, {counted(len(trace.steps), 'round')}, {rate}")
     return status
+
+
+def _printable(text: str) -> str:
+    """A file's words without what a terminal would obey."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def explain(options: argparse.Namespace) -> int:
@@ -36,7 +42,7 @@ def explain(options: argparse.Namespace) -> int:
 
     for file in options.files:
         for trace in load_traces(file):
-            print(f"{file}: {headline(trace, trace.method, None)}\n")
+            print(f"{file}: {_printable(headline(trace, trace.method, None))}\n")
             print("| rounds stopped | rounds | share | one expert alone had it | what would have brought more |")
             print("|---|--:|--:|--:|---|")
             for one in stops(trace):

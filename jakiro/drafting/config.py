@@ -92,7 +92,7 @@ class HeadConfig:
             return cls._from_dict(raw)
         except KeyError as error:
             raise ValueError(f"{path} has no {error}: this is not the config.json of a draft head") from error
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{path}: {error}") from error
 
     @classmethod
@@ -126,10 +126,10 @@ class HeadConfig:
             num_attention_heads=raw["num_attention_heads"],
             vocab_size=raw["vocab_size"],
             num_key_value_heads=raw.get("num_key_value_heads") or 0,
-            rms_norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
-            rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
+            rms_norm_eps=raw.get("rms_norm_eps", 1e-6),
+            rope_theta=_given(10000.0, rope.get("rope_theta"), raw.get("rope_theta")),
             rope_type=type_,
-            rope_factor=float(rope.get("factor") or 1.0),
+            rope_factor=_given(1.0, rope.get("factor")),
             max_position_embeddings=raw.get("max_position_embeddings") or 2048,
             num_local_experts=raw.get("num_local_experts") or 0,
             expert_intermediate_size=raw.get("expert_intermediate_size") or 0,
@@ -178,6 +178,11 @@ class HeadConfig:
         if self.draft_temperature != 1:
             raw["draft_temperature"] = self.draft_temperature
         return raw
+
+
+def _given(default: float, *found: Any) -> Any:
+    """The first that is not null."""
+    return next((one for one in found if one is not None), default)
 
 
 def width_of(hidden: int, heads: int) -> int:

@@ -48,6 +48,8 @@ class Journal:
         except (ValueError, TypeError) as error:
             raise _damaged(path, error) from error
         if planned != plan:
+            if not isinstance(planned, dict) or not planned.keys() & self.plan.keys():
+                raise _damaged(path, "its first line is no plan of a benchmark")
             if known:
                 raise ValueError(
                     f"{path} holds the beginning of another benchmark; delete it or choose another --out "
@@ -91,5 +93,5 @@ class Journal:
             append_lines(self.path, [[key, value]])
 
 
-def _damaged(path: Path, error: Exception) -> ValueError:
+def _damaged(path: Path, error: Exception | str) -> ValueError:
     return ValueError(f"{path} is damaged ({error}): delete it to begin the benchmark anew")

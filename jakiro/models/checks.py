@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
+from jakiro.models.lengths import UNBOUNDED, check_window, positions, short_factors
 from jakiro.models.windows import FORMS
 from jakiro.programs import replayable
 
 ATTENTIONS = ("sdpa", "eager")  # flash attention takes no tree mask
-UNBOUNDED = 1 << 20  # context of a model whose config names none
 REFUSALS = (  # what models raise at a foreign argument
     AttributeError, TypeError, ValueError, RuntimeError, IndexError, AssertionError
 )  # fmt: skip
@@ -35,6 +35,8 @@ def measure(target: Any) -> tuple[int, list, int]:
     Raises ValueError for masks that know no positions, and for states that cannot be taken back: recurrent,
     convolutional or compressed ones.
     """
+    config = target.model.config.get_text_config(decoder=True)
+    check_window(config)
     cache = DynamicCache(config=target.model.config)
     one = torch.zeros(1, 1, dtype=torch.long, device=target.device)
     try:
@@ -44,10 +46,9 @@ def measure(target: Any) -> tuple[int, list, int]:
     except REFUSALS as error:
         why = f"does not run in {target.dtype} with a key/value cache: {_what(error)}"
         raise ValueError(f"{target.name} {why}; try another --dtype, or {REMEDY}") from error
-    config = target.model.config.get_text_config(decoder=True)
     if getattr(config, "attention_layers", None):  # GPT-Neo; nothing of it shows within a window
         raise ValueError(f"{target.name} masks rows of its cache, not positions, so a tree is not its paths; {REMEDY}")
-    limits = [_positions(config), *_short_factors(config)]
+    limits = [positions(config), *short_factors(config)]
     if getattr(config, "attn_temperature_tuning", None):  # Llama 4 scales queries by their row of the cache
         limits.append(max(1, config.floor_scale - MOST_ROWS))
     if found := getattr(config, "keep_window_size", None):  # Doge leaves out tokens of longer texts
@@ -67,32 +68,6 @@ def measure(target: Any) -> tuple[int, list, int]:
         raise ValueError(f"{target.name} stores no keys and values in a cache; {REMEDY}")
     window = windows.pop() if windows == {getattr(config, "sliding_window", None)} else 0
     return min(*limits, UNBOUNDED, *windows), shapes, window
-
-
-def _short_factors(config: Any) -> list[int]:
-    """Lengths up to which LongRoPE (Ding et al., arXiv 2402.13753) rotates by its short factors.
-
-    Its deepest position chooses the factors of a whole pass, so across that length a tree is not what its paths are.
-    """
-    return [rope["original_max_position_embeddings"] for rope in _ropes(config) if rope.get("rope_type") == "longrope"]
-
-
-def _positions(config: Any) -> int:
-    """How many there are. Where a config stretches them by YaRN or linearly and leaves its limit as it was, they are as
-    many as vLLM takes (`_get_and_verify_max_len`): the factor times those of before."""
-    named = getattr(config, "max_position_embeddings", None) or UNBOUNDED
-    reach = [named]
-    for rope in _ropes(config):
-        before = rope.get("original_max_position_embeddings") or named
-        if rope.get("rope_type") in ("yarn", "linear") and named >= before:
-            reach.append(int(rope.get("factor", 1) * before))
-    return max(reach)
-
-
-def _ropes(config: Any) -> list[dict[str, Any]]:
-    """Rotary parameters, of each type of layer where they differ."""
-    ropes = getattr(config, "rope_parameters", None) or {}
-    return [rope for rope in ropes.values() if isinstance(rope, dict)] or [ropes]
 
 
 @torch.inference_mode()

@@ -67,6 +67,11 @@ def check(folder: Path) -> None:
     """Raise FileNotFoundError or ValueError with the remedy if a target cannot be read from the folder."""
     check_weights(folder)
     check_tokenizer(folder)
+    if (said := folder / "generation_config.json").is_file():  # transformers does without a damaged one, and its ends
+        try:
+            json.loads(said.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{said}, which says where texts end, is damaged ({error}): download it again") from error
 
 
 def check_weights(folder: Path) -> None:

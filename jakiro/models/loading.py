@@ -36,7 +36,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 NORMS = ("norm", "final_layernorm", "final_layer_norm", "ln_f")  # names of a decoder's last norm
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 # What transformers raises over JSON files of a model that are cut off or say what cannot be.
-DAMAGED = (StrictDataclassError, ArithmeticError, AttributeError, KeyError, TypeError, JSONDecodeError)
+DAMAGED = (StrictDataclassError, ArithmeticError, AttributeError, KeyError, TypeError, JSONDecodeError, RecursionError)
 FOREIGN = ("trust_remote_code", "does not recognize this architecture")  # in what it says of a repository's own code
 
 
@@ -171,7 +171,7 @@ def check_request(device: str, dtype: str, attention: str | None = None, compile
         raise ValueError(f"dtype is {dtype!r}; use one of {', '.join(DTYPES)}")
     if attention not in (None, *ATTENTIONS):
         raise ValueError(f"attention is {attention!r}; use one of {', '.join(ATTENTIONS)}, which take tree masks")
-    kind, mark, number = device.partition(":")
+    kind, mark, number = str(device).partition(":")
     if kind not in DEVICES or (mark and not number.isdecimal()):
         raise ValueError(f"device is {device!r}; use one of {', '.join(DEVICES)}, or cuda:1 for the second GPU")
     count = 1 if kind == "cpu" else getattr(torch, kind).device_count()

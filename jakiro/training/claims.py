@@ -21,6 +21,8 @@ from jakiro.training import history
 from jakiro.training.sources import HUB, LEADS, Source
 
 NAMED = {"weight": 1, "only": [], "without": [], "longest": 0}  # of a source that --data names
+SUFFIXES = (".npz", ".csv", ".jsonl", "")  # of what a run makes by itself
+WRITTEN = ("recipe.json", "curves.html", "metrics.csv")  # in the folder of a run, whatever it trains
 BLOCK = 1 << 20  # bytes that are read at once
 
 
@@ -39,10 +41,15 @@ def claim(
     """
     made.parent.mkdir(parents=True, exist_ok=True)
     note, own = made.with_name(f"{made.stem}-from.json"), json.loads(json.dumps(parts))
+    beside = note.with_name(f"{made.name}-from.json")  # where anyone names the file: `a.jsonl` and `a.txt` may both be
+    if made.suffix not in SUFFIXES and (beside.exists() or not _holds(made)):
+        note = beside
     if note.exists():
         hold(note)
     found = [str(one) for one in (made, *map(made.with_name, later)) if one.is_dir() or _holds(one)]
     if not found:
+        if "--out" not in option:
+            _check_unused(made.parent)
         write_text(note, json.dumps(own, indent=1) + "\n")
         return hold(note)  # another file by now
     remedy = f"choose another {option}, or begin anew here: delete {', '.join(found)}"
@@ -56,6 +63,13 @@ def claim(
     kept = _with_all_turns(kept, own)
     if other := [name for name in own | kept if own.get(name) != kept.get(name)]:
         raise ValueError(f"{found[0]} was made from another {' and another '.join(other)} ({note.name}); {remedy}")
+
+
+def _check_unused(run: Path) -> None:
+    """Raise ValueError where a folder in which nothing was begun has files that a run would write over."""
+    there = [run / name for name in WRITTEN if _holds(run / name)]
+    if there and not any(run.glob("*-from.json")):
+        raise ValueError(f"{there[0]} is of no run, and would be written over: choose another --run-folder")
 
 
 def _with_all_turns(kept: Any, own: Any) -> Any:

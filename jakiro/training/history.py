@@ -17,14 +17,16 @@ from jakiro.models.hub import weight_files
 from jakiro.training.loop import kept_rows
 
 FILE = "training.json"
+WRITTEN = ("config.json", "generation_config.json", "recipe.json", "tokenizer.json", "tokenizer_config.json")
 
 
 def check_own(folder: Path) -> None:
-    """Raise ValueError where a folder has weights that training did not write, and would write over."""
-    if not (folder / FILE).exists() and weight_files(folder):
-        raise ValueError(
-            f"{folder} has weights that were not trained here, and would be written over: name another --out"
-        )
+    """Raise ValueError where a folder has weights or a model's JSON files that training did not write, and would write
+    over."""
+    if (folder / FILE).exists():
+        return
+    if there := [*weight_files(folder), *(folder / name for name in WRITTEN if (folder / name).exists())]:
+        raise ValueError(f"{there[0]} was not written by training here, and would be written over: name another --out")
 
 
 def read(folder: Path, field: str = "") -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jakiro.analysis import endings
-from jakiro.analysis.endings import at_stop, ending, lacked
+from jakiro.analysis.endings import at_stop, ended_early, ending, lacked
 from jakiro.graph import copied, draft_logprobs, probability
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import counted, quote
@@ -58,6 +58,8 @@ def _draft_ended(trace: Trace, step: StepTrace) -> str:
     after = _after(trace, step)
     width = trace.number("top_k") if "pick_rank" in step.tree.columns else None
     reason = "nothing was drafted after it" if width is None else f"it was not among the {width} best of its level"
+    if ended_early(trace, step):
+        reason = "the draft model reads no further"
     return f"The draft stopped at {after}: {reason}, and the target chose {_bonus(trace, step)}."
 
 

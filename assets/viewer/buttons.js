@@ -3,6 +3,7 @@
 import {bindKeys, fillHelp, settings, share, theme, toggleTheme} from './actions.js';
 import {picture} from './figures.js';
 import {move} from './moves.js';
+import {WHOLE} from './round.js';
 import {address} from './state.js';
 import {tour} from './tour.js';
 
@@ -113,7 +114,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     const plots = root.querySelectorAll(`[data-view=${state.tab}] .plot[data-drawn=yes]`);
     const plot = [...plots].find((one) => one.offsetParent); // what another lane has and this one has not is hidden
     if (!plot) return say('This view has no figure to save: choose another.');
-    const round = ['run', 'compare'].includes(state.tab) ? '' : ` · round ${state.round + 1}`;
+    const round = state.tab in WHOLE ? '' : ` · round ${state.round + 1}`;
     picture(plot, format, `${race.id}-${lane.method}-round${state.round + 1}-${state.tab}`, race.themes[theme()], `${lane.title}${round} · ${lane.about.prompt}`);
   }
 

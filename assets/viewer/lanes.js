@@ -78,7 +78,7 @@ export function lanesView(box, choose, cross, summaries = {}) {
       }
       own.shown = shown;
       const untimed = clock === 'wall' && !length(lane, clock); // in a file of which others have their times
-      const share = untimed ? 0 : tokensAt(lane, time ?? finish, clock) / (stopped(lane) ? most : Math.max(1, lane.summary.count));
+      const share = untimed ? 0 : (time === null ? tokensAt(lane, finish, clock) : shown) / (stopped(lane) ? most : Math.max(1, lane.summary.count));
       const width = `${(100 * share).toFixed(2)}%`;
       if (own.bar.style.width !== width) own.bar.style.width = width;
     });

@@ -117,8 +117,8 @@ export function mount({element: root, props, watch, send}) {
     if (!free()) return history.forward();
     timeline.stop();
     drop();
-    const before = fromAddress();
-    open(before.race, before);
+    const wanted = fromAddress();
+    open(wanted.race, wanted);
   }
 
   /** What changes where rounds that were decoded again are left: the lane below was the lane as it was. */

@@ -78,9 +78,9 @@ export function addTokens(race, event) {
 /** Refresh the lanes' summaries. */
 export function summarised(race) {
   const totals = race.lanes.map(total);
-  const running = race.lanes.findIndex((lane) => lane.method === 'vanilla');
+  const base = race.lanes.findIndex((lane) => lane.method === 'vanilla');
   race.lanes.forEach((lane, index) => {
-    const own = totals[index], vanilla = totals[race.running ? running : lane.baseline];
+    const own = totals[index], vanilla = totals[race.running ? base : lane.baseline];
     const speedup = vanilla?.tps && own.tps ? own.tps / vanilla.tps : null;
     lane.summary = {...own, speedup};
   });

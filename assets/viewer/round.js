@@ -26,7 +26,8 @@ export const TABS = [
   {key: 'whatif', title: 'What if', figures: [], unless: '#viewer.offline'}, // a file has no model to ask
 ].filter(({unless}) => !unless || !document.querySelector(unless));
 
-const WHOLE = {run: 'Whole run', compare: 'Compare'}; // views of the whole text
+/** Views of the whole text, and what they are called. */
+export const WHOLE = {run: 'Whole run', compare: 'Compare'};
 const TRIED = 8, CHIP = 30; // rounds whose sentence may be the highest; letters of one that a chip beside it takes the place of
 
 /** The card of the round. `choose({tab})`, `choose({node})`. For the view What if: the methods' settings, `unable(run)`

@@ -91,6 +91,12 @@ def lacked(step: StepTrace) -> bool:
     return at_stop(step, "pick_draft_logprob") == LOWEST
 
 
+def expert_ranks(step: StepTrace) -> list[float] | None:
+    """Where the walk stopped, the rank of the target's choice under expert 0 and expert 1; None where one is not known."""
+    ranks = [at_stop(step, f"pick_expert{expert}_rank") for expert in (0, 1)]
+    return None if None in ranks else ranks
+
+
 def at_stop(step: StepTrace, column: str) -> float | None:
     """A column's value at the node where the walk stopped; None where the trace has it not."""
     values = step.tree.columns.get(column)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jakiro.analysis import endings
-from jakiro.analysis.endings import at_stop, ended_early, ending, lacked, levels
+from jakiro.analysis.endings import at_stop, ended_early, ending, expert_ranks, lacked, levels
 from jakiro.trace import StepTrace, Trace
 
 # beside endings' own
@@ -125,5 +125,5 @@ def _counted(found: list[tuple[str, bool | None]]) -> Iterator[Stopped]:
 
 def _alone(trace: Trace, step: StepTrace) -> bool | None:
     """Whether one of two experts alone would have proposed the target's choice where the walk stopped."""
-    ranks, width = [at_stop(step, f"pick_expert{expert}_rank") for expert in (0, 1)], trace.number("top_k")
-    return None if None in ranks or width is None else sum(rank < width for rank in ranks) == 1
+    ranks, width = expert_ranks(step), trace.number("top_k")
+    return None if ranks is None or width is None else sum(rank < width for rank in ranks) == 1

@@ -83,7 +83,7 @@ def node_table(step: StepTrace) -> dict[str, list]:
     }
     for name, values in tree.columns.items():
         if name not in HIDDEN and name not in table:
-            digits = READ if FIELDS.get(name, "  ")[1] in ("log", "exp") else DIGITS
+            digits = READ if name in FIELDS and FIELDS[name][1] in ("log", "exp") else DIGITS
             ranks = f"_{name}".endswith("_rank")
             table[name] = _counted_from_one(values) if ranks else rounded_list(values, digits)
     return table

@@ -80,7 +80,8 @@ def _both_ends(text: str) -> str:
 def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:
     """The badge: do all runs give the same token ids, and if not, where they part and by what margin.
 
-    Each is held against the first as far as both went, and what goes beyond the first one's end against the longest.
+    Each is held against the first as far as both went, and what goes beyond the first one's end against the longest of
+    those that did not part from it.
     "lossless" is said only where there is a vanilla run; where there is nothing to compare, `identical` is None. `tie`:
     they part, each time at a tie that rounding explains.
     """
@@ -89,15 +90,11 @@ def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:
         return {"identical": None, "tie": False, "text": text}
     against = [_divergence(traces[0], trace, titles[0], title) for trace, title in zip(traces, titles, strict=True)]
     parted = [found for found in against if found is not None]
-    at = max(range(len(traces)), key=lambda index: len(traces[index].tokens))
-    longest = traces[at]
-    if against[at] is None:
-        beyond = [
-            _divergence(longest, trace, titles[at], title)
-            for trace, title, known in zip(traces, titles, against, strict=True)
-            if known is None
-        ]
-        parted += [found for found in beyond if found is not None]
+    like = [pair for pair, found in zip(zip(traces, titles, strict=True), against, strict=True) if found is None]
+    further, name = max(like, key=lambda pair: len(pair[0].tokens))
+    beyond = [_divergence(further, trace, name, title) for trace, title in like]
+    parted += [found for found in beyond if found is not None]
+    longest = max(traces, key=lambda trace: len(trace.tokens))
     short = any(trace.stop == "stopped" or _ran_out(trace, longest) for trace in traces)
     held = any(trace.method == "vanilla" for trace in traces)
     word, so_far = "lossless" if held else "identical", " as far as they went" * short

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jakiro.analysis import endings
-from jakiro.analysis.endings import at_stop, ended_early, ending, lacked
+from jakiro.analysis.endings import at_stop, ended_early, ending, expert_ranks, lacked
 from jakiro.graph import copied, draft_logprobs, probability
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import counted, quote
@@ -44,8 +44,8 @@ def _idle(trace: Trace) -> str:
 
 
 def _all(trace: Trace, step: StepTrace, what: str, count: int) -> str:
-    all = f"the only {what} was" if count == 1 else f"all {counted(count, what)} were"
-    return f"Nothing was rejected: {all} accepted, and the target added {_bonus(trace, step)}."
+    they = f"the only {what} was" if count == 1 else f"all {counted(count, what)} were"
+    return f"Nothing was rejected: {they} accepted, and the target added {_bonus(trace, step)}."
 
 
 def _draft_ended(trace: Trace, step: StepTrace) -> str:
@@ -104,8 +104,8 @@ def _not_proposed(trace: Trace, step: StepTrace) -> str:
 
 def _experts(step: StepTrace, width: int | None) -> str:
     """What each expert alone made of the target's choice; the one that would have proposed it first."""
-    ranks = [at_stop(step, f"pick_expert{expert}_rank") for expert in (0, 1)]
-    if None in ranks:
+    ranks = expert_ranks(step)
+    if ranks is None:
         return ""
     inside = [expert for expert in (0, 1) if width is not None and ranks[expert] < width]
     if len(inside) == 1:

@@ -60,8 +60,8 @@ def _points(hover: str) -> dict:
 def _round(step: StepTrace, found: RoundDiversity, experts: bool, domains: list[tuple[float, float]]) -> dict:
     depths = list(range(1, len(found.coverage) + 1))
     data = [{"x": depths, "y": rounded_list(found.coverage, 3)}]
-    counted = f"target mass in the tree · {found.unique} different tokens in {found.drafted}"
-    notes = [counted if found.drafted else "nothing was drafted in this round"]
+    told = f"target mass in the tree · {found.unique} different tokens in {found.drafted}"
+    notes = [told if found.drafted else "nothing was drafted in this round"]
     if experts:
         walked = {0, *step.accepted}
         spread = _spread([node.depth for node in found.experts])

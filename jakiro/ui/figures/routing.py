@@ -6,7 +6,6 @@ import math
 
 from jakiro.analysis.endings import alone
 from jakiro.analysis.routing import Gate, RunRouting, round_routing, run_routing
-from jakiro.metrics import max_depth
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.bars import bars, curve, on, outlined
 from jakiro.ui.figures.digits import rounded, rounded_list
@@ -88,10 +87,10 @@ def run_routing_figure(trace: Trace) -> dict | None:
         return None
     left, right, top, low = (0, 0.46), (0.57, 1), (0.62, 1), (0.04, 0.42)
     middles = [middle for middle, _, _ in run.acceptance]
-    levels = min(max(run.by_depth), max_depth(trace))  # without the contrastive one, which no router weighs
+    levels = max(run.by_depth)
     axes = {
         "xaxis": axis(left, "y", showgrid=False, **whole(len(run.root))),
-        "yaxis": axis(top, "x", "depth", **by_level(levels), autorange="reversed"),
+        "yaxis": axis(top, "x", "depth", **by_level(levels) | {"range": [levels + 0.6, 0.4]}),
         "xaxis2": axis(right, "y2", "depth", **by_level(levels)),
         "yaxis2": axis(top, "x2", **SHARES),
         "xaxis3": axis(left, "y3", "round", showgrid=False, matches="x", **whole(len(run.root))),
@@ -109,7 +108,7 @@ def run_routing_figure(trace: Trace) -> dict | None:
     ]
     margin = {"l": 46, "r": 12, "t": 34, "b": 40}
     look = layout(RUN_HEIGHT, axes, margin=margin, barmode="stack", bargap=0.12, annotations=captions)
-    data = [_map(run, levels), *_weights(run, levels), _entropy(run), _acceptance(run)]
+    data = [_map(run, levels), *_weights(run), _entropy(run), _acceptance(run)]
     return {"data": data, "layout": look, "min_width": 800}
 
 
@@ -127,8 +126,8 @@ def _map(run: RunRouting, levels: int) -> dict:
     return on(1, cells)
 
 
-def _weights(run: RunRouting, levels: int) -> list[dict]:
-    depths, found = [depth for depth in run.by_depth if depth <= levels], []
+def _weights(run: RunRouting) -> list[dict]:
+    depths, found = list(run.by_depth), []
     for expert, look in ((0, {}), (1, {"marker": outlined("@expert1")})):
         color = f"@expert{expert}"
         mean = rounded_list([run.by_depth[depth][expert] for depth in depths])

@@ -86,7 +86,7 @@ SOURCES: dict[int | None, tuple[str, str, str]] = {  # role, plotly symbol, name
     None: ("both", "circle", "drafted"),
 }
 
-# Third argument of Plotly.newPlot and Plotly.react.
+# Fourth argument of Plotly.newPlot and Plotly.react.
 CONFIG: dict[str, Any] = {
     "displaylogo": False,
     "responsive": True,

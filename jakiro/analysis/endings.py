@@ -92,7 +92,7 @@ def lacked(step: StepTrace) -> bool:
 
 
 def expert_ranks(step: StepTrace) -> list[float] | None:
-    """Where the walk stopped, the rank of the target's choice under expert 0 and expert 1; None where one is not known."""
+    """Ranks of the target's choice where the walk stopped under expert 0 and expert 1; None where one is not known."""
     ranks = [at_stop(step, f"pick_expert{expert}_rank") for expert in (0, 1)]
     return None if None in ranks else ranks
 

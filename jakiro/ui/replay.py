@@ -41,7 +41,7 @@
                     "acceptance": Figure, "stops": Figure | null, "classes": Figure | null,
                     "calibration": Figure | null}}]}
 
-    Figure      = {"data": [..], "layout": {..}, "min_width": px}   # plotly, colours as roles; a timeline fits any width
+    Figure      = {"data": [..], "layout": {..}, "min_width": px}  # plotly, colours as roles; timelines fit any width
     RoundFigure = {"template": Figure, "rounds": [Patch], "height": px, "min_width": px}
     Patch       = {"data": [{key: value}], "layout": {key: value}}  # dotted keys, one object a trace of the template
 

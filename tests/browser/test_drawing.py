@@ -7,12 +7,14 @@ import json
 import re
 
 import pytest
+import synthetic
 from playwright.sync_api import expect
 from served import HOSTILE, IN_CHROMIUM, SCREENS, WIDE, part, visit, wait_for_tree
 
 from jakiro.ui.figures.theme import THEMES
 
 pytestmark = IN_CHROMIUM
+RUN = synthetic.tree_trace(12, nodes=24)  # as the page has it
 A_DRAFTED_NODE = """() => {
   const plot = document.querySelector('[data-figure=tree]');
   const trace = plot.data.find((one) => one.hovertemplate && one.customdata?.[0]?.node > 0);
@@ -97,6 +99,13 @@ FITTING = """() => {
     && seen('.js-plotly-plot').every((plot) => near(plot._fullLayout.width, plot.clientWidth))
     && seen('.layers:has(canvas)').every((box) => near(wide(box, '.labels:not(.sketch)'), wide(box, '.plot')))
     && seen('.scroll:has(.plot)').every((box) => box.scrollWidth === Math.max(box.clientWidth, wide(box, '.plot')));
+}"""
+STAR_IN_SIGHT = """() => {
+  // the level below the chosen node, on which the bonus is
+  const plot = document.querySelector('[data-figure=tree]'), scroll = plot.closest('.scroll').getBoundingClientRect();
+  const [at] = plot.data.find(({marker}) => marker?.symbol === 'circle-open').x, {xaxis} = plot._fullLayout;
+  const level = (x) => plot.getBoundingClientRect().left + xaxis._offset + xaxis.l2p(x);
+  return level(at) >= scroll.left && level(at + 1) <= scroll.right;
 }"""
 CELL = """([x, y]) => {
   // where the map of the router has a round and a depth
@@ -351,6 +360,19 @@ def test_a_click_on_the_routers_map_shows_the_round(show):
     place = tab.evaluate(CELL, [8, 2])
     tab.mouse.click(place["x"], place["y"])
     tab.wait_for_selector("[data-round='7'][data-method=jakiro]")
+
+
+def test_the_end_of_the_accepted_path_is_in_sight_on_a_narrow_page(show):
+    """And the root, once that is chosen."""
+    deep = max(range(len(RUN.steps)), key=lambda index: len(RUN.steps[index].accepted))
+    tab = show(f"?race=question&method=jakiro&round={deep}&tab=tree", viewport={"width": 390, "height": 844})
+    wait_for_tree(tab)
+    tab.wait_for_function(STAR_IN_SIGHT)
+    tab.locator("[data-view=tree]").focus()
+    for _ in RUN.steps[deep].accepted:
+        tab.keyboard.press("ArrowLeft")
+    tab.wait_for_selector("[data-part=node][data-node='0']")
+    tab.wait_for_function(STAR_IN_SIGHT)
 
 
 @pytest.mark.parametrize("width", [390, 900, 1440])

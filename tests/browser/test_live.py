@@ -278,6 +278,55 @@ def test_a_race_that_fails_gives_back_the_view_and_the_address(show, monkeypatch
     tab.wait_for_function("location.search.includes('race=question')")
 
 
+def test_a_server_that_is_lost_in_a_race_is_said_and_heard_again(show, monkeypatch):
+    """And what is said of a key while a race runs does not stay until its end."""
+    held = threading.Event()
+
+    def rounds(race):
+        for count, event in enumerate(ROUNDS(race)):
+            if count == 4:
+                held.wait(60)
+            yield event
+
+    monkeypatch.setattr(Race, "rounds", rounds)
+    tab = show("?race=question&motion=0", expected="ERR_FAILED")
+    run_until_it_is_in_the_address(tab)
+    tab.keyboard.press("s")
+    expect(part(tab, "notice")).to_contain_text("can be shared when it is over")
+    expect(part(tab, "notice")).to_be_empty()
+    tab.route("**/models.json", lambda route: route.abort())
+    expect(part(tab, "notice")).to_contain_text("The server cannot be reached: what it worked on may be lost")
+    tab.unroute("**/models.json")
+    expect(part(tab, "notice")).to_be_empty()
+    held.set()
+    expect(part(tab, "kind")).to_have_text("live")
+
+
+def test_back_in_a_race_leads_nowhere_and_afterwards_to_the_race_before(show, monkeypatch):
+    monkeypatch.setattr(Race, "rounds", slowly)
+    tab = show("?race=question&method=eagle2&round=3&motion=0")
+    tab.wait_for_selector("[data-round='3'][data-method=eagle2]")
+    run_until_it_is_in_the_address(tab)
+    tab.evaluate("history.back()")
+    expect(part(tab, "notice")).to_contain_text("A race is running")
+    tab.wait_for_function("location.search.includes('race=live-')")
+    expect(part(tab, "kind")).to_have_text("live")
+    tab.evaluate("history.back()")
+    expect(part(tab, "prompt")).to_have_text("Why?")
+    tab.wait_for_selector("[data-round='3'][data-method=eagle2]")
+
+
+def test_a_prompt_is_there_again_where_a_reload_finds_its_race_lost(show):
+    tab = show("?motion=0", expected="404")
+    run(tab, "the an the an")
+    tab.wait_for_function("location.search.includes('race=live-')")
+    expect(part(tab, "kind")).to_have_text("live")
+    tab.route("**/races/live-*.json", lambda route: route.fulfill(status=404, body="it is not kept any more"))
+    tab.reload()
+    expect(part(tab, "notice")).to_contain_text("not kept any more")
+    expect(tab.locator("#prompt textarea")).to_have_value("the an the an")
+
+
 def test_a_race_that_begins_ends_the_tour_and_has_none(show, monkeypatch):
     monkeypatch.setattr(Race, "rounds", slowly)
     tab = show("?race=question")

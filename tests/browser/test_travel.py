@@ -192,6 +192,38 @@ def test_the_replay_has_a_speed(show):
     assert slow > 10 * tab.evaluate(CLOCK)  # 16 times, but for a frame at either end
 
 
+def test_a_race_that_is_over_at_once_is_replayed_in_slow_motion(show):
+    tab = show("?race=question&method=jakiro&round=0")
+    at(tab, 0)
+    expect(part(tab, "speed")).to_have_value("slow")
+    slow, ends = (
+        tab.evaluate(CLOCK),
+        tab.evaluate("""async () => {
+      const {replay} = await (await fetch('races/question.json')).json();
+      return replay.traces.map(({rounds}) => rounds.at);
+    }"""),
+    )
+    seconds = ends[-1][5]  # until the seventh round
+    assert slow == pytest.approx(10_000 * seconds / max(lane[-1] for lane in ends), rel=0.02)
+    part(tab, "clock").select_option("passes")
+    expect(part(tab, "speed")).to_have_value("1")
+    part(tab, "clock").select_option("wall")
+    part(tab, "speed").select_option("1")
+    tab.wait_for_function("location.search.includes('speed=1')")
+
+
+def test_space_after_a_click_is_the_pages_own(show):
+    """And not the button's that was clicked: it would end the presentation."""
+    tab = show("?race=question&method=jakiro&round=0&speed=0.25")
+    at(tab, 0)
+    tab.evaluate(SLOW_CLOCK)
+    tab.locator("[data-do=present]").click()
+    tab.wait_for_selector("#viewer.presenting")
+    tab.keyboard.press("Space")
+    expect(part(tab, "play")).to_contain_text("Pause")
+    expect(tab.locator("#viewer.presenting")).to_have_count(1)
+
+
 def test_a_replay_goes_on_at_another_speed(show):
     tab = show("?race=question&method=jakiro&round=0&speed=0.25")
     at(tab, 0)

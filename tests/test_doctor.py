@@ -192,7 +192,8 @@ def test_a_head_with_its_halves_exchanged_was_made_for_that_alone(target, texts,
 def test_a_head_that_knows_little_is_not_good(texts):
     various = replace(texts[True][0], ids=[*range(42)], start=0)
     said = Said(*[torch.zeros(40)] * 4, torch.arange(40) % 5 == 0, torch.zeros(40))
-    assert checks._agreement(said, [various]).verdict == "suspect"
+    found = checks._agreement(said, [various])
+    assert found.verdict == "suspect" and found.numbers["agreement"] == 8 / 40
 
 
 def test_a_head_is_not_held_against_the_commonest_token_of_one_loop(target, texts, sound):
@@ -220,6 +221,25 @@ def test_a_wiring_that_gives_no_number_is_left_out(target, texts, sound, monkeyp
     assert found.verdict == "good" and "the next: after" in found.text
     found = checks._wiring(target, sound, texts[True], said, "token", {"before": others["before"]})
     assert found.verdict == "unknown" and found.numbers == {}
+
+
+@pytest.mark.parametrize(
+    ("gain", "error", "verdict"), [(0.2, 0.1, "good"), (0.2, 0.01, "wrong"), (0.04, 0.001, "good")]
+)
+def test_a_gain_that_is_noise_or_small_blames_no_wiring(target, texts, sound, monkeypatch, gain, error, verdict):
+    monkeypatch.setattr(checks, "_gain", lambda *given: (gain, error))
+    said = say(target, sound, texts[True])[0]
+    assert checks._wiring(target, sound, texts[True], said, "token", {"the same": Wiring()}).verdict == verdict
+
+
+@pytest.mark.parametrize(("spread", "verdict"), [(0.1, "suspect"), (9.0, "good")])
+def test_a_gain_that_is_noise_does_not_blame_the_template(target, texts, sound, monkeypatch, spread, verdict):
+    said = say(target, sound, texts[True])[0]
+    signs = 1 - 2 * (torch.arange(len(said.wanted)) % 2)
+    given, other = (replace(said, logprobs=said.wanted + more) for more in (0, 0.2 + spread * signs))
+    monkeypatch.setattr(checks, "say", lambda *asked: [other])
+    found = checks._template(target, sound, given, texts[True], texts[False])
+    assert found.verdict == verdict and found.numbers["nats_gained_without"] == pytest.approx(0.2, abs=0.02)
 
 
 def test_without_answers_to_bare_prompts_the_template_is_not_judged(target, texts, sound):

@@ -3,6 +3,7 @@
 import json
 import math
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,15 +12,20 @@ from tiny import tiny_model, tiny_tokenizer
 
 from jakiro import bench, files
 from jakiro.__main__ import main
+from jakiro.bench import load_methods
 from jakiro.commands import learning
 from jakiro.commands.arguments import EXPERIMENTS, RECIPES
-from jakiro.measuring import findings
+from jakiro.engine import record
+from jakiro.measuring import experiment, findings
 from jakiro.measuring.bootstrap import Part, differences, intervals
 from jakiro.measuring.experiment import Experiment
 from jakiro.measuring.findings import as_page, summary
+from jakiro.measuring.prompts import Prompt
 from jakiro.measuring.report import Sample
 from jakiro.models.hub import fingerprint
 from jakiro.target import Target
+from jakiro.text import encode
+from jakiro.verify import GREEDY
 
 TINY = {
     "question": "Do they?",
@@ -66,6 +72,8 @@ def test_tau_is_the_mean_of_the_tasks_and_ratios_are_paired():
     twice, itself = intervals(samples, ["one", "half"], "half")  # the reference need not come first
     assert [twice["over_reference"], *twice["over_reference_interval"]] == pytest.approx([2.0, 2.0, 2.0])
     assert [itself["over_reference"], *itself["over_reference_interval"]] == [1.0, 1.0, 1.0]
+    again = [replace(one, repeat=1, decoded=2 * one.decoded) for one in samples]  # as it may be where sums vary
+    assert intervals([*samples, *again], ["one", "half"], "one") == [one, half]
     [share] = differences(samples, [Part("doubling", "one", "half")])
     assert (share["what"], share["variant"], share["against"], share["temperature"]) == ("doubling", "one", "half", 0)
     assert [share["over_reference"], *share["over_reference_interval"]] == pytest.approx([2.0, 2.0, 2.0])
@@ -82,7 +90,8 @@ def test_an_interval_covers_the_truth_as_often_as_it_says():
 
 
 def test_prompts_and_tasks_without_a_round_say_nothing_of_tau():
-    """Nor does a task of which they leave one prompt, from which no interval can be drawn."""
+    """Nor does one that has a round in some variants alone, nor a task of which they leave one prompt, from which no
+    interval can be drawn."""
     counts = {
         ("a", "1"): (30, 10),
         ("a", "2"): (0, 0),
@@ -92,6 +101,7 @@ def test_prompts_and_tasks_without_a_round_say_nothing_of_tau():
     }
     counts |= {("c", "1"): (0, 0), ("c", "2"): (90, 10)}
     samples = [sample(name, *key, *count) for name in ("one", "two") for key, count in counts.items()]
+    samples += [sample("one", "a", "4", 0, 0), sample("two", "a", "4", 90, 10)]
     rows = intervals(samples, ["one", "two"], "one")
     assert [row["tau"] for row in rows] == [2.5, 2.5]
     assert [row["tau_interval"] for row in rows] == [[2.5, 2.5]] * 2
@@ -205,6 +215,18 @@ def own_heads_are_told_apart(line, folder, capsys):
     (folder / "ask.json").write_text(kept)
 
 
+def test_a_prompt_without_a_draft_is_none_of_those_whose_experts_are_looked_at(tokenizer, heads):
+    """The answer to the first one ends with its first token."""
+    target, asked = Target.wrap(tiny_model(), tokenizer, heads, name="tiny"), Experiment.of(TINY)
+    prompts = [Prompt("chat", text, text) for text in ("the cat", "a red mat")]
+    drafter = load_methods(target, ["jakiro"], asked.tree)["jakiro"]
+    methods = {one.label: drafter for one in asked.variants}
+    first = record(target, drafter[0](drafter[1]), encode(tokenizer, "the cat"), 1, GREEDY).first
+    for ends, count in (set(), 2), ({first}, 1):
+        target.ends = frozenset(ends)
+        assert [one["prompts"] for one in experiment._experts(target, asked, methods, prompts)] == [count] * 4
+
+
 def test_findings_say_better_worse_or_nothing(monkeypatch):
     row = {"temperature": 0, "tau": 2.0, "tau_interval": [1.9, 2.1]}
     ratios = {"dense": (1, 1, 1), "up": (1.1, 1.02, 1.2), "down": (0.9, 0.8, 0.95), "same": (1.01, 0.9, 1.1)}
@@ -275,6 +297,7 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
     assert f"| up | one | 5 | {', '.join(f'{name} 0.5' for name in losses)} | – |" in page
     assert "python scripts/plots.py" in page.partition("## Again")[2]
     assert summary(report)[0] in page and "![A plot](plot.svg)" in page
+    assert "| dense | 2.00 (1.90 to 2.10) | 1.000 (1.000 to 1.000) | 20.00 | 9.0 | 1.00× | 0.50 |" in page
     assert "| part up | up | dense | +10.0 % (+2.0 to +20.0): better |" in page
     assert "| part down | down | dense | -10.0 % (-20.0 to -5.0): worse |" in page
     assert "| part same | same | dense | +1.0 % (-10.0 to +10.0): not told apart |" in page

@@ -38,6 +38,20 @@ def test_every_method_is_held_against_both_yardsticks(found):
     assert found["bandwidth_bytes_per_s"] > 0 and found["matmul_flops_per_s"] > 0
 
 
+def test_runs_with_and_without_columns_take_turns_at_being_first(target, monkeypatch):
+    decode, started = limits.decode, []
+
+    def noted(*given):
+        started.append(given[-1])
+        yield from decode(*given)
+
+    monkeypatch.setattr(limits, "decode", noted)
+    for name, value in {"TURNS": 2, "PASSES": 2, "NEW_TOKENS": 8, "SQUARE_ON_CPU": 32}.items():
+        monkeypatch.setattr(limits, name, value)
+    limits.limits(target, load_methods(target, ["vanilla"], {}), "the man ran")
+    assert started == [False, True, True, False]
+
+
 def test_a_tree_of_its_root_alone_has_no_pass(target):
     for name, (make, settings) in load_methods(target, ["eagle2", "jakiro"], {"total_tokens": "1"}).items():
         features = torch.zeros(3, target.hidden_size)

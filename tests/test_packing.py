@@ -59,10 +59,10 @@ def test_ids_of_a_large_vocabulary_are_kept_whole():
 
 
 def test_short_documents_fill_what_long_ones_leave_of_their_rows():
-    """Of a row of 9 tokens 6 are taken: another 2 fit, and 2 more do not."""
-    six, two, other = (([5] * size, [True] * size) for size in (6, 2, 2))
-    assert by_width([six, two, other], [4, 8]) == [[other], [six, two]]
-    assert by_width([two, six, other], [4, 8]) == [[two], [six, other]]
+    """Of a row of 9 tokens 6 are taken: another 3 fit, and 3 more do not."""
+    six, three, other = (([5] * size, [True] * size) for size in (6, 3, 3))
+    assert by_width([six, three, other], [4, 8]) == [[other], [six, three]]
+    assert by_width([three, six, other], [4, 8]) == [[three], [six, other]]
 
 
 def test_batches_of_each_width_are_spread_over_all():
@@ -77,12 +77,12 @@ def test_batches_of_each_width_are_spread_over_all():
 
 def test_rows_tell_their_texts_apart_and_how_many_tokens_are_different(tmp_path):
     documents = [([5, 6, 7], [True] * 3), ([8, 9], [True] * 2), ([5, 6, 7], [True] * 3)]
-    save_rows(tmp_path / "rows.npz", documents, [7], seed=0)
-    [rows] = load_rows(tmp_path / "rows.npz", [7])
-    assert rows.ids.tolist() == [[5, 6, 7, 8, 9, 5, 6, 7]] and rows.texts.tolist() == [[0, 0, 0, 1, 1, 2, 2, 2]]
+    save_rows(tmp_path / "rows.npz", documents, [8], seed=0)
+    [rows] = load_rows(tmp_path / "rows.npz", [8])
+    assert rows.ids.tolist() == [[5, 6, 7, 8, 9, 5, 6, 7, 0]] and rows.texts.tolist() == [[0, 0, 0, 1, 1, 2, 2, 2, 3]]
     assert distinct_tokens(tmp_path / "rows.npz") == 5
-    np.savez(tmp_path / "before.npz", **{"ids 7": rows.ids, "said 7": rows.said})
-    assert load_rows(tmp_path / "before.npz", [7])[0].texts is None and distinct_tokens(tmp_path / "before.npz") == 8
+    np.savez(tmp_path / "before.npz", **{"ids 8": rows.ids, "said 8": rows.said})
+    assert load_rows(tmp_path / "before.npz", [8])[0].texts is None and distinct_tokens(tmp_path / "before.npz") == 8
 
 
 def test_conversations_are_learned_in_the_form_that_the_template_takes(trained, data):
@@ -97,10 +97,11 @@ def test_conversations_are_learned_in_the_form_that_the_template_takes(trained, 
 
 def test_encoding_marks_the_end_of_an_answer_as_said(trained):
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
-    messages = [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "sat"}]
+    words = ("the cat", "sat", "and then", "ran")
+    messages = [{"role": role, "content": word} for role, word in zip(("user", "assistant") * 2, words, strict=True)]
     ids, said = encoded(tokenizer, [templated(tokenizer, messages)])[0]
     assert ids == tokenizer.apply_chat_template(messages)["input_ids"]
-    assert tokenizer.decode([token for token, mine in zip(ids, said, strict=True) if mine]) == "sat<|end|>"
+    assert tokenizer.decode([token for token, mine in zip(ids, said, strict=True) if mine]) == "sat<|end|>ran<|end|>"
 
 
 def test_an_answers_first_token_is_said_also_where_it_holds_the_requests_last_space(trained):

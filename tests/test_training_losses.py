@@ -22,7 +22,7 @@ from jakiro.training.packing import Rows
 from jakiro.training.target_job import Batch, StageJob
 from jakiro.training.target_recipe import Stage
 
-SAID = 20  # the one token of the row that the assistant says
+SAID = 20  # the one token of a row that the assistant says
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +32,8 @@ def in_float32(monkeypatch):
 
 
 def job_of(ids, model=None, kind="jakiro", at=SAID, **changes):
-    """Of a head on one row, of which one token is said, or more."""
-    how = HeadRecipe.of(given(rows=1, heads={kind: SMALL}, **changes))
+    """Of a head on a batch of rows, of each of which one token is said, or more."""
+    how = HeadRecipe.of(given(rows=len(ids), heads={kind: SMALL}, **changes))
     model, said = model or tiny_model(), np.zeros(ids.shape, bool)
     said[:, at] = True
     heads = {kind: KINDS[kind](head_config(model, SMALL))}
@@ -61,9 +61,9 @@ class Right(nn.Module):
 def test_a_head_that_is_right_has_the_loss_of_the_target_itself(loss, ahead, share, scale):
     """No distance, the first token, and the entropy of what the target says of the token that is said, or the next.
 
-    Also where the target divides what its output embedding says.
+    Also where the target divides what its output embedding says, and in the second of two equal rows.
     """
-    ids = np.random.default_rng(0).integers(4, 290, (1, 65)).astype(np.uint16)
+    ids = np.random.default_rng(0).integers(4, 290, (1, 65)).astype(np.uint16).repeat(2, axis=0)
     model = tiny_model("granite", logits_scaling=scale)
     weights = dict.fromkeys(("feature", "mixture", "decoupled", "contrast"), 0.0) | {"contrast_entropy": share}
     job = job_of(ids, model, losses=weights | {loss: 1.0})

@@ -3,6 +3,7 @@
 import json
 import lzma
 import re
+from collections import Counter
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -139,13 +140,35 @@ def test_a_plain_text_that_is_the_only_one_is_learned_from(tmp_path):
         drawn(tmp_path, sources=[plain])
 
 
-def test_conversations_that_are_refused_or_cut_are_told_where_they_are_many(tmp_path, caplog):
+def test_sources_get_their_share_of_tokens(tmp_path):
+    """Three of four: six documents of 600 tokens, and four of 300."""
+    (tmp_path / "plain").mkdir()
+    mix = [Source(f"plain/{name}.txt", weight) for name, weight in (("long", 3.0), ("short", 1.0))]
+    for source, one in zip(mix, ("x" * 600, "y" * 300), strict=True):
+        (tmp_path / source.file).write_text(one)
+    assert Counter(drawn(tmp_path, 10, longest=600, sources=mix)) == {"x" * 600: 6, "y" * 300: 4}
+
+
+def test_one_plain_text_in_a_hundred_is_held_out(tmp_path, caplog):
+    (tmp_path / "plain").mkdir()
+    texts = [f"{number:03} " + "x" * 200 for number in range(200)]
+    (tmp_path / "plain/texts.txt").write_text("<|doc|>".join(texts))
+    plain, made = Source("plain/texts.txt", 1.0), tokenizer()
+    learned, held = (Documents(plain, tmp_path, made, 300, 0, validation).items for validation in (False, True))
+    assert held == [texts[0], texts[100]] and {*learned} == {*texts} - {*held}
+    assert caplog.messages == []
+
+
+def test_conversations_that_are_refused_or_cut_are_told_where_they_are_many(tmp_path, caplog, monkeypatch):
     sources.warn.cache_clear()
     long = [[message("user", one[0]["content"] + "!" * 99), one[1]] for one in talks(20)]
     write(tmp_path / "chat.jsonl", [*talks(70), *([BEFORE, *one] for one in talks(10)), *long])
     drawn(tmp_path)  # of all but one, which is held out
     why = "no answer begins in 99 tokens"
     assert caplog.messages == [f"chat.jsonl: 29 of 99 conversations are left out, mostly because {why}"]
+    monkeypatch.setattr(data, "AHEAD", 10)
+    drawn(tmp_path)  # of those that were looked at so far
+    assert re.match(r"chat\.jsonl: \d of 10 conversations are left out", caplog.messages[1])
 
 
 def test_a_plain_text_that_fits_is_given_whole_and_a_longer_one_from_a_lines_end(tmp_path):

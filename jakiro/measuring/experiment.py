@@ -201,7 +201,7 @@ def _experts(target: Target, experiment: Experiment, methods: dict, prompts: Seq
             found.append(
                 {
                     "variant": one.label,
-                    "prompts": len(some),
+                    "prompts": len(runs),
                     "overlap": mean(mean(run.overlap.values()) for run in runs),
                     "js": mean(mean(run.js.values()) for run in runs),
                     "rescued_rounds": sum(rescued) / rounds if rescued else None,

@@ -110,7 +110,7 @@ def _acceptance(samples: list[Sample]) -> dict[str, Any]:
 def _seconds(repeats: list, of: Callable[[Sample], float | None], one_of: Callable = median) -> float | None:
     """Of all prompts, the median over the repeats or another `one_of` them; None where a sample does not tell."""
     found = [[of(sample) for sample in repeat] for repeat in repeats]
-    return None if found[0][0] is None else one_of(map(sum, found))
+    return None if any(value is None for repeat in found for value in repeat) else one_of(map(sum, found))
 
 
 def _median(values: list[float | None]) -> float | None:

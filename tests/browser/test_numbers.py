@@ -20,6 +20,7 @@ RUN = synthetic.tree_trace(12, nodes=24)  # as the page has it
 VANILLA = synthetic.vanilla_trace(RUN.tokens)
 ROUND = next(index for index, step in enumerate(RUN.steps) if len(step.accepted) > 1)
 STEP = RUN.steps[ROUND]
+PASSED_OVER = next(node for node in STEP.tree.below(0) if node not in STEP.accepted)
 ADDRESS = f"?race=question&method=jakiro&round={ROUND}&motion=0"
 
 PROPOSERS = """() => document.querySelector('[data-figure=tree]').data.flatMap(({customdata}) => customdata ?? [])
@@ -66,7 +67,7 @@ def test_bars_at_rest_are_as_far_as_when_the_first_lane_has_finished(show):
     assert float(width.removesuffix("%")) == pytest.approx(100 * (passes + 1) / len(RUN.tokens), abs=0.01)
 
 
-@pytest.mark.parametrize("node", [1, STEP.accepted[0], STEP.stop_node, len(STEP.tree) - 1])
+@pytest.mark.parametrize("node", [1, STEP.accepted[0], STEP.stop_node, PASSED_OVER, len(STEP.tree) - 1])
 def test_the_inspector_writes_what_the_trace_has(show, node):
     tab = show(f"{ADDRESS}&node={node}")
     wait_for_tree(tab)

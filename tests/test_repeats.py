@@ -65,6 +65,13 @@ def test_prompts_come_from_everywhere_in_a_row_and_have_about_one_length():
     assert repeats.prompts(ids[:, :1], np.ones((2, 1), bool), 2, 0) == []
 
 
+def test_no_prompt_is_drawn_much_more_often_than_another():
+    prompts = [[0] * length for length in range(1, 26)]
+    drawn = [repeats.of_one_length(prompts, 24, seed) for seed in range(50)]
+    assert {(len(one), len(one[0])) for one in drawn} == {(12, 1), (13, 13)}
+    assert repeats.of_one_length([], 24, 0) == []
+
+
 def test_only_what_an_answer_repeats_is_a_loss(trained):
     model = AutoModelForCausalLM.from_pretrained(trained / "out")
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")

@@ -41,6 +41,15 @@ def test_a_run_that_has_lost_its_numbers_ends_in_words_and_goes_on_at_its_checkp
     assert losses(tmp_path / "parts/metrics.csv", "value") == losses(tmp_path / "whole/metrics.csv", "value")
 
 
+def test_counts_keep_all_their_digits(tmp_path):
+    class Large(Counter):
+        def step(self, index):
+            return {"tokens": 1_048_573.0, "value": 0.123456789}
+
+    loop.run(Large(), tmp_path)
+    assert history.metrics(tmp_path)[0] == {"step": 1, "tokens": 1_048_573, "value": 0.123457}
+
+
 @pytest.mark.parametrize("stop", [3, 4, 6])
 def test_an_interrupted_run_resumes_to_the_same_curve(tmp_path, stop):
     loop.run(Counter(), tmp_path / "whole", save_every=2)

@@ -164,6 +164,14 @@ def test_a_run_of_before_a_metric_goes_on(trained, data, tmp_path):
     train_both(trained, data, tmp_path / "run", tmp_path / "two", steps=2)
 
 
+def test_no_token_is_drafted_from_another_text():
+    ids = np.ones((1, 8), np.uint16)
+    texts = np.array([[1, 1, 1, 2, 2, 2, 2, 0]], np.uint16)
+    rows = Rows(ids, np.array([[1, 1, 1, 1, 1, 1, 1, 0]], bool), texts)
+    assert head_job._within_texts(rows).said.tolist() == [[True, True, True, False, False, True, True, False]]
+    assert head_job._within_texts(rows._replace(texts=None)).said is rows.said
+
+
 def test_heads_are_written_in_the_recipes_dtype(trained, data, tmp_path):
     """In float16 unless it says otherwise, from one run folder."""
     halves = train_both(trained, data, tmp_path / "run", tmp_path / "halves", steps=2)

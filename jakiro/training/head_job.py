@@ -31,6 +31,16 @@ from jakiro.training.unrolled import Unrolled, UnrolledEagle3, begins
 LOG = logging.getLogger(__name__)
 
 
+def _within_texts(rows: Rows) -> Rows:
+    """The rows, scored only where token t and token t + 2, of which the first is read to draft the other, are of one
+    text: a chat says none of its first two tokens, a plain text says all."""
+    if rows.texts is None:
+        return rows
+    said = rows.said.copy()
+    said[:, 2:] &= rows.texts[:, 2:] == rows.texts[:, :-2]
+    return rows._replace(said=said)
+
+
 class HeadJob:
     """Steps of head training as the loop wants them."""
 
@@ -46,7 +56,7 @@ class HeadJob:
         trials: Trials | None = None,
     ) -> None:
         self.accelerator, self.recipe, self.device, self.trials = accelerator, recipe, accelerator.device, trials
-        found = batches(rows, recipe.rows * recipe.row)
+        found = map(_within_texts, batches(rows, recipe.rows * recipe.row))
         self.batches = [one for one in found if one.said[:, 2:-1].any()]  # else there is nothing to score
         if not self.batches:
             raise ValueError(

@@ -60,7 +60,8 @@ def run(job: Job, folder: Path, main: bool = True, save_every: int = 100, stop_a
                     f"{lost[0]} is {row[lost[0]]} in step {index + 1}, and nothing past the last checkpoint is kept: "
                     "lower the recipe's `rate`, or what else in it is extreme"
                 )
-            rows.append({"step": index + 1, **{name: f"{value:.6g}" for name, value in row.items()}})
+            told = {name: f"{value:.{15 if float(value).is_integer() else 6}g}" for name, value in row.items()}
+            rows.append({"step": index + 1, **told})
             bar.set_postfix({name: f"{value:.4g}" for name, value in row.items()})
             bar.update()
             if (index + 1) % save_every == 0 or index + 1 == end:

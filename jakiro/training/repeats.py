@@ -68,7 +68,8 @@ def prompts(
 def of_one_length(prompts: list[list[int]], count: int, seed: int) -> list[list[int]]:
     """Up to `count` of the prompts that are about as long as one another, drawn by `seed`; none of none."""
     found = sorted(prompts, key=len)
-    groups = [found[start : start + count] for start in range(0, len(found), count)]
+    parts = -(-len(found) // count)  # of nearly one size: else few prompts would be drawn as often as many
+    groups = [found[len(found) * part // parts : len(found) * (part + 1) // parts] for part in range(parts)]
     return random.Random(seed).choice(groups) if groups else []
 
 

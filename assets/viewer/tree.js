@@ -9,7 +9,7 @@ import {frame, sketch} from './sketch.js';
 
 const SPACE = 4; // px between the legend and the tree
 const REST = 120; // ms after a figure in which the next one is sketched
-const BESIDE = 0.4; // levels beside a node that its label may take
+const BESIDE = 0.6; // levels beside a node that its label may take
 const STILL = 100; // ms after which a width that changes is at rest
 const RING = {type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: false, cliponaxis: false,
   marker: {symbol: 'circle-open', size: 26, line: {width: 2}}}; // around the node that the inspector shows
@@ -71,7 +71,8 @@ export function treePlot(box) {
 
   /** Where not the whole tree is in sight, bring the chosen node there, and the level below it, on which the bonus is. */
   function follow([x]) {
-    const {xaxis} = box._fullLayout, left = xaxis._offset + xaxis.l2p(x - BESIDE), right = xaxis._offset + xaxis.l2p(x + 1 + BESIDE);
+    const {xaxis} = box._fullLayout, [first, second] = xaxis.tickvals, level = second - first;
+    const left = xaxis._offset + xaxis.l2p(x - BESIDE * level), right = xaxis._offset + xaxis.l2p(x + (1 + BESIDE) * level);
     const {scrollLeft, clientWidth} = scroll;
     if (right > scrollLeft + clientWidth) scroll.scrollLeft = right - clientWidth;
     else if (left < scrollLeft) scroll.scrollLeft = left;

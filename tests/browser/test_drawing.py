@@ -101,11 +101,16 @@ FITTING = """() => {
     && seen('.scroll:has(.plot)').every((box) => box.scrollWidth === Math.max(box.clientWidth, wide(box, '.plot')));
 }"""
 STAR_IN_SIGHT = """() => {
-  // the level below the chosen node, on which the bonus is
+  // the bonus and the node that is chosen, and 40 px of the bonus's label
   const plot = document.querySelector('[data-figure=tree]'), scroll = plot.closest('.scroll').getBoundingClientRect();
-  const [at] = plot.data.find(({marker}) => marker?.symbol === 'circle-open').x, {xaxis} = plot._fullLayout;
-  const level = (x) => plot.getBoundingClientRect().left + xaxis._offset + xaxis.l2p(x);
-  return level(at) >= scroll.left && level(at + 1) <= scroll.right;
+  const place = (symbol) => plot.data.find(({marker}) => marker?.symbol === symbol).x[0];
+  const {xaxis} = plot._fullLayout, at = (x) => plot.getBoundingClientRect().left + xaxis._offset + xaxis.l2p(x);
+  return [at(place('circle-open')), at(place('star')) + 40].every((x) => x >= scroll.left && x <= scroll.right);
+}"""
+ROOT_IN_SIGHT = """() => {
+  const plot = document.querySelector('[data-figure=tree]'), scroll = plot.closest('.scroll').getBoundingClientRect();
+  const {xaxis} = plot._fullLayout;
+  return plot.getBoundingClientRect().left + xaxis._offset + xaxis.l2p(0) >= scroll.left;
 }"""
 CELL = """([x, y]) => {
   // where the map of the router has a round and a depth
@@ -372,7 +377,7 @@ def test_the_end_of_the_accepted_path_is_in_sight_on_a_narrow_page(show):
     for _ in RUN.steps[deep].accepted:
         tab.keyboard.press("ArrowLeft")
     tab.wait_for_selector("[data-part=node][data-node='0']")
-    tab.wait_for_function(STAR_IN_SIGHT)
+    tab.wait_for_function(ROOT_IN_SIGHT)
 
 
 @pytest.mark.parametrize("width", [390, 900, 1440])

@@ -11,10 +11,10 @@ NARROW = SCREENS["narrow"]["viewport"]
 A_NODE = """() => {
   // a drafted node of the tree that is on the screen, and where
   const plot = document.querySelector('[data-figure=tree]'), {xaxis, yaxis} = plot._fullLayout;
-  const {left, top} = plot.getBoundingClientRect(), sight = plot.closest('.scroll').getBoundingClientRect().right;
+  const {left, top} = plot.getBoundingClientRect(), sight = plot.closest('.scroll').getBoundingClientRect();
   const nodes = plot.data.filter((one) => one.hovertemplate).flatMap((one) => one.customdata.map(({node}, at) => ({
     node, x: left + xaxis._offset + xaxis.l2p(one.x[at]), y: top + yaxis._offset + yaxis.l2p(one.y[at])})));
-  return nodes.find(({node, x}) => node > 0 && x < sight);
+  return nodes.find(({node, x}) => node > 0 && x > sight.left && x < sight.right);
 }"""
 
 

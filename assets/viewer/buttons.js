@@ -22,6 +22,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
   fillHelp(part('help-text'));
   bindKeys(act);
   root.addEventListener('click', clicked);
+  root.querySelector('[data-do=run]').addEventListener('take', () => act('take')); // a button of Gradio's
   for (const name of ['pointerdown', 'keydown']) root.addEventListener(name, () => { pointed = name === 'pointerdown'; }, true);
   root.addEventListener('change', letGo);
   document.addEventListener('pointerdown', ({target}) => { if (!part('export').contains(target)) closeMenu(); });
@@ -86,6 +87,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
       file: () => part('file').click(),
       again: () => view.open(state.race),
       share: () => share(race, address(state), say),
+      take: () => (over() ? live.take({race: race.id, lane: race.lanes.indexOf(view.lane)}) : say('Its settings can be taken when the race is over.')),
       tour: () => { part('help').close(); guide(); },
       escape: () => { if (part('export').open) { closeMenu(); part('export').querySelector('summary').focus(); } else if (viewer.classList.contains('presenting')) act('present'); },
       png: () => save('png'), svg: () => save('svg'),

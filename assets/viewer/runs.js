@@ -37,7 +37,7 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
   run.addEventListener('failed', () => through(10 * QUIET));
   new PerformanceObserver((list) => list.getEntries().some(({name}) => new URL(name).pathname.endsWith('/queue/join')) && setTimeout(joined)).observe({type: 'resource'});
   askForModels();
-  return {read, stop: halt, start, again, compare, examine, unable, loaded, heads: () => heads};
+  return {read, stop: halt, start, again, compare, examine, take, unable, loaded, heads: () => heads};
 
   function start() {
     if (doing) return say('The model is busy with what was asked: stop that first, or wait.');
@@ -123,6 +123,9 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
   function examine(method) {
     ask('doctor', {method}, 'Examining the head on the target’s answers to the examples, when the model is free …');
   }
+
+  /** Have the settings of a race that is over put into the panel; the answer stands there. */
+  function take(request) { send('take', request); }
 
   function ask(name, request, text) {
     const own = busy('question', document.activeElement.matches('[data-part=views] button') ? document.activeElement : null);

@@ -64,20 +64,23 @@ class Controls:
 
     def show(self, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Updates of the components and sections: each method's settings in its controls, no section of others."""
-        values = {
-            (method, name): getattr(settings[method], name) if method in settings else None
-            for method, name in self.keys
-        }
-        components = [_number(values[key]) for key in self.keys] + [_box(values[key]) for key in self.boxes]
-        return components + [gr.update(visible=name in settings) for name in self.sections]
+        sections = [gr.update(visible=name in settings) for name in self.sections]
+        return self.fill(settings, gr.update(interactive=False)) + sections
+
+    def fill(self, settings: Mapping[str, Any], other: Any = None) -> list[dict[str, Any]]:
+        """Updates of the components: each method's settings in its controls, `other` for those of other methods."""
+        other = other or gr.skip()
+        values = {(method, name): getattr(settings[method], name) for method, name in self.keys if method in settings}
+        numbers = [_number(values[key]) if key in values else other for key in self.keys]
+        return numbers + [_box(values[key]) if key in values else other for key in self.boxes]
 
 
 def _number(value: Any) -> dict[str, Any]:
-    return gr.update(interactive=False) if value in (None, AUTO) else gr.update(value=value, interactive=True)
+    return gr.update(interactive=False) if value == AUTO else gr.update(value=value, interactive=True)
 
 
 def _box(value: Any) -> dict[str, Any]:
-    return gr.update(interactive=False) if value is None else gr.update(value=value == AUTO, interactive=True)
+    return gr.update(value=value == AUTO, interactive=True)
 
 
 def control(one: Field) -> gr.components.Component:

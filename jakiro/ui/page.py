@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import gradio as gr
@@ -20,50 +20,32 @@ from starlette.middleware import Middleware
 from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.methods import METHODS
 from jakiro.traces import traces_json
-from jakiro.ui import questions, site
+from jakiro.ui import panel, questions, site
 from jakiro.ui.about import SUMMARIES
-from jakiro.ui.controls import Controls, racers
 from jakiro.ui.early import THERE, Early
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons, examinations, live_races
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.modules import Modules
+from jakiro.ui.panel import Panel
 from jakiro.ui.questions import failure, line, refused, tell_run, when_over
 from jakiro.ui.whatif import descriptions
 
 LOG = logging.getLogger(__name__)
-NEW_TOKENS = 96  # of a race, at first
 WAITING = 16  # runs that may wait in the queue
 POLL = 0.05  # seconds between Gradio's looks into its queue; it would look 1,000 times a second, at the race's cost
 SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "DejaVu Sans", "sans-serif"]
 MONO = ["ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
 
-# Names of custom events must stand in this text, quoted: gr.HTML looks for them here.
+# Names of custom events must stand in this text, quoted: gr.HTML looks for them here. `send` triggers them.
 ON_LOAD = """
 @there
-const events = {run: 'run', stop: 'stop', ready: 'ready', branch: 'branch', compare: 'compare', doctor: 'doctor'};
+// 'run', 'stop', 'ready', 'branch', 'compare', 'doctor', 'take'
 const given = {...JSON.parse(props.facts), get value() { return props.value; }};
 import(new URL('@viewer/main.js', document.baseURI))
-  .then((viewer) => viewer.mount({element, props: given, watch, send: (name, data) => trigger(events[name], data)}));
+  .then((viewer) => viewer.mount({element, props: given, watch, send: trigger}));
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """The components that a run reads, in the order of its arguments."""
-
-    prompt: gr.Textbox
-    methods: gr.CheckboxGroup
-    max_new_tokens: gr.Number
-    temperature: gr.Number
-    top_p: gr.Number
-    seed: gr.Number
-    controls: Controls
-
-    def components(self) -> list[gr.components.Component]:
-        fixed = [self.prompt, self.methods, self.max_new_tokens, self.temperature, self.top_p, self.seed]
-        return [*fixed, *self.controls.components]
 
 
 def build(models: Models, library: Library, gpu: Callable[[Callable], Callable] | None = None) -> gr.Blocks:
@@ -72,8 +54,9 @@ def build(models: Models, library: Library, gpu: Callable[[Callable], Callable] 
     examples = json.loads((ASSETS / "prompts.json").read_text(encoding="utf-8"))
     examine = examinations(models, [one["prompt"] for one in examples], gpu)
     with gr.Blocks(title="Jakiro Debugger", analytics_enabled=False, fill_width=True) as demo:
-        viewer, inputs = _layout(library, examples)
-        running = _wire(viewer, inputs, models, live)
+        viewer, prompt, settings = _layout(library, examples)
+        running = _wire(viewer, prompt, settings, models, live)
+        panel.wire(viewer, settings, models, library)
         asked = questions.wire(viewer, branches(models, library, gpu), comparisons(models, library, gpu), examine)
         viewer.stop(None, cancels=[running, *asked], api_visibility="private")
         _api(library, live)
@@ -114,7 +97,7 @@ def _theme() -> gr.themes.Base:
     return base.set(body_text_color_subdued="*neutral_500")
 
 
-def _layout(library: Library, examples: list[dict[str, str]]) -> tuple[gr.HTML, Inputs]:
+def _layout(library: Library, examples: list[dict[str, str]]) -> tuple[gr.HTML, gr.Textbox, Panel]:
     facts = {
         "races": [asdict(race) for race in library.recorded.values()],
         "exports": list(EXPORTS),
@@ -122,19 +105,7 @@ def _layout(library: Library, examples: list[dict[str, str]]) -> tuple[gr.HTML, 
         "summaries": dict(SUMMARIES),
     }
     with gr.Sidebar(open=False, label="Settings", elem_id="settings"):
-        gr.Markdown("### Settings of the next live race")
-        methods = gr.CheckboxGroup(
-            choices=[(method.title, name) for name, method in METHODS.items()],
-            value=racers(METHODS),
-            label="Methods",
-            info="One lane each.",
-            interactive=False,  # until it is known what the loaded target can run
-        )
-        length = gr.Number(NEW_TOKENS, label="max_new_tokens", info="Length cap of the answer.")
-        temperature = gr.Number(0, label="temperature", info="0 is greedy; else 0.001 to 100.", step=0.1)
-        top_p = gr.Number(1, label="top_p", info="Sample from the likeliest tokens with this mass.", step=0.05)
-        seed = gr.Number(0, label="seed", info="Same seed, same text, whatever the method.")
-        controls = Controls()
+        settings = panel.panel()
     with gr.HTML(
         html_template=(ASSETS / "page.html").read_text(encoding="utf-8"),
         js_on_load=ON_LOAD.replace("@there", THERE).replace("@viewer", Modules(ASSETS / "viewer").path),
@@ -160,10 +131,14 @@ def _layout(library: Library, examples: list[dict[str, str]]) -> tuple[gr.HTML, 
             elem_id="examples",
             api_visibility="private",
         )
-    return viewer, Inputs(prompt, methods, length, temperature, top_p, seed, controls)
+    return viewer, prompt, settings
 
 
-def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., Iterator[str]]) -> Dependency:
+def _wire(
+    viewer: gr.HTML, prompt: gr.Textbox, settings: Panel, models: Models, live: Callable[..., Iterator[str]]
+) -> Dependency:
+    inputs = settings.inputs
+
     def run(prompt, methods, length, temperature, top_p, seed, *values) -> Iterator[str]:
         ordered = [name for name in METHODS if name in (methods or [])]
         changes = inputs.controls.read(values)
@@ -183,15 +158,12 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
         try:
             loaded = models.get()
         except RequestError:
-            return [gr.skip()] * len(shown)
-        able = [(METHODS[name].title, name) for name in loaded.makers]
-        why = " ".join(f"{METHODS[name].title} cannot run: {loaded.missing[name]}." for name in loaded.wanted())
-        methods = gr.update(choices=able, value=racers(loaded.makers), info=f"One lane each. {why}", interactive=True)
-        return [methods, *inputs.controls.show(loaded.defaults)]
+            return [gr.skip()] * (1 + len(inputs.shown()))
+        return [gr.update(interactive=True), *inputs.show(loaded)]
 
     running = viewer.run(
         run,
-        inputs.components(),
+        [prompt, *inputs.components()],
         viewer,
         show_progress="hidden",
         concurrency_id="model",
@@ -199,12 +171,11 @@ def _wire(viewer: gr.HTML, inputs: Inputs, models: Models, live: Callable[..., I
         api_visibility="private",
     )
     when_over(running, "over", "failed")
-    inputs.prompt.submit(None, js=tell_run("asked"), api_visibility="private")
-    shown = [inputs.methods, *inputs.controls.components, *inputs.controls.sections.values()]
+    prompt.submit(None, js=tell_run("asked"), api_visibility="private")
     told = viewer.ready(
         ready,
         None,
-        shown,
+        [settings.take, *inputs.shown()],
         show_progress="hidden",
         queue=False,
         api_visibility="private",

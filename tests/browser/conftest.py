@@ -11,7 +11,7 @@ import synthetic
 from playwright.sync_api import sync_playwright
 from served import CHROMIUM, FLAGS, HOSTILE, SCREENS, SHELL, WIDE, launched, visit, wait_for_tree
 
-from jakiro.ui import page, recorded
+from jakiro.ui import panel, recorded
 from jakiro.ui.controls import RACERS
 from jakiro.ui.library import Library
 from jakiro.ui.live import live_races
@@ -64,7 +64,7 @@ def page_of(target, tmp_path_factory):
         def page_of(new_tokens: int) -> tuple[str, Models, Library]:
             models, library = Models(lambda: target), Library(folder)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(page, "NEW_TOKENS", new_tokens)
+                patch.setattr(panel, "NEW_TOKENS", new_tokens)
                 return stack.enter_context(launched(models, library)), models, library
 
         yield page_of
@@ -73,7 +73,7 @@ def page_of(target, tmp_path_factory):
 @pytest.fixture(scope="module")
 def new_tokens(request):
     """How long live races are. A module can say it."""
-    return getattr(request.module, "NEW_TOKENS", page.NEW_TOKENS)
+    return getattr(request.module, "NEW_TOKENS", panel.NEW_TOKENS)
 
 
 @pytest.fixture(scope="module")

@@ -562,6 +562,25 @@ def test_a_number_out_of_bounds_is_said_by_name_and_can_be_mended(show):
     expect(part(tab, "kind")).to_have_text("live")
 
 
+def test_the_settings_of_the_race_shown_can_be_taken(show):
+    """Whatever the panel had: the next race is like the one shown."""
+    tab = show("?race=question&motion=0")
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    tab.locator("[data-do=settings]").click()
+    settings = tab.locator("#settings")
+    settings.get_by_label("max_new_tokens").fill("9")
+    settings.get_by_label("temperature").fill("0.5")
+    settings.get_by_label("Prompt lookup").check()
+    settings.get_by_text("Take those of the race shown").click()
+    expect(settings).to_contain_text("Taken: Run live races with them.")
+    expect(settings.get_by_label("temperature")).to_have_value("0")
+    expect(settings.get_by_label("Prompt lookup")).not_to_be_checked()
+    run(tab, "the an the")
+    expect(part(tab, "kind")).to_have_text("live")
+    expect(part(tab, "settings")).to_contain_text("greedy")
+    assert part(tab, "lanes").locator("article").count() == 3
+
+
 def test_what_gradio_refuses_leaves_the_page_free(show):
     tab = show("?race=question&motion=0", expected="503")
     tab.route("**/queue/join*", lambda route: route.fulfill(status=503, json={"detail": "Queue is full."}))

@@ -291,13 +291,17 @@ def test_race_is_the_only_public_endpoint(client):
     found = client.view_api(return_format="dict")["named_endpoints"]
     assert list(found) == ["/race"]
     parameters = {one["parameter_name"]: one["python_type"]["type"] for one in found["/race"]["parameters"]}
-    assert list(parameters) == list(GOOD)
+    assert list(parameters) == [*GOOD, "settings"]
 
 
 def test_a_client_gets_traces_in_the_order_asked_for(client):
     traces = [from_dict(one) for one in json.loads(client.predict(**GOOD, api_name="/race"))]
     assert [trace.method for trace in traces] == GOOD["methods"]
     assert traces[0].tokens == traces[1].tokens and len(traces[0].tokens) == 8
+    own = {"settings": {name: {"total_tokens": 3} for name in ("eagle2", "jakiro")}}  # of one that does not race, too
+    found = [from_dict(one) for one in json.loads(client.predict(**GOOD, **own, api_name="/race"))]
+    assert [trace.tokens for trace in found] == [trace.tokens for trace in traces]
+    assert max(len(step.tree) for step in found[1].steps) == 3 < max(len(step.tree) for step in traces[1].steps)
 
 
 @pytest.mark.parametrize(
@@ -311,6 +315,9 @@ def test_a_client_gets_traces_in_the_order_asked_for(client):
         ({"top_p": 2}, "top_p is 2"),
         ({"seed": "x"}, "seed must be a finite number"),
         ({"temperature": 10**400}, "temperature must be a finite number"),
+        ({"settings": {"jakiro": {"depth": 0}}}, "depth must be a whole number"),
+        ({"settings": {"jakiro": 3}}, "settings must be names with values"),
+        ({"settings": {"jakrio": {"depth": 3}}}, "unknown method 'jakrio'"),
     ],
 )
 def test_a_client_is_told_what_to_change(client, changes, message):

@@ -186,7 +186,13 @@ def _wire(
 
 def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:
     def race(
-        prompt: str, methods: list[str], max_new_tokens: int, temperature: float, top_p: float, seed: int
+        prompt: str,
+        methods: list[str],
+        max_new_tokens: int,
+        temperature: float,
+        top_p: float,
+        seed: int,
+        settings: dict[str, dict[str, Any]] | None = None,
     ) -> Iterator[str]:
         """Decode one prompt by several methods and return what each did, round by round.
 
@@ -197,13 +203,14 @@ def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:
             temperature: 0 for greedy, else 0.001 to 100.
             top_p: above 0 and up to 1, where 1 keeps every token.
             seed: whole number; the same seed gives the same text by every method.
+            settings: those that differ from the device's defaults: method -> name -> value.
 
         Returns:
             JSON text: a list of traces (`jakiro-trace/1`) in the order of `methods`; until they are there, nothing.
         """
         id = Library.new_id()
         try:
-            for _ in live(id, prompt, methods, max_new_tokens, temperature, top_p, seed):
+            for _ in live(id, prompt, methods, max_new_tokens, temperature, top_p, seed, settings):
                 yield ""  # here Gradio ends a race whose client has gone
             yield traces_json(library.traces(id))
         except RequestError as error:

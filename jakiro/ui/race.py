@@ -143,15 +143,13 @@ def check(
 
     `changes` are settings that differ from the device's defaults: method -> name -> value.
     """
-    known = _methods(models, methods)
+    known, changes = _methods(models, methods), _changes(changes)
     length = whole("max_new_tokens", max_new_tokens)
     if not 1 <= length <= models.target.context:
         raise RequestError(f"max_new_tokens must be from 1 to {models.target.context}, not {length!s:.40}")
     try:
         sampling = Sampling(number("temperature", temperature), number("top_p", top_p), whole("seed", seed))
-        settings = {
-            name: build(METHODS[name].settings, models.defaults[name], (changes or {}).get(name, {})) for name in known
-        }
+        settings = {name: build(METHODS[name].settings, models.defaults[name], changes.get(name, {})) for name in known}
         ids = _ids(models, prompt)
     except RequestError:
         raise
@@ -197,6 +195,17 @@ def _methods(models: Loaded, methods: Any) -> list[str]:
     if len(set(methods)) < len(methods):
         raise RequestError("each method can race once; remove the repeated ones")
     return list(methods)
+
+
+def _changes(changes: Any) -> Mapping[str, Mapping[str, Any]]:
+    if changes is None:
+        return {}
+    if not isinstance(changes, Mapping) or not all(isinstance(one, Mapping) for one in changes.values()):
+        raise RequestError('settings must be names with values for each method, as {"jakiro": {"depth": 4}}')
+    for name in changes:
+        if name not in METHODS:
+            raise RequestError(f"settings are for an unknown method {str(name)[:40]!r}; known: {', '.join(METHODS)}")
+    return changes
 
 
 def _ids(models: Loaded, prompt: Any) -> list[int]:

@@ -4,7 +4,7 @@ const BRIEF = 8000; // ms
 
 /** `say(text, until)`: a notice until the next 'move', which brings the race's own note back; until another 'race'; or
  * until the 'next', where the page waits for something or lacks it. `moved(note)` and `opened(note)` tell of those. While
- * a race is `running()` there are no moves: the notice then lasts BRIEF. */
+ * a race is `running()` there are no moves: the notice then lasts BRIEF. What goes with a move lies over the page. */
 export function noticeView(place, running) {
   let lasts = 'move', timer = null;
 
@@ -12,6 +12,7 @@ export function noticeView(place, running) {
     lasts = until;
     clearTimeout(timer);
     if (text && until === 'move') timer = setTimeout(() => running() && say(''), BRIEF);
+    place.classList.toggle('brief', until === 'move');
     place.textContent = text;
   }
 

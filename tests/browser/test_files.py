@@ -343,9 +343,11 @@ def test_the_tour_of_a_replay_leads_to_nothing_that_is_not_there(chromium, tmp_p
 
 def test_the_address_of_what_the_server_may_forget_says_so(show):
     tab = show("?race=question&round=3")
+    before = part(tab, "lanes").bounding_box()
     tab.keyboard.press("s")
     expect(part(tab, "notice")).to_contain_text("address of this view")
     expect(part(tab, "notice")).not_to_contain_text("Export")
+    assert part(tab, "lanes").bounding_box() == before  # nothing moves for a line that soon goes
     tab.evaluate(DROP, traces_json([RUN]))
     expect(part(tab, "kind")).to_have_text("opened")
     tab.keyboard.press("s")

@@ -1,11 +1,13 @@
 // What buttons and keys do.
 
 import {bindKeys, fillHelp, settings, share, theme, toggleTheme} from './actions.js';
+import {facing} from './compare.js';
 import {picture} from './figures.js';
 import {move} from './moves.js';
 import {WHOLE} from './round.js';
 import {address} from './state.js';
 import {tour} from './tour.js';
+import {rival} from './transport.js';
 
 const ASKED = 'jakiro-asked'; // in the session's storage: the prompt that was run last
 
@@ -116,8 +118,10 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     const plots = root.querySelectorAll(`[data-view=${state.tab}] .plot[data-drawn=yes]`);
     const plot = [...plots].find((one) => one.offsetParent); // what another lane has and this one has not is hidden
     if (!plot) return say('This view has no figure to save: choose another.');
-    const round = state.tab in WHOLE ? '' : ` · round ${state.round + 1}`;
-    picture(plot, format, `${race.id}-${lane.method}-round${state.round + 1}-${state.tab}`, race.themes[theme()], `${lane.title}${round} · ${lane.about.prompt}`);
+    const whole = state.tab in WHOLE, round = whole ? '' : ` · round ${state.round + 1}`;
+    const other = state.tab === 'compare' ? ` and ${race.lanes[facing(race, lane, rival(race, lane, state))].title}` : '';
+    const name = [race.id, lane.method, ...(whole ? [] : [`round${state.round + 1}`]), state.tab].join('-');
+    picture(plot, format, name, race.themes[theme()], `${lane.title}${other}${round} · ${lane.about.prompt}`);
   }
 
   function toRound() {

@@ -7,8 +7,14 @@ import {enlarged, large} from './labels.js';
 import {roundOf} from './race.js';
 import {treePlot} from './tree.js';
 
-/** The index of the lane that one is compared with: `other`, or the first there is where that is the lane itself. */
-export const facing = (race, lane, other) => (race.lanes[other] === lane ? race.lanes.findIndex((one) => one !== lane) : other);
+const drafts = (lane) => lane.rounds.nodes.some((count) => count > 1);
+
+/** The index of the lane that one is compared with: `other`, or the first other one that drafts where that is the lane
+ * itself or drafts nothing; the lane's own where there is none. */
+export function facing(race, lane, other) {
+  const able = race.lanes.filter((one) => one !== lane && drafts(one));
+  return race.lanes.indexOf(able.includes(race.lanes[other]) ? race.lanes[other] : able[0] ?? lane);
+}
 
 /** The view in `box`. `ask({other})` has the model compare, `choose({place})` goes to a token of the text. */
 export function compareView(box, ask, choose) {
@@ -40,7 +46,7 @@ export function compareView(box, ask, choose) {
   function at(next, lane, other, place, why, Plotly, theme) {
     [race, own] = [next, lane];
     const index = race.lanes.indexOf(lane);
-    const options = race.lanes.map((one, at) => [at, one]).filter(([at]) => at !== index);
+    const options = race.lanes.map((one, at) => [at, one]).filter(([at, one]) => at !== index && drafts(lane) && drafts(one));
     other = facing(race, lane, other);
     if (select.dataset.of !== `${race.id} ${index}`) { // else a list that is open would close
       select.dataset.of = `${race.id} ${index}`;
@@ -52,7 +58,8 @@ export function compareView(box, ask, choose) {
     button.disabled = Boolean(why) || asking;
     button.textContent = found ? 'Compare again' : 'Compare';
     button.classList.toggle('primary', !found);
-    note.textContent = options.length ? why : 'This race has one lane: run two methods, or open several traces together.';
+    note.textContent = options.length ? why : drafts(lane) ? 'No other lane of this race drafts: run two methods that do, or open several traces together.'
+      : `${lane.title} drafts nothing: choose another lane.`;
     if (!note.textContent && !found) note.textContent = 'Both lanes draft after every token of this one’s text, and the trees are laid over one another.';
     reveal(note, Boolean(note.textContent));
     const key = `${race.id} ${lane.method} ${other} ${found?.at} ${theme} ${enlarged(box)}`;

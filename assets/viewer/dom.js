@@ -81,7 +81,7 @@ export function helpBox(root, tip) {
     tip.style.top = `${below ? box.bottom + 6 : box.top - tip.offsetHeight - 6}px`;
   };
   const open = (event) => {
-    if (event.type === 'pointerover' && still) return;
+    if (event.type === 'pointerover' ? still : !event.target.matches(':focus-visible')) return;
     const owner = event.target.closest?.('[data-help]');
     hide();
     if (!owner?.dataset.help || opened(owner)) return;

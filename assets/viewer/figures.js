@@ -154,7 +154,9 @@ export function picture({full: {data, layout}, style}, format, name, {surface, t
   const line = [...title.replace(/\s+/g, ' ')];
   const words = (line.length > LONGEST ? [...line.slice(0, LONGEST - 1), '…'] : line).join('');
   const head = {text: words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/\$/g, '＄'), font: {size: 15, color: text}, x: 0, xref: 'paper', xanchor: 'left', y: 1, yref: 'container', yanchor: 'top', pad: {t: 12}};
-  const look = {...layout, ...size, autosize: false, paper_bgcolor: surface, plot_bgcolor: surface, title: head, margin: {...layout.margin, t: layout.margin.t + TITLE}};
+  const above = Math.max(0, (layout.legend?.y ?? 1) - 1) * (size.height - layout.height); // a legend's place is a share of the height
+  const margin = {...layout.margin, t: layout.margin.t + TITLE + Math.max(0, above)};
+  const look = {...layout, ...size, autosize: false, paper_bgcolor: surface, plot_bgcolor: surface, title: head, margin};
   return window.Plotly.downloadImage({data, layout: look}, {...size, format, filename: name, scale: format === 'png' ? WIDE / width : 1});
 }
 

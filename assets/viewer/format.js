@@ -2,11 +2,11 @@
 
 export const WORDS = {
   tps: 'Tokens a second after the first token, by this lane’s own wall clock on its device, which is named above when the lane is chosen. Neither prefill nor the recording of CUDA graphs or tapes is counted.',
-  speedup: 'Tokens a second of this lane over those of vanilla in the same race.',
+  speedup: 'Tokens a second of this lane over those of vanilla in the same race: of one run, which says little on a busy machine.',
   tau: 'Mean tokens that one verify pass of the target adds to the text; the bonus token counts. Vanilla is 1.',
   seconds: 'Seconds of wall clock that this lane needed for its text, prefill included, the recording of CUDA graphs or tapes not.',
   passes: 'Passes of the target that this lane needed for its text, prefill not counted.',
-  bar: 'How far this lane is at the time of the clock; at rest, when the first lane has finished.',
+  bar: 'How far this lane is at the time of the clock; at rest, when the first lane has finished. Prefill counts, unlike in tok/s.',
 };
 
 export const fixed = (value, digits) => (value === null || value === undefined ? '–' : value.toFixed(digits));

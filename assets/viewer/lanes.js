@@ -116,11 +116,21 @@ function stopped(lane) {
   return lane.stop === 'stopped' && !lane.branch;
 }
 
+let crossed = null; // the last change of lane: where it led, [race, lane, round], and where the first of several began, [lane, round]
+const begin = (...place) => (place.every((one, at) => one === crossed?.to[at]) ? crossed.begun : place.slice(1));
+
 /** The round of every lane at the moment when one lane's round was done. */
 export function sameTime(race, lane, round, wanted) {
-  const clock = ticking(race, wanted);
-  const time = doneAt(lane, round, clock);
-  return race.lanes.map((other) => (other === lane ? round : roundAt(other, time, clock)));
+  const clock = ticking(race, wanted), begun = begin(race, lane, round);
+  const time = doneAt(...begun, clock), known = new Map([begun, [lane, round]]);
+  return race.lanes.map((other) => known.get(other) ?? roundAt(other, time, clock));
+}
+
+/** The round to go to in lane `to`. From there it leads back to the same round: each way alone would lead to a later one. */
+export function cross(race, lane, round, to, wanted) {
+  const at = sameTime(race, lane, round, wanted)[race.lanes.indexOf(to)];
+  crossed = {to: [race, to, at], begun: begin(race, lane, round)};
+  return at;
 }
 
 /** Scroll inside the cards only, so that the marked words can be seen: all of them or, where there is no room, the first.

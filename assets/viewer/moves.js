@@ -1,6 +1,6 @@
 // Where buttons and keys take the playhead of a race at rest.
 
-import {sameTime} from './lanes.js';
+import {cross} from './lanes.js';
 import {stopNode} from './node.js';
 import {nextNotable} from './race.js';
 import {neighbour} from './walk.js';
@@ -19,8 +19,8 @@ export function move(name, argument, {race, lane, state}, go, say) {
     outline: () => go({tab: state.tab === 'outline' ? 'tree' : 'outline'}),
     present: () => go({present: state.present ? '' : '1'}),
     lane: () => {
-      const from = race.lanes.find((one) => one.method === state.method);
-      if (race.lanes[argument]) go({method: race.lanes[argument].method, round: sameTime(race, from, state.round, state.clock)[argument], node: null});
+      const from = race.lanes.find((one) => one.method === state.method), to = race.lanes[argument];
+      if (to) go({method: to.method, round: cross(race, from, state.round, to, state.clock), node: null});
     },
     node: () => {
       const node = neighbour(lane.nodes[state.round], state.node ?? stopNode(race, lane, state.round), argument, state.tab === 'outline');

@@ -1,6 +1,6 @@
 // A race as the views read it, made from a payload (replay.py) or, while it runs, from lines of events (stream.py).
 //
-// race = {id, kind, running, prompt, written, title, model, device, date, lanes, lossless, words, moments, themes, config}
+// race = {id, kind, running, prompt, written, title, model, device, date, lanes, lossless, words, moments, stops, themes, config}
 // lane = a trace of the payload, its `method` what the address calls it (a method may run in two lanes), its `kind` the
 // method itself, its `about` {model, device, date, prompt}; while it runs only {method, title, text, tokens, rounds}
 // plus, for both: text [token] and summary {count, seconds, passes, tps, speedup, tau}
@@ -139,9 +139,10 @@ export function tokensAt(lane, time, clock) {
   return count;
 }
 
-/** The next notable round of a kind ('' for any), forth (`by` 1) or back (-1); null where there is none. */
-export function nextNotable({moments}, round, by, kind) {
-  do round += by; while (moments[round] && !moments[round].some((one) => [one, ''].includes(kind)));
+/** The next round that is notable for a kind ('' for any), or stopped in that way, forth (`by` 1) or back (-1); null where
+ * there is none. */
+export function nextNotable({moments, stops}, round, by, kind) {
+  do round += by; while (moments[round] && !(kind ? [...moments[round], stops[round]].includes(kind) : moments[round].length));
   return moments[round] ? round : null;
 }
 

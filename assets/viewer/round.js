@@ -8,6 +8,7 @@ import {doctorView} from './doctor.js';
 import {enlarged, large} from './labels.js';
 import {outlineView} from './outline.js';
 import {tableView} from './table.js';
+import {nextNotable} from './race.js';
 import {treePlot} from './tree.js';
 import {whatIf} from './whatif.js';
 
@@ -93,7 +94,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     if (tab === 'outline') return outline(race, lane, round, node);
     if (tab === 'compare') {
       const said = comparing.at(race, lane, other, place, unable(lane.about), Plotly, theme);
-      return tell(part('why'), said || lane.why[round]);
+      return tell(part('why'), said || lane.headline);
     }
     if (tab === 'whatif') return whatIf(panels.get('whatif'), race, lane, round, methods, unable(lane.about), again);
     if (tab === 'table') return table.at(race, lane, round, node);
@@ -222,8 +223,13 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     performance.mark(`jakiro-${name}`);
     box.on('plotly_click', ({points}) => {
       const node = points[0]?.customdata?.node;
+      const {customdata: kind, data: {meta} = {}} = points[0] ?? {};
       if (node >= 0) choose({node}); // bars of a run and the bonus star have none
-      else if (points[0]?.data.meta === 'round') choose({round: points[0].x - 1, node: null});
+      else if (meta === 'stop') {
+        choose({moment: kind, round: nextNotable(lane, -1, 1, kind), node: null, tab: ''}); // its tree, which is drawn in the next frame
+        requestAnimationFrame(() => requestAnimationFrame(() => part('title').scrollIntoView({block: 'nearest'})));
+      }
+      else if (meta === 'round') choose({round: points[0].x - 1, node: null});
     });
   }
 }

@@ -87,7 +87,7 @@ export function sound(wanted, race) {
     place: wanted.place !== null && wanted.place < lane.tokens.id.length ? wanted.place : null,
     tab: TABS.some(({key}) => key === wanted.tab) ? wanted.tab : DEFAULTS.tab,
     ...Object.fromEntries(Object.entries(CHOICES).map(([name, values]) => [name, values.includes(wanted[name]) ? wanted[name] : DEFAULTS[name]])),
-    moment: Object.hasOwn(race.moments, wanted.moment) ? wanted.moment : '',
+    moment: [race.moments, race.stops].some((kinds) => Object.hasOwn(kinds, wanted.moment)) ? wanted.moment : '',
     against: wantedBelow(wanted.against, race, lane),
     bench: wanted.bench,
   };

@@ -100,7 +100,10 @@ export function timelineView(part, go, frame) {
     const whole = length(longest(race, clock), clock);
     const rate = speed === 'slow' ? whole / SLOW : Number(speed) * (clock === 'passes' ? PASSES_PER_SECOND : 1);
     const time = begin + ((now - started) / 1000) * rate;
-    if (time >= whole) return go({round: end, node: null}); // which stops it, too
+    if (time >= whole) {
+      stop();
+      return go({round: end, node: null}, true); // nobody moved: what is said stays
+    }
     replay.time = time;
     replay.frame = requestAnimationFrame(step);
     frame(time);

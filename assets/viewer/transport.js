@@ -20,8 +20,10 @@ export function transportView(part, go) {
   part('cut').addEventListener('change', (event) => go({cut: event.target.checked ? '1' : ''}));
 
   function race(shown) {
-    const kinds = Object.entries(shown.moments).map(([kind, [name]]) => h('option', {value: kind}, name));
-    part('moment').replaceChildren(h('option', {value: ''}, 'notable'), ...kinds);
+    const option = ([kind, name]) => h('option', {value: kind}, name);
+    const kinds = Object.entries(shown.moments).map(([kind, [name]]) => option([kind, name]));
+    const stops = Object.entries(shown.stops).filter(([kind]) => !Object.hasOwn(shown.moments, kind)).map(option);
+    part('moment').replaceChildren(option(['', 'notable']), ...kinds, h('optgroup', {label: 'where it stopped'}, ...stops));
   }
 
   function lane(shown, own, other) {

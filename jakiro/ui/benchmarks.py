@@ -75,7 +75,10 @@ def _bench(data: dict[str, Any]) -> dict[str, Any]:
     if about := data.get("experiment"):
         facts.append(["heads", f"{about['steps']} steps of {about['tokens_a_step']:,} tokens each, on the same rows"])
     heats = " and ".join(f"{heat:g}" for heat in temperatures(data))
-    title = about["question"] if about else f"methods on {data['target']}, temperature {heats}, {_device(data)}"
+    sizes = sorted({one["total_tokens"] for one in data["settings"].values() if "total_tokens" in one})
+    nodes = f"{' to '.join(map(str, sizes[:1] + sizes[1:][-1:]))} nodes, " if sizes else ""
+    methods = f"methods on {data['target']}, {nodes}temperature {heats}, {_device(data)}"
+    title = about["question"] if about else methods
     said = summary(data) if about else []
     return {"title": title, "facts": facts, "figures": figures, "table": table, "summary": said}
 

@@ -72,7 +72,9 @@ def options(models: Models, library: Library) -> dict[str, Any]:
     # run once the first screen is there: it takes most of a second
     head += f'<link rel="preload" as="script" id="plotly-js" href="{site.PLOTLY}">'
     for race in library.opening():
-        head += f'<link rel="preload" as="fetch" crossorigin="anonymous" href="races/{race}.json">'
+        what = f"{{rel: 'preload', as: 'fetch', crossOrigin: 'anonymous', href: 'races/{race}.json'}}"
+        link = f"document.head.append(Object.assign(document.createElement('link'), {what}))"
+        head += f"<script>if (!new URLSearchParams(location.search).get('race')) {link};</script>"
     return {
         "theme": _theme(),
         "css_paths": [ASSETS / "style.css"],

@@ -7,6 +7,7 @@
      "config":  {...},                                              # fourth argument of Plotly.newPlot and Plotly.react
      "words":   {"state": [..], "source": [..], "head": [..]},      # what the numbers in those node columns mean
      "moments": {kind: [name, help]},                               # what a round may be notable for
+     "stops":   {kind: name},                                       # ways in which these traces' rounds stopped
      "lossless": null | {"identical": null | bool, "tie": bool, "text": str},  # the badge: every trace against
                   # traces[0], `tie` where rounding explains all that differs; null where they were not asked the same,
                   # so that their texts may differ (metrics.comparable)
@@ -26,6 +27,7 @@
                     "draft": [..], "verify": [..], "overhead": [..]},  # seconds
         "why":     [str],                                           # one sentence a round: why it ended there
         "moments": [[kind]],                                        # what each round is notable for
+        "stops":   [kind],                                          # where each round stopped
         "nodes":   [{"id": [..], "parent": [..], "depth": [..], "state": [..], "q": [..], "p": [..], ...}],
                      # one table a round; index = node, 0 = root; ranks count from 1; null = does not apply
         "bonus":   [id],                                            # the bonus token of every round
@@ -68,6 +70,7 @@ from typing import Any
 from jakiro import metrics
 from jakiro.analysis.diversity import RunDiversity, run_diversity
 from jakiro.analysis.endings import MOMENTS, moments
+from jakiro.analysis.stops import STOPS, stop
 from jakiro.graph import STATES
 from jakiro.settings import written
 from jakiro.trace import Trace, walk_positions
@@ -103,6 +106,7 @@ def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) ->
     traces = list(traces)
     names = titled(traces, titles or {})
     diversities = [run_diversity(trace) for trace in traces]
+    found = {stop(trace, index) for trace in traces for index in range(len(trace.steps))}
     bases = [metrics.baseline(trace, traces) for trace in traces]
     data = {
         "schema": SCHEMA,
@@ -110,6 +114,7 @@ def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) ->
         "config": CONFIG,
         "words": WORDS,
         "moments": MOMENTS,
+        "stops": {kind: way.name for kind, way in STOPS.items() if kind in found},
         "lossless": summary.lossless(traces, names) if metrics.comparable(traces) else None,
         "traces": [
             {"key": key}
@@ -141,6 +146,7 @@ def _facts(trace: Trace, title: str) -> dict[str, Any]:
         "rounds": _rounds(trace),
         "why": whys(trace),
         "moments": [moments(trace, index) for index in range(len(trace.steps))],
+        "stops": [stop(trace, index) for index in range(len(trace.steps))],
         "nodes": [node_table(step) for step in trace.steps],
         "bonus": [step.bonus for step in trace.steps],
         "fields": fields(trace),

@@ -11,6 +11,7 @@ import synthetic
 from playwright.sync_api import expect
 from served import DROP, FEW_FRAMES, IN_CHROMIUM, WIDE_AND_NARROW, part, wait_for_tree
 
+from jakiro.analysis import stops as ways
 from jakiro.analysis.endings import MOMENTS, moments
 from jakiro.assets import TRACES
 from jakiro.graph import REJECTED, states
@@ -342,6 +343,33 @@ def test_the_replay_ends_on_the_last_round(show):
     tab.wait_for_selector(f"[data-round='{last}'][data-method=vanilla]")
 
 
+def test_what_is_said_during_a_replay_outlasts_it(show):
+    tab = show("?race=question&method=vanilla&round=0&speed=4")
+    tab.wait_for_selector("[data-round='0'][data-method=vanilla]")
+    part(tab, "play").click()
+    tab.keyboard.press("s")
+    expect(part(tab, "notice")).to_contain_text("address of this view")
+    expect(part(tab, "play")).to_contain_text("Play")
+    expect(part(tab, "notice")).to_contain_text("address of this view")
+    tab.keyboard.press("Home")
+    expect(part(tab, "notice")).to_be_empty()
+
+
+def test_a_bar_of_where_rounds_stopped_leads_to_them(show):
+    found = [ways.stop(RUN, index) for index in range(len(RUN.steps))]
+    way = next(way for way in found if found.count(way) > 1 and way not in MOMENTS)
+    own = [index for index, one in enumerate(found) if one == way]
+    tab = show("?race=question&method=jakiro&tab=run")
+    bars = tab.locator("[data-figure=stops] .bars").first.locator("path")
+    bars.nth([one for one in ways.STOPS if one in found].index(way)).click(position={"x": 2, "y": 4}, force=True)
+    at(tab, own[0])
+    tab.wait_for_selector("[data-view=tree]")
+    expect(part(tab, "moment")).to_have_value(way)
+    tab.keyboard.press("n")
+    at(tab, own[1])
+    tab.wait_for_function("(way) => new URLSearchParams(location.search).get('moment') === way", arg=way)
+
+
 def test_a_key_before_the_first_frame_counts(show):
     tab = show("?race=question&method=jakiro&round=0", script=FEW_FRAMES)
     tab.keyboard.press("ArrowRight")
@@ -560,6 +588,9 @@ def test_another_lane_is_shown_at_the_same_time_of_the_clock(show):
     number = lane.evaluate("(one) => [...one.parentNode.children].indexOf(one) + 1")
     tab.keyboard.press(str(number))
     at(tab, back)
+    assert back == "7"  # there and back leads nowhere else
+    tab.keyboard.press("ArrowRight")
+    at(tab, 8)
 
 
 def test_a_list_lets_go_of_the_keys_once_something_is_chosen_by_mouse(show):

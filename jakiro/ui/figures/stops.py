@@ -22,7 +22,8 @@ def stops_figure(trace: Trace) -> dict | None:
     rescuable = [(one.alone or 0) if one.where in PARTED else 0 for one in found]
     rest = [one.rounds - alone for one, alone in zip(found, rescuable, strict=True)]
     look = {"orientation": "h", "hovertext": [_hover(one, len(trace.steps)) for one in found]}
-    look["hovertemplate"] = "%{hovertext}<extra></extra>"
+    look["hovertemplate"] = "%{hovertext}<br>click: to the first of them<extra></extra>"
+    look |= {"customdata": [one.where for one in found], "meta": "stop"}
     colors = ["@accepted" if one.where == FULL else "@other" for one in found]
     data = [bars(rest, names, "@other", "rounds", **look, marker={"color": colors, "line": {"width": 0}})]
     if any(one.alone is not None for one in found):

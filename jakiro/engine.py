@@ -86,6 +86,7 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         whole = drafter.draft(context)
         drafted = clock()
         tree = within(whole, context)
+        assert min(tree.tokens) >= 0 and max(tree.tokens) < target.vocab_size, "a draft is of the target's tokens"
         positions = [len(tokens) + depth for depth in tree.depths()]  # of the token picked after each node
         spare = context.room == 0 or tree is not whole  # the text's last trees
         ready = now()
@@ -126,7 +127,8 @@ def record(
 ) -> Trace:
     """Decode to the end and keep everything. Raises ValueError as `decode` does."""
     prefill, *steps = decode(target, drafter, prompt, max_new_tokens, sampling, inspect)
-    return as_trace(target, prompt, max_new_tokens, sampling, prefill, steps, method, settings)
+    ids = [int(one) for one in prompt]  # numpy's are no JSON
+    return as_trace(target, ids, max_new_tokens, sampling, prefill, steps, method, settings)
 
 
 def as_trace(

@@ -10,6 +10,7 @@ import pytest
 from hand import FIRST, HAND, SECOND, THIRD, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
+from jakiro.analysis import stops
 from jakiro.noise import gumbel
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.theme import THEMES
@@ -42,6 +43,14 @@ def test_rounds_are_slices_of_the_tokens():
 @pytest.mark.parametrize("trace", [HAND, tree_trace(6), lookup_trace(text(40)), vanilla_trace(text(60))])
 def test_every_round_has_the_sentence_why_it_ended(trace):
     assert read(trace)["traces"][0]["why"] == whys(trace)
+
+
+def test_rounds_say_where_they_stopped_and_the_race_what_that_is_called():
+    traces = [HAND, tree_trace(6)]
+    found = read(*traces)
+    ways = [one["stops"] for one in found["traces"]]
+    assert ways == [[stops.stop(trace, index) for index in range(len(trace.steps))] for trace in traces]
+    assert found["stops"] == {way: stops.STOPS[way].name for way in {*ways[0], *ways[1]}}
 
 
 def test_rounds_have_their_seconds_and_the_clock():

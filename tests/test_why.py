@@ -160,7 +160,12 @@ def test_copies_beside_the_path_are_not_called_right():
     tree = DraftTree([1, 2, 3, 4], [-1, 0, 1, 0], [0.0] * 4, {"copied_from": [None, 0, 1, 5]})
     step = StepTrace(tree, [1, 2], 6, [0.0, -0.1, -0.1, -3.0], 0.1, 0.1, 0.1)
     trace = replace(run(step), pieces=PIECES, stop="stopped")
-    assert whys(trace)[0] == "Nothing was rejected: all 2 copied tokens were accepted, and the target added “␣six”."
+    assert whys(trace)[0] == "The draft stopped at “⏎”: nothing was drafted after it, and the target chose “␣six”."
+    guess = DraftTree([1, 2], [-1, 0], [0.0] * 2, {"copied_from": [None, None]})  # which copies nothing
+    accepted, wrong = (StepTrace(guess, path, 6, [0.0, -0.1], 0.1, 0.1, 0.1) for path in ([1], []))
+    said = whys(replace(run(accepted, wrong), pieces=PIECES, stop="stopped"))
+    assert said[0] == "Nothing was rejected: the only drafted token was accepted, and the target added “␣six”."
+    assert said[1].startswith("The draft went on with ")
 
 
 @pytest.mark.parametrize("trace", [tree_trace(15), tree_trace(15, experts=False), lookup_trace(text(40))])

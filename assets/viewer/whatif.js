@@ -40,7 +40,7 @@ function form(asked, {kind, settings: recorded, sampling: drawn}, methods, ask) 
     control(ROUNDS, 10, inputs), ...forced(inputs),
   ];
   inputs.get('expert')?.addEventListener('change', ({target}) => { // the contrastive level has both experts propose
-    if (target.value !== 'all') inputs.get('contrastive').checked = false;
+    if (target.value !== 'all' && inputs.has('contrastive')) inputs.get('contrastive').checked = false;
   });
   const button = h('button', {type: 'submit', class: 'primary'});
   const made = h('form', {class: 'whatif'}, ...fields, button, h('p', {class: 'none'}));

@@ -80,8 +80,8 @@ def levels(trace: Trace, step: StepTrace) -> int:
 
 
 def ended_early(trace: Trace, step: StepTrace) -> bool:
-    """Whether nothing was drafted below what was accepted, though the budget had room for it: of what drafts level by
-    level a draft model alone ends so, for it may read less than its target."""
+    """Whether nothing was drafted below what was accepted, though the budget had room for it: so ends a draft model
+    that may read less than its target."""
     deeper = len(step.tree.cut) or max(step.tree.depths()) > len(step.accepted)
     return "pick_rank" in step.tree.columns and not deeper and len(step.tree) < (trace.number("total_tokens") or 0)
 

@@ -27,7 +27,7 @@ class Way(NamedTuple):
 
 STOPS = {
     FULL: Way("all levels accepted", "a deeper draft", "a deeper draft might have brought more"),
-    SHORT: Way("the draft read no further", "", "the draft model's own context was full"),
+    SHORT: Way("the draft went no further", "", "nothing was drafted there, though the budget had room"),
     NARROW: Way(
         "not expanded",
         "a larger top_k",

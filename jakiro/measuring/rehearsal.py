@@ -193,6 +193,7 @@ def _context(text: Text, seen: int, at: int) -> Context:
     return Context(text.ids[: at + 1], text.features[seen:at], len(text.ids) - at, text.noise)
 
 
+@torch.inference_mode()
 def rehearse(target: Target, trials: Sequence[Rehearsal], text: Text, pulse: Pulse = unwatched) -> None:
     """All trials on a text, in turn at every token."""
     clock = stopwatch(target.device)
@@ -200,6 +201,7 @@ def rehearse(target: Target, trials: Sequence[Rehearsal], text: Text, pulse: Pul
         pass
 
 
+@torch.inference_mode()
 def together(
     target: Target,
     trials: Sequence[Rehearsal],

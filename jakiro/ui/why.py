@@ -36,7 +36,7 @@ def _end_of_text(trace: Trace, step: StepTrace) -> str:
 
 def _idle(trace: Trace) -> str:
     """Why rounds without a draft have none."""
-    if any(copied(step.tree) for step in trace.steps):
+    if any(_copies(step) for step in trace.steps):
         return "The last tokens occur nowhere earlier in the text, so there was nothing to copy"
     if any(len(step.tree) > 1 for step in trace.steps):
         return "Nothing was drafted in this round"
@@ -48,10 +48,15 @@ def _all(trace: Trace, step: StepTrace, what: str, count: int) -> str:
     return f"Nothing was rejected: {they} accepted, and the target added {_bonus(trace, step)}."
 
 
+def _copies(step: StepTrace) -> bool:
+    """Whether it is known where tokens were copied from; what has no probabilities may be a guess."""
+    return any(place is not None for place in step.tree.columns.get("copied_from", ()))
+
+
 def _draft_ended(trace: Trace, step: StepTrace) -> str:
     """The draft never looked past the node."""
-    if copied(step.tree):
-        return _all(trace, step, "copied token", len(step.accepted))
+    if copied(step.tree) and len(step.accepted) == len(step.tree) - 1:
+        return _all(trace, step, "copied token" if _copies(step) else "drafted token", len(step.accepted))
     depth = trace.number("depth")
     if depth is not None and len(step.accepted) >= depth:
         return _all(trace, step, "level", depth)
@@ -59,7 +64,8 @@ def _draft_ended(trace: Trace, step: StepTrace) -> str:
     width = trace.number("top_k") if "pick_rank" in step.tree.columns else None
     reason = "nothing was drafted after it" if width is None else f"it was not among the {width} best of its level"
     if ended_early(trace, step):
-        reason = "the draft model reads no further"
+        model = trace.method == "draft_model"  # whose own context may be full
+        reason = "the draft model reads no further" if model else "nothing was drafted there, though there was room"
     return f"The draft stopped at {after}: {reason}, and the target chose {_bonus(trace, step)}."
 
 
@@ -69,7 +75,8 @@ def _wrong_candidates(trace: Trace, step: StepTrace) -> str:
     if copied(step.tree):
         shares = [(child, _number(probability(step.target_logprobs[child]))) for child in children]
         wrong = " or ".join(f"{quote(trace.piece(step.tree.tokens[child]))} (p {p})" for child, p in shares)
-        return f"The copy went on with {wrong}, but the target chose {_bonus(trace, step)}."
+        what = "copy" if _copies(step) else "draft"
+        return f"The {what} went on with {wrong}, but the target chose {_bonus(trace, step)}."
     after, best = _after(trace, step), _favourite(trace, step, children)
     return f"The target chose {_bonus(trace, step)}, which was not proposed after {after}; the draft preferred {best}."
 

@@ -133,7 +133,7 @@ def test_the_app_ends_in_the_middle_of_a_race_without_aborting(tmp_path):
     tiny_model(max_position_embeddings=20_000).save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
     with started("--target", tmp_path, "--traces", tmp_path) as (process, address, _):
-        long, call = ["the", ["vanilla"], 19_000, 0, 1, 0], f"{address}gradio_api/call/race"
+        long, call = ["the", ["vanilla"], 19_000, 0, 1, 0, None], f"{address}gradio_api/call/race"
         event = httpx.post(call, json={"data": long}, timeout=60).json()["event_id"]
         with httpx.stream("GET", f"{call}/{event}", timeout=60) as answer:
             assert next(answer.iter_lines()) == "event: generating"

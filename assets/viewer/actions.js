@@ -9,8 +9,10 @@ export const theme = () => (document.body.classList.contains('dark') ? 'dark' : 
 /** The visitor's choice from the address or an earlier visit, else what Gradio found in the system; in a file nobody has
  * looked there yet. */
 export function applyTheme() {
-  const system = document.querySelector('#viewer.offline') && (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
-  const wanted = new URLSearchParams(location.search).get('theme') ?? stored('jakiro-theme') ?? system;
+  const system = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+  const forced = matchMedia('(forced-colors: active)').matches; // then the background is the system's, whatever is chosen
+  const offline = document.querySelector('#viewer.offline') && system;
+  const wanted = forced ? system : new URLSearchParams(location.search).get('theme') ?? stored('jakiro-theme') ?? offline;
   if (wanted === 'dark' || wanted === 'light') document.body.classList.toggle('dark', wanted === 'dark');
 }
 

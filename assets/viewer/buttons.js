@@ -13,7 +13,7 @@ const ASKED = 'jakiro-asked'; // in the session's storage: the prompt that was r
 
 /** Bind all of them. `view` has the race, the lane and the state that are shown now, and what changes them: `go(change)`,
  * `open(id, change)`, `choose(id)`, `presenting()` while a race runs, and `redrawNow()` for what is due in this frame.
- * The rest are parts of the viewer. Gives `act(name, argument)`, which does what a button does, `written()` and `rewrite()`. */
+ * The rest are parts of the viewer. Gives `act(name, argument)`, which does what a button does, `written()`, `rewrite()` and `forget()`. */
 export function bindButtons({root, part, props, view, live, timeline, benchmarks, say}) {
   const viewer = root.closest('#viewer');
   const over = () => (view.race && !view.race.running ? {race: view.race, state: view.state} : null);
@@ -29,7 +29,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
   root.addEventListener('change', letGo);
   document.addEventListener('pointerdown', ({target}) => { if (!part('export').contains(target)) closeMenu(); });
   part('export').addEventListener('focusout', ({relatedTarget}) => { if (relatedTarget && !part('export').contains(relatedTarget)) closeMenu(); });
-  return {act, written, rewrite};
+  return {act, written, rewrite, forget};
 
   /** A list in which something was chosen by mouse would take the keys that follow: as type-ahead, not as the page's; a
    * button that was pressed by mouse would take Space. */
@@ -70,7 +70,12 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     return true;
   }
 
-  /** After a reload in which a race was lost: the prompt that it was asked with. */
+  /** The race that was asked for is there: its prompt is part of it. */
+  function forget() {
+    try { sessionStorage.removeItem(ASKED); } catch { /* likewise */ }
+  }
+
+  /** After a reload before a race was there: the prompt that it was asked with. */
   function rewrite() {
     let asked = null;
     try { asked = sessionStorage.getItem(ASKED); } catch { /* likewise */ }

@@ -37,7 +37,7 @@ export function tell(element, text) {
 
 /** Make what is in `box` anew: what of it has the focus hands that to what then stands in its place. */
 export function keepFocus(box, make) {
-  const {activeElement: one} = document, alike = () => [...box.querySelectorAll(one.localName)];
+  const {activeElement: one} = document, alike = () => [...box.querySelectorAll(one.localName)].filter((other) => other.tabIndex >= 0 && other.getClientRects().length);
   const place = alike().indexOf(one);
   make();
   if (place >= 0) (alike()[place] ?? alike().at(-1))?.focus({preventScroll: true});
@@ -81,7 +81,7 @@ export function helpBox(root, tip) {
     tip.style.top = `${below ? box.bottom + 6 : box.top - tip.offsetHeight - 6}px`;
   };
   const open = (event) => {
-    if (event.type === 'pointerover' ? still : !event.target.matches(':focus-visible')) return;
+    if (event.type === 'focusin' ? !event.target.matches(':focus-visible') : event.type === 'pointerover' && still) return;
     const owner = event.target.closest?.('[data-help]');
     hide();
     if (!owner?.dataset.help || opened(owner)) return;

@@ -32,12 +32,14 @@ const ORDINALS = new Intl.PluralRules('en', {type: 'ordinal'});
 const ENDINGS = {one: 'st', two: 'nd', few: 'rd', other: 'th'};
 const ordinal = (value) => `${value}${ENDINGS[ORDINALS.select(value)]}`;
 
+const LEFTWARDS = /[\u0590-\u08FF\uFB1D-\uFDFF\uFE70-\uFEFC]/; // letters of Hebrew, Arabic and the like
 const GLYPHS = {' ': '␣', '\n': '⏎', '\r': '␍', '\t': '⇥'};
 
 /** A token's text on one line: glyphs for white space, code points for what has no shape or reorders its neighbours. */
 export function token(lane, id) {
   const text = lane.pieces?.[id] ?? `<${id}>`;
-  return [...text].map((char, at) => GLYPHS[char] ?? shaped(char, at)).join('') || '∅';
+  const said = [...text].map((char, at) => GLYPHS[char] ?? shaped(char, at)).join('') || '∅';
+  return LEFTWARDS.test(said) ? `${said}\u200E` : said; // else a number after it would be drawn among its letters
 }
 
 const shapeless = (char, at) => /[\p{C}\p{Z}]/u.test(char) || (at === 0 && /\p{M}/u.test(char)); // a mark needs what it is put on

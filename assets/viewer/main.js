@@ -55,10 +55,10 @@ export function mount({element: root, props, watch, send}) {
   const benchmarks = benchmarksView(part, go, say);
   const live = liveRuns({
     root, send, answered: () => props.value, fetched, say,
-    shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written: () => written(),
+    shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written: () => written(), forget: () => forget(),
   });
   const view = {get race() { return race; }, get lane() { return lane; }, get state() { return state; }, redrawNow, go, open, choose, presenting};
-  const {act, written, rewrite} = bindButtons({root, part, props, view, live, timeline, benchmarks, say});
+  const {act, written, rewrite, forget} = bindButtons({root, part, props, view, live, timeline, benchmarks, say});
 
   helpBox(root, part('tip'));
   window.addEventListener('popstate', travelled);
@@ -69,6 +69,7 @@ export function mount({element: root, props, watch, send}) {
   openFiles(part('file'), free, arrived, say);
   watch('value', () => live.read(props.value));
   open(state.race);
+  rewrite();
 
   // ---- races
 
@@ -92,7 +93,6 @@ export function mount({element: root, props, watch, send}) {
       if (own !== turn) return;
       settled = own;
       if (error.early) header.later(id);
-      if (error.gone) rewrite();
       if (id && first && id !== first && !race) await open(first, {...change, method: '', round: null, node: null, place: null});
       else if (!race) nothing();
       else {

@@ -18,7 +18,7 @@ export function nodeView(box, why) {
     title.textContent = node === 0 ? 'Root ' : `Node ${node} `;
     code.textContent = token(lane, nodes.id[node]);
     tell(why, fate(race, lane, nodes, node));
-    for (const {field, value} of rows) value.textContent = cell(nodes[field.key]?.[node], field, lane, race.words);
+    for (const {field, value} of rows) value.textContent = cell(column(nodes, field.key)?.[node], field, lane, race.words);
   }
 
   function begin(lane) {
@@ -41,8 +41,11 @@ export function nodeView(box, why) {
   }
 }
 
+/** A column of a round, which may be called as every object's own parts are. */
+export const column = (nodes, key) => (Object.hasOwn(nodes, key) ? nodes[key] : undefined);
+
 /** Whether a column has a value for any node of the lane; where it has, its row stays, or what is below would move. */
-const applies = (lane, key) => lane.nodes.some((nodes) => nodes[key]?.some((value) => value !== null));
+const applies = (lane, key) => lane.nodes.some((nodes) => column(nodes, key)?.some((value) => value !== null));
 
 /** What became of a node, in a sentence. */
 function fate({words}, lane, nodes, node) {

@@ -31,14 +31,14 @@ export function outlineView(box, choose) {
 
 function list(race, lane, round) {
   const nodes = lane.nodes[round];
-  const children = childrenAsDrawn(nodes);
+  const children = childrenAsDrawn(nodes), stop = stopNode(race, lane, round);
   return h('ul', {class: 'outline', 'aria-label': `Draft tree of round ${round + 1}`}, entry(0));
 
   function entry(node) {
     const state = race.words.state[nodes.state[node]];
     const button = h('button', {type: 'button', 'data-node': node, class: state}, h('code', {}, token(lane, nodes.id[node])), ` ${said(node, state)}`);
     const below = children[node].map(entry);
-    if (node === stopNode(race, lane, round)) below.push(bonus());
+    if (node === stop) below.push(bonus());
     return h('li', {}, button, below.length ? h('ul', {}, ...below) : null);
   }
 

@@ -25,7 +25,7 @@ async function answered(address) {
   const answer = await reached(address);
   if ([404, 409].includes(answer.status)) throw Object.assign(new Error(await answer.text()), {gone: answer.status === 404, early: answer.status === 409});
   if (!answer.ok) throw new Error(`the server could not prepare this race (${answer.status}); its log says why`);
-  return answer.json();
+  return answer.json().catch(() => { throw new Error('The answer came incomplete; try again.'); });
 }
 
 /** The round of a lane in which the token after `place` was decoded. */

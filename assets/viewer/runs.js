@@ -15,9 +15,9 @@ const QUIET = 300; // ms without a word of Gradio after which it is through with
  * shows a notice. Calls back: shown(race, {replay}) for a race to show, which says where it is if it is not, grown() for
  * more of it, restore() for what was shown before, compared({race, lane, other, ..}) for a comparison, examined({method,
  * findings}) for a doctor's report, ready() when the model can be asked something or no longer; written() writes a prompt
- * where there is none, and says whether it did.
+ * where there is none, and says whether it did; forget() when the prompt that was run need not be kept any more.
  */
-export function liveRuns({root, send, answered, fetched, say, shown, grown, restore, compared, examined, ready, written}) {
+export function liveRuns({root, send, answered, fetched, say, shown, grown, restore, compared, examined, ready, written, forget}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
   const reader = liveReader({
     ours: (event) => (event.nonce ?? 0) === nonce,
@@ -193,11 +193,12 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
     const waits = setTimeout(() => own === asked && !text && say('The race is over; its trees are being prepared …', 'next'), PATIENCE);
     const race = id && await fetched(id).catch((error) => {
       gone = error.gone ? id : null;
-      text = gone && !replay ? 'Stopped before its first token.' : error.message;
+      text = gone ? (replay ? error.message : 'Stopped before its first token.') : `${error.message} The race is kept: choose it in the list.`;
     });
     clearTimeout(waits);
     if (own !== asked) return;
     rest();
+    if (race) forget();
     const listed = race && shown(race, {replay: replay && !race.back});
     if (!race) await restore(gone);
     say(listed || (race?.note ?? text), race ? 'race' : 'move');
@@ -241,6 +242,7 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
     if (status.state === 'ready') {
       [model, heads] = [status.target, status.heads];
       run.addEventListener('able', able, {once: true}); // when the controls show what suits the models
+      run.addEventListener('unable', () => setTimeout(() => send('ready'), STATUS_EVERY)); // races would have other trees
       [run.dataset.help, run.textContent] = ['The controls are being prepared.', LOADING];
       return send('ready');
     }

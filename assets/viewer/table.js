@@ -3,6 +3,7 @@
 import {h, keepFocus} from './dom.js';
 import {paced} from './figures.js';
 import {cell} from './format.js';
+import {column} from './node.js';
 
 /** The view in `box`; a click on a row calls choose({node}). A lane's cells are made once; a round only changes their text. */
 export function tableView(box, choose) {
@@ -34,7 +35,7 @@ export function tableView(box, choose) {
       line.className = index === node ? 'now' : '';
       line.ariaCurrent = String(index === node);
       if (line.hidden) return;
-      lane.fields.forEach((field, column) => write(cells[column], cell(nodes[field.key]?.[index], field, lane, race.words)));
+      lane.fields.forEach((field, at) => write(cells[at], cell(column(nodes, field.key)?.[index], field, lane, race.words)));
     });
     whole.dataset.drawn = 'yes';
   }

@@ -10,6 +10,7 @@ const OF_SAMPLING = [
 ];
 const ROUNDS = {name: 'rounds', help: 'How many rounds are decoded again.', kind: 'int', low: 1, high: 64};
 
+const KEPT = 20;
 const forms = new Map(); // by race and lane: what was filled in stays while others are looked at
 
 /** The form in `box` for a round of a lane. `ask(request)` sends it; `why` says why that cannot be, '' where it can. */
@@ -17,6 +18,7 @@ export function whatIf(box, race, lane, round, methods, why, ask) {
   const submit = '[type=submit]';
   const key = `${race.id} ${lane.method}`;
   if (!forms.has(key)) forms.set(key, form({race: race.id, lane: race.lanes.indexOf(lane)}, lane, methods, ask));
+  if (forms.size > KEPT) forms.delete(forms.keys().next().value);
   const made = forms.get(key);
   if (box.firstChild !== made) box.replaceChildren(made);
   if (made.dataset.round !== String(round)) { // the rest of the form stays as it was filled in

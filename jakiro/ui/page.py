@@ -44,7 +44,11 @@ ON_LOAD = """
 // 'run', 'stop', 'ready', 'branch', 'compare', 'doctor', 'take'
 const given = {...JSON.parse(props.facts), get value() { return props.value; }};
 import(new URL('@viewer/main.js', document.baseURI))
-  .then((viewer) => viewer.mount({element, props: given, watch, send: trigger}));
+  .then((viewer) => viewer.mount({element, props: given, watch, send: trigger}))
+  .catch((error) => {
+    element.querySelector('[data-part=notice]').textContent = `The page cannot start; reload it (${error.message}).`;
+    throw error;
+  });
 """
 
 
@@ -182,7 +186,7 @@ def _wire(
         queue=False,
         api_visibility="private",
     )
-    when_over(told, "able", "able")  # not before: a run reads the controls
+    when_over(told, "able", "unable")  # not before: a run reads the controls
     return running
 
 

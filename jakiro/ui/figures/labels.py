@@ -7,9 +7,11 @@ model or an imported file, so they are escaped for it.
 from __future__ import annotations
 
 import unicodedata
+from unicodedata import bidirectional
 
 GLYPHS = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥"}
 ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "@": "&#64;"}
+LEFT_TO_RIGHT = "\u200e"
 
 
 def visible(piece: str) -> str:
@@ -18,8 +20,9 @@ def visible(piece: str) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """At most `limit` characters, the cut marked by an ellipsis."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    """At most `limit` characters, the cut marked by an ellipsis; a number after it is not drawn among its letters."""
+    cut = text if len(text) <= limit else text[: limit - 1] + "…"
+    return cut + LEFT_TO_RIGHT if any(bidirectional(char) in ("R", "AL") for char in cut) else cut
 
 
 def escape(text: str) -> str:

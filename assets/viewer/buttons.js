@@ -9,11 +9,12 @@ import {address} from './state.js';
 import {tour} from './tour.js';
 import {rival} from './transport.js';
 
-const ASKED = 'jakiro-asked'; // in the session's storage: the prompt that was run last
+const ASKED = 'jakiro-asked';
+export const AWAITED = 'jakiro-awaited'; // in the session's storage: the prompt that was run last; the same until its race is there
 
 /** Bind all of them. `view` has the race, the lane and the state that are shown now, and what changes them: `go(change)`,
  * `open(id, change)`, `choose(id)`, `presenting()` while a race runs, and `redrawNow()` for what is due in this frame.
- * The rest are parts of the viewer. Gives `act(name, argument)`, which does what a button does, `written()`, `rewrite()` and `forget()`. */
+ * The rest are parts of the viewer. Gives `act(name, argument)`, which does what a button does, `written()`, `rewrite(name)` and `forget()`. */
 export function bindButtons({root, part, props, view, live, timeline, benchmarks, say}) {
   const viewer = root.closest('#viewer');
   const over = () => (view.race && !view.race.running ? {race: view.race, state: view.state} : null);
@@ -64,7 +65,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
    * been written. Without one the server says what to do. */
   function written() {
     const box = viewer.querySelector('#prompt textarea'), {race} = view;
-    try { if (box.value) sessionStorage.setItem(ASKED, box.value); } catch { /* refused in private windows */ }
+    try { if (box.value) [ASKED, AWAITED].forEach((name) => sessionStorage.setItem(name, box.value)); } catch { /* refused in private windows */ }
     if (box.value || !race?.prompt || race.written === false) return false;
     write(race.prompt);
     return true;
@@ -72,13 +73,13 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
 
   /** The race that was asked for is there: its prompt is part of it. */
   function forget() {
-    try { sessionStorage.removeItem(ASKED); } catch { /* likewise */ }
+    try { sessionStorage.removeItem(AWAITED); } catch { /* likewise */ }
   }
 
-  /** After a reload before a race was there: the prompt that it was asked with. */
-  function rewrite() {
+  /** After a reload in which a race was lost, or before it was there (AWAITED): the prompt that it was asked with. */
+  function rewrite(name = ASKED) {
     let asked = null;
-    try { asked = sessionStorage.getItem(ASKED); } catch { /* likewise */ }
+    try { asked = sessionStorage.getItem(name); } catch { /* likewise */ }
     if (asked && viewer.querySelector('#prompt textarea')?.value === '') write(asked);
   }
 

@@ -2,7 +2,7 @@
 
 import {applyTheme, keepTheme, theme} from './actions.js';
 import {benchmarksView} from './benchmarks.js';
-import {bindButtons} from './buttons.js';
+import {AWAITED, bindButtons} from './buttons.js';
 import {facing} from './compare.js';
 import {eachFrame, helpBox, parts, show as reveal, stillness} from './dom.js';
 import {draw, plotly, whole} from './figures.js';
@@ -69,7 +69,7 @@ export function mount({element: root, props, watch, send}) {
   openFiles(part('file'), free, arrived, say);
   watch('value', () => live.read(props.value));
   open(state.race);
-  rewrite();
+  rewrite(AWAITED);
 
   // ---- races
 
@@ -93,6 +93,7 @@ export function mount({element: root, props, watch, send}) {
       if (own !== turn) return;
       settled = own;
       if (error.early) header.later(id);
+      if (error.gone) rewrite();
       if (id && first && id !== first && !race) await open(first, {...change, method: '', round: null, node: null, place: null});
       else if (!race) nothing();
       else {

@@ -587,6 +587,33 @@ def test_what_gradio_refuses_leaves_the_page_free(show):
     run(tab, "the an the")
     expect(part(tab, "notice")).to_contain_text("took nothing on")
     expect(tab.locator("[data-do=run]")).to_be_visible()
+    tab.reload()
+    expect(tab.locator("#prompt textarea")).to_have_value("the an the")  # there is no race that has it
+
+
+def test_controls_are_asked_for_again_where_the_answer_was_lost(show):
+    """Else the next race would have the trees of a method's own defaults."""
+    lost = []
+
+    def once(route):
+        if lost or route.request.method != "POST":
+            return route.continue_()
+        lost.append(route.request.post_data)
+        return route.fulfill(status=502, body="bad gateway")
+
+    tab = show("?race=question&motion=0", expected="502", routes={"**/gradio_api/run/**": once})
+    tab.wait_for_selector("#viewer [data-models=ready]")
+    assert lost
+    tab.locator("[data-do=settings]").click()
+    expect(tab.locator("#settings").get_by_label("Prompt lookup")).to_be_enabled()
+
+
+def test_a_page_that_cannot_start_says_so(chromium, address):
+    tab = chromium.new_context().new_page()
+    tab.route("**/viewer/*/tour.js", lambda route: route.abort())
+    tab.goto(address)
+    expect(part(tab, "notice")).to_contain_text("The page cannot start; reload it")
+    tab.context.close()
 
 
 def test_who_runs_again_after_a_stop_is_not_told_that_nothing_was_taken_on(show, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def out_of_memory(error: Exception) -> bool:
     """Whether it is what torch or Python raises where there is no more."""
-    said = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    said = ("can't allocate memory", "cannot allocate memory", "error: out of memory", "cublas_status_alloc_failed")
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    return isinstance(error, RuntimeError) and any(one in str(error) for one in said)
+    return isinstance(error, RuntimeError) and any(one in str(error).lower() for one in said)

@@ -46,7 +46,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     **{view: {"trace", "hashing"} | VIEWS for view in VIEWS},
     "verify": {"programs", "noise"},
     "cache": {"programs"},
-    "models": {"cache", "machine", "programs", "tape", "text"},
+    "models": {"cache", "machine", "memory", "programs", "tape", "text"},
     "target": {"cache", "models", "programs", "tape"},
     "drafter": {"noise"},
     "engine": {"drafter", "trace", "verify", "target", "text", "machine", "models", "programs"},

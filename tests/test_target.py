@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import shutil
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -146,7 +148,7 @@ def test_a_target_whose_features_cannot_be_read_has_no_heads():
     """ModernBERT's decoder has a layer more between its last hidden state and its output embedding."""
     target = Target.wrap(tiny_model("modernbert-decoder"))
     assert target.hidden_size == 32
-    with pytest.raises(ValueError, match="no draft head can predict its tokens: use vanilla or prompt_lookup"):
+    with pytest.raises(ValueError, match="can predict its tokens: use vanilla, prompt_lookup or draft_model"):
         target.check_heads()
 
 
@@ -226,6 +228,49 @@ def test_a_window_that_is_no_number_is_named():
     model.config.sliding_window = "x"
     with pytest.raises(ValueError, match=r"config\.json has a sliding_window of 'x', .*: mend it"):
         Target.wrap(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("config.json", {"num_hidden_layers": 10**9}, "a num_hidden_layers of 1000000000: mend it"),
+        ("config.json", {"num_hidden_layers": -1}, "a num_hidden_layers of -1: mend it"),
+        ("config.json", {"max_position_embeddings": -1}, "max_position_embeddings of -1"),
+        ("config.json", {"pad_token_id": 10**6}, "no model can be made"),
+        ("generation_config.json", {"eos_token_id": "45"}, "ends texts with '45', which is no id"),
+        ("generation_config.json", {"eos_token_id": [3, 45.0]}, "ends texts with 45.0, which is no id"),
+        ("tokenizer_config.json", {"model_max_length": "2048"}, "a model_max_length of '2048': make it a number"),
+    ],
+)
+def test_numbers_that_cannot_be_are_named_with_their_file(folder, tmp_path, name, change, said):
+    odd = shutil.copytree(folder, tmp_path / "odd")
+    before = json.loads((odd / name).read_text()) if (odd / name).exists() else {}
+    (odd / name).write_text(json.dumps(before | change))
+    with pytest.raises(ValueError, match=re.escape(said)):
+        Target.load(odd)
+
+
+@pytest.mark.parametrize("name", ["_attn_implementation", "attn_implementation"])
+def test_attention_that_takes_no_trees_is_not_asked_for(folder, tmp_path, name):
+    odd = shutil.copytree(folder, tmp_path / "odd")
+    config = json.loads((odd / "config.json").read_text())
+    (odd / "config.json").write_text(json.dumps(config | {name: "flash_attention_2"}))
+    assert Target.load(odd).model.config._attn_implementation == "sdpa"
+    assert loading.load_model(odd).config._attn_implementation == "sdpa"
+    assert Target.load(odd, attention="eager").model.config._attn_implementation == "eager"
+
+
+def test_a_scale_below_a_soft_cap_is_measured():
+    """As MuseGlimmer's."""
+    given = torch.Generator().manual_seed(0)
+    output, config = torch.nn.Linear(32, 90, bias=False), SimpleNamespace(final_logit_softcapping=3.0)
+    output.weight = torch.nn.Parameter(4 * torch.randn(90, 32, generator=given))
+    config.get_text_config = lambda: config
+    model = SimpleNamespace(get_output_embeddings=lambda: output, config=config)
+    features = torch.randn(12, 32, generator=given)
+    logits = 3.0 * (0.2 * output(features) / 3.0).tanh()
+    assert float((logits.abs() > 2.9).float().mean()) > 0.05  # of what is cut off nothing is learnt
+    assert checks._logit_scale(SimpleNamespace(model=model), logits, features) == pytest.approx(0.2, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json"])

@@ -76,7 +76,10 @@ def test_its_words_are_the_assistants_most_frequent_ones(deep):
     give_words(head, [Rows(ids, said)], deep[0])
     assert {7, 9} <= set(head.tokens.tolist()) and len(head.tokens.unique()) == 60
     assert torch.equal(head.t2d.nonzero()[:, 0], head.tokens)
-    torch.testing.assert_close(head.lm_head.weight, deep[0].get_output_embeddings().weight[head.tokens])
+    read_out = deep[0].get_output_embeddings().weight[head.tokens]
+    torch.testing.assert_close(head.lm_head.weight, read_out)
+    give_words(head, [Rows(ids, said)], deep[0], scale=0.25)  # as Cohere's
+    torch.testing.assert_close(head.lm_head.weight, 0.25 * read_out)
 
 
 def test_the_layers_that_it_names_are_read(deep, data, tmp_path):

@@ -17,7 +17,7 @@ from jakiro.programs import replayable
 
 ATTENTIONS = ("sdpa", "eager")  # flash attention takes no tree mask
 REFUSALS = (  # what models raise at a foreign argument
-    AttributeError, TypeError, ValueError, RuntimeError, IndexError, AssertionError
+    AttributeError, TypeError, ValueError, RuntimeError, IndexError, AssertionError, ArithmeticError
 )  # fmt: skip
 ALIKE = 0.5  # cosine of logits and what the output embedding makes of features: a soft cap leaves more
 REMEDY = "use a model whose layers are all plain attention"
@@ -169,14 +169,17 @@ def _exact(target: Any) -> bool:
 
 
 def _logit_scale(target: Any, logits: Tensor, features: Tensor) -> float:
-    """What the model multiplies the logits of its output embedding with; 1 where it does more to them, as a soft cap.
+    """What the model multiplies the logits of its output embedding with, before a soft cap.
 
-    0 where that embedding does not read the features, or there is none. Granite and others divide the logits, Cohere
-    multiplies, under names that mean either: so it is measured.
+    1 where it does more to them, 0 where that embedding does not read the features, or there is none. Granite divides,
+    Cohere multiplies, under names that mean either: so it is measured.
     """
     try:
         bare = target.model.get_output_embeddings()(features)[..., : logits.shape[-1]].float()
         alike = float(torch.cosine_similarity(bare, logits, dim=-1).mean())
+        if cap := getattr(target.model.config.get_text_config(), "final_logit_softcapping", None):
+            low = logits.abs() < 0.5 * cap  # what rounding leaves of higher ones says little
+            bare, logits = bare[low], cap * (logits[low] / cap).atanh()
         scale = float((logits * bare).sum() / bare.square().sum())
         scaled = (logits - scale * bare).norm() < 0.005 * logits.norm()  # half precision rounds by 0.002
     except (*REFUSALS, NotImplementedError):

@@ -22,7 +22,11 @@ def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = 
     stops = [getattr(model.generation_config, "eos_token_id", None), getattr(tokenizer, "eos_token_id", None)]
     if stops[0] is None:
         stops[0] = getattr(model.config, "eos_token_id", None)
-    return frozenset(id for ids in stops if ids is not None for id in ([ids] if isinstance(ids, int) else ids))
+    listed = [one if isinstance(one, list | tuple) else [one] for one in stops if one is not None]
+    found = [id for ids in listed for id in ids]
+    if wrong := [id for id in found if type(id) is not int]:
+        raise ValueError(f"generation_config.json or config.json ends texts with {wrong[0]!r}, which is no id: mend it")
+    return frozenset(found)
 
 
 @contextmanager

@@ -19,6 +19,8 @@ def positions(config: Any) -> int:
     """How many there are. Where a config stretches them by YaRN or linearly and leaves its limit as it was, they are as
     many as vLLM takes (`_get_and_verify_max_len`): the factor times those of before."""
     named = getattr(config, "max_position_embeddings", None) or UNBOUNDED
+    if type(named) is not int or named < 1:
+        raise ValueError(f"config.json has max_position_embeddings of {named!r}, and needs a number above 0: mend it")
     reach = [named]
     for rope in _ropes(config):
         before = rope.get("original_max_position_embeddings") or named

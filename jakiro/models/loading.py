@@ -22,10 +22,12 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoTokenizer,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
+from jakiro.memory import out_of_memory
 from jakiro.models.attention import sdpa
 from jakiro.models.checks import ATTENTIONS
 from jakiro.programs import replayable
@@ -36,7 +38,11 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 NORMS = ("norm", "final_layernorm", "final_layer_norm", "ln_f")  # names of a decoder's last norm
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 # What transformers raises over JSON files of a model that are cut off or say what cannot be.
-DAMAGED = (StrictDataclassError, ArithmeticError, AttributeError, KeyError, TypeError, JSONDecodeError, RecursionError)
+DAMAGED = (
+    StrictDataclassError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, JSONDecodeError,
+    RecursionError,
+)  # fmt: skip
+MOST_LAYERS = 10_000  # of a number beyond it transformers would make as many
 FOREIGN = ("trust_remote_code", "does not recognize this architecture")  # in what it says of a repository's own code
 
 
@@ -49,8 +55,13 @@ def load_model(folder: Path, **how: Any) -> PreTrainedModel:
     how |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "trust_remote_code": False}
     try:
         with _in_words(folder):
-            model, info = _reader(folder).from_pretrained(folder, **how)
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            if config._attn_implementation not in ATTENTIONS:  # flash attention, say, which takes no trees
+                config._attn_implementation = how.get("attn_implementation")
+            model, info = _reader(folder, config).from_pretrained(folder, config=config, **how)
     except (SafetensorError, UnpicklingError, EOFError, RuntimeError) as error:
+        if out_of_memory(error):
+            raise
         raise ValueError(f"the weights in {folder} cannot be read ({error}): download them again") from error
     wrong = dict.fromkeys(info["missing_keys"], "is missing")
     wrong |= {key: f"has shape {list(one)}, expected {list(other)}" for key, one, other in info["mismatched_keys"]}
@@ -68,8 +79,10 @@ def alike(model: PreTrainedModel) -> dict[str, Any]:
     return {"attn_implementation": "eager"} if eager else {}
 
 
-def _reader(folder: Path) -> type:
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+def _reader(folder: Path, config: PreTrainedConfig) -> type:
+    layers = getattr(config.get_text_config(decoder=True), "num_hidden_layers", 1)
+    if not isinstance(layers, int) or not 0 < layers <= MOST_LAYERS:
+        raise ValueError(f"{folder}/config.json has a num_hidden_layers of {layers!s:.40}: mend it")
     if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
         return AutoModelForCausalLM
     if type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
@@ -79,8 +92,14 @@ def _reader(folder: Path) -> type:
 
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The folder's tokenizer as it is, whatever its chat template. Raises ValueError for a damaged one."""
-    with _in_words(folder):
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    try:
+        with _in_words(folder):
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"a file of the tokenizer in {folder} is not UTF-8 ({error}): download it again") from error
+    if type(longest := tokenizer.model_max_length) not in (int, float):
+        raise ValueError(f"{folder}/tokenizer_config.json has a model_max_length of {longest!r}: make it a number")
+    return tokenizer
 
 
 def load_tokenizer(folder: Path, template: str | Path | None, system: str | None = None) -> PreTrainedTokenizerBase:

@@ -96,7 +96,7 @@ def train_heads(
     target = Target.wrap(model.to(product_dtype(accelerator.device)), tokenizer, graphs=False)
     for head in heads.values():
         if isinstance(head, Eagle3Head) and not start:
-            give_words(head, rows, model)
+            give_words(head, rows, model, target.logit_scale)
     trials = Trials(target, asked, recipe.trial, run / "trials.csv") if recipe.trial else None
     job = HeadJob(accelerator, target, heads, recipe, rows, compiled, shard, trials)
     loop.run(job, run, accelerator.is_main_process)
@@ -177,14 +177,17 @@ def _asked(recipe: HeadRecipe) -> dict[str, Any]:
     return {name: value for name, value in asdict(recipe).items() if name not in FREE}
 
 
-def give_words(head: Eagle3Head, rows: list[Rows], model: PreTrainedModel) -> None:
-    """The tokens that the assistant says most often, as the head's own, to begin with as the target reads them out."""
+def give_words(head: Eagle3Head, rows: list[Rows], model: PreTrainedModel, scale: float = 1.0) -> None:
+    """The tokens that the assistant says most often, as the head's own, to begin with as the target reads them out.
+
+    `scale` is what the target multiplies its logits with.
+    """
     said = np.concatenate([one.ids[one.said] for one in rows])
     counts = torch.from_numpy(np.bincount(said, minlength=head.config.vocab_size))
     tokens = counts.topk(head.config.draft_vocab_size).indices.sort().values
     head.speak(tokens)
     with torch.no_grad():
-        head.lm_head.weight.copy_(model.get_output_embeddings().weight[tokens])
+        head.lm_head.weight.copy_(scale * model.get_output_embeddings().weight[tokens])
 
 
 def rows_of(

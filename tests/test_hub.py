@@ -133,3 +133,14 @@ def test_a_folder_comes_before_an_id(tmp_path, monkeypatch):
     monkeypatch.setattr(hub, "snapshot_download", None)
     assert hub.local("some/safe") == Path("some/safe")
     assert hub.title("some/safe") == hub.title("other/safe") == "safe"
+
+
+def test_a_home_is_one_wherever_it_stands_and_a_vocabulary_may_have_several_names(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert hub.local("~/model") == tmp_path / "model"
+    for name in ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", "vocab.txt"):
+        (tmp_path / name).touch()
+        hub.check_tokenizer(tmp_path)
+        (tmp_path / name).unlink()
+    with pytest.raises(FileNotFoundError, match="no tokenizer in"):
+        hub.check_tokenizer(tmp_path)

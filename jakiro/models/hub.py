@@ -19,6 +19,7 @@ _ID = re.compile(r"[\w.-]+/[\w.-]+")
 _NEEDED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 _BESIDE = ["config.json", "generation_config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"]
 _BESIDE += ["*.model", "vocab*", "merges.txt"]  # of the tokenizer, too
+_VOCABULARIES = ("tokenizer.json", "*.model", "vocab.json", "vocab.txt")
 _ORIGINAL = ["original/*", "consolidated*", "onnx/*", "gguf/*"]  # the same weights again, for other programs
 
 
@@ -28,7 +29,7 @@ def local(name: str | Path) -> Path:
     Weights are taken as safetensors, or as pytorch_model*.bin where a model has no others. What is neither a folder
     nor formed like an id is returned as it is. Raises FileNotFoundError with the remedy where the hub does not give it.
     """
-    path = Path(name)
+    path = Path(name).expanduser()  # a shell leaves it alone in METHOD=~/DIR
     id = path.as_posix()
     if path.exists() or not _ID.fullmatch(id):
         return path
@@ -114,7 +115,7 @@ def check_fetched(file: Path) -> None:
 
 def check_tokenizer(folder: Path) -> None:
     """Raise FileNotFoundError with the remedy if a tokenizer cannot be read from the folder."""
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
+    if not any(one.is_file() for kind in _VOCABULARIES for one in folder.glob(kind)):
         raise FileNotFoundError(f"no tokenizer in {folder}: it needs tokenizer.json (or tokenizer.model, vocab.json)")
 
 

@@ -134,4 +134,4 @@ def test_the_viewer_hears_of_the_end_of_whatever_it_asks_refused_or_not(tmp_path
         after = [one for one in found if one["trigger_after"] == events[event]]
         assert sorted(one["trigger_only_on_failure"] for one in after) == [False, True]
         said = {one["trigger_only_on_failure"]: re.search(r"Event\('(\w+)'\)", one["js"])[1] for one in after}
-        assert said == ({True: "able", False: "able"} if event == "ready" else {True: "failed", False: "over"})
+        assert said == ({True: "unable", False: "able"} if event == "ready" else {True: "failed", False: "over"})

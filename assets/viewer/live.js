@@ -9,7 +9,7 @@ export function liveReader({ours, started, grown, done, failed, compared, examin
   return {read, forget: () => { race = null; }, id: () => race?.id ?? null};
 
   function read(text) {
-    if (!text || text === seen) return;
+    if (typeof text !== 'string' || !text || text === seen) return; // of a crowded server Gradio may lose the beginning: then it gives no text
     const fresh = text.startsWith(seen) ? text.slice(seen.length) : text;
     seen = text;
     let grew = false;

@@ -16,13 +16,17 @@ LEFT_TO_RIGHT = "\u200e"
 
 def visible(piece: str) -> str:
     """The text on one line: glyphs for white space, code points for what has no shape or reorders its neighbours."""
-    return "".join(GLYPHS.get(char) or _shown(char, at) for at, char in enumerate(piece)) or "∅"
+    return _closed("".join(GLYPHS.get(char) or _shown(char, at) for at, char in enumerate(piece)) or "∅")
 
 
 def shorten(text: str, limit: int) -> str:
-    """At most `limit` characters, the cut marked by an ellipsis; a number after it is not drawn among its letters."""
-    cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return cut + LEFT_TO_RIGHT if any(bidirectional(char) in ("R", "AL") for char in cut) else cut
+    """At most `limit` characters, the cut marked by an ellipsis."""
+    return text if len(text) <= limit else _closed(text[: limit - 1] + "…")
+
+
+def _closed(text: str) -> str:
+    """With letters that are written leftwards, so that a number after it is not drawn among them."""
+    return text + LEFT_TO_RIGHT if any(bidirectional(char) in ("R", "AL") for char in text) else text
 
 
 def escape(text: str) -> str:

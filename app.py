@@ -105,7 +105,9 @@ def serve(options: argparse.Namespace) -> None:
             f"there is no folder {options.target}: give --target a model's, or a hub id (owner/name)"
         )
     check_request(options.device, options.dtype, options.attention, options.compile)
-    check_host(options.host or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1"))
+    host = (options.host or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")).strip("[]")
+    check_host(host)
+    name = f"[{host}]" if ":" in host else host  # as Gradio wants an address of IPv6
     use_threads(options.threads, spare=0 if SPACE in os.environ else 1)
     heads = dict(head.split("=", 1) for head in options.head)  # of one method the last counts
     check_names(heads)
@@ -119,11 +121,10 @@ def serve(options: argparse.Namespace) -> None:
         remedy = f"python -m scripts.record --out {options.traces}"
         LOG.warning("no recorded races in %s, so the page opens without: record some with: %s", options.traces, remedy)
     demo = page.build(models, library, gpu)
-    launched = page.options(models, library) | {"server_name": options.host, "server_port": options.port}
+    launched = page.options(models, library) | {"server_name": name, "server_port": options.port}
     try:
         demo.launch(**launched, prevent_thread_lock=True)
     except OSError as error:
-        host = options.host or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
         port = options.port or os.environ.get(PORT, "7860 or one of the next")
         where = f"{host}, port {port}"
         raise OSError(f"nothing can listen on {where}: in use, or not of this machine; name another") from error

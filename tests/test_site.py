@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.trace import to_json
+from jakiro.ui import library as library_module
 from jakiro.ui import site
 from jakiro.ui.library import Library
 from jakiro.ui.models import Loaded, Models
@@ -28,7 +29,7 @@ def router(tmp_path):
     return Router(site.routes(Modules(ASSETS / "viewer"), Library(tmp_path), Models(lambda: None), BENCHMARKS))
 
 
-async def post(router, receive, length=1000):
+async def post(router, receive, length=site.SMALL + 1):
     """The answer to a file of which `receive` gives the parts, and which says that it has `length` bytes."""
     sent = []
     headers = [(b"content-length", str(length).encode())] if length else []
@@ -88,6 +89,31 @@ def test_a_few_files_are_held_at_once_and_all_are_read(router):
     assert len({answer["id"] for answer in answers}) == 3 * site.BODIES
 
 
+def test_small_files_wait_for_no_others(router):
+    async def never():
+        await asyncio.Event().wait()
+
+    async def soon():
+        return {"type": "http.request", "body": BODY, "more_body": False}
+
+    async def both():
+        slow = [asyncio.create_task(post(router, never)) for _ in range(site.BODIES)]
+        await asyncio.sleep(0)
+        answer = await asyncio.wait_for(post(router, soon, len(BODY)), 60)
+        for one in slow:
+            one.cancel()
+        return answer
+
+    assert "id" in asyncio.run(both())
+
+
+def test_pages_of_others_bring_no_files(router):
+    with TestClient(router) as client:
+        for site_of, status in (("cross-site", 403), ("same-origin", 200), ("none", 200)):
+            assert client.post("races", content=BODY, headers={"Sec-Fetch-Site": site_of}).status_code == status
+        assert "id" in client.post("races", content=BODY).json()  # a program's
+
+
 @pytest.mark.parametrize("patience", ["ARRIVING", "SILENT"])
 def test_a_file_that_does_not_arrive_lets_the_next_be_read(router, monkeypatch, patience):
     monkeypatch.setattr(site, patience, 0.05)
@@ -124,6 +150,24 @@ def test_a_few_exports_are_made_at_once(tmp_path, monkeypatch):
     with TestClient(router) as client, ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(client.get, [f"races/{race}/nodes.csv"] * 8))
     assert [answer.text for answer in answers] == ["text"] * 8 and max(most) == site.LARGE
+
+
+def test_a_few_races_are_prepared_at_once(tmp_path, monkeypatch):
+    library, going, most = Library(tmp_path), [], []
+
+    def slowly(*given):
+        going.append(1)
+        most.append(len(going))
+        time.sleep(0.05)
+        going.pop()
+        return "{}"
+
+    monkeypatch.setattr(library_module, "prepared", slowly)
+    races = [library.add([synthetic.tree_trace(3, nodes=4)]) for _ in range(6)]
+    router = Router(site.routes(Modules(ASSETS / "viewer"), library, Models(lambda: None), BENCHMARKS))
+    with TestClient(router) as client, ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(client.get, [f"races/{race}.json" for race in races]))
+    assert [answer.status_code for answer in answers] == [200] * 6 and max(most) == site.LARGE
 
 
 def test_reports_are_prepared_once(tmp_path, monkeypatch):

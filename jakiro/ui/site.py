@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -38,7 +40,8 @@ from jakiro.ui.replay import cut_figure
 
 PLOTLY = f"plotly/{plotly.__version__}"
 BODIES = 4  # files of traces that are held at once: each may have MAX_BYTES, and as text take four times that
-LARGE = 2  # exports that are made at once: each may take seconds, and a hundred MB
+SMALL = 1 << 20  # bytes of a file that waits for no other
+LARGE = 2  # races that are prepared, and exports that are made, at once: each may take seconds, and a hundred MB
 SILENT = 15.0  # seconds without anything of a file, after which it is not waited for
 ARRIVING = 120.0  # seconds in which a file must have arrived: until then it keeps another from being read
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}  # the version is in the address
@@ -56,6 +59,13 @@ register_url_convertor("lane", Lane())
 def routes(modules: Modules, library: Library, models: Models, benchmarks: Path) -> list[BaseRoute]:
     """Routes for FastAPI, before Gradio's own."""
 
+    few = threading.Semaphore(LARGE)
+
+    @contextmanager
+    def prepared() -> Iterator[None]:
+        with few, models.quiet():
+            yield
+
     async def module(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in modules.compressed:
@@ -63,7 +73,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         return _script(modules.compressed[name])
 
     def race(request: Request) -> Response:
-        return _packed(request, library.text(request.path_params["id"], models.quiet), "application/json")
+        return _packed(request, library.text(request.path_params["id"], prepared), "application/json")
 
     def export(request: Request) -> Response:
         id, name = request.path_params["id"], request.path_params["name"]
@@ -103,9 +113,13 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         return id
 
     async def opened(request: Request) -> Response:
+        if request.headers.get("sec-fetch-site") == "cross-site":  # nothing for pages of others to do
+            return PlainTextResponse("traces are taken from this page, and from programs", status_code=403)
         try:
-            _sized(request.headers.get("content-length", "0"))
-            async with bodies:
+            size = request.headers.get("content-length", "")
+            _sized(size)
+            small = size.isdecimal() and int(size) <= SMALL
+            async with nullcontext() if small else bodies:
                 text = await asyncio.wait_for(_text(request), ARRIVING)
                 async with reading:
                     return JSONResponse({"id": await run_in_threadpool(kept, text)})

@@ -68,8 +68,8 @@ export function mount({element: root, props, watch, send}) {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', applyTheme); // after Gradio, which minds no choice
   openFiles(part('file'), free, arrived, say);
   watch('value', () => live.read(props.value));
+  root.querySelector('[data-do=run]').addEventListener('able', () => rewrite(AWAITED), {once: true}); // before, Gradio may still empty the prompt
   open(state.race);
-  rewrite(AWAITED);
 
   // ---- races
 

@@ -42,6 +42,16 @@ async def post(router, receive, length=site.SMALL + 1):
     return json.loads(b"".join(one.get("body", b"") for one in sent))
 
 
+async def never():
+    """No part of a file comes."""
+    await asyncio.Event().wait()
+
+
+async def soon():
+    """A whole file comes."""
+    return {"type": "http.request", "body": BODY, "more_body": False}
+
+
 def test_what_says_that_it_is_too_large_is_not_read(router):
     async def receive():
         raise AssertionError("a part was asked for")
@@ -90,12 +100,6 @@ def test_a_few_files_are_held_at_once_and_all_are_read(router):
 
 
 def test_small_files_wait_for_no_others(router):
-    async def never():
-        await asyncio.Event().wait()
-
-    async def soon():
-        return {"type": "http.request", "body": BODY, "more_body": False}
-
     async def both():
         slow = [asyncio.create_task(post(router, never)) for _ in range(site.BODIES)]
         await asyncio.sleep(0)
@@ -117,12 +121,6 @@ def test_pages_of_others_bring_no_files(router):
 @pytest.mark.parametrize("patience", ["ARRIVING", "SILENT"])
 def test_a_file_that_does_not_arrive_lets_the_next_be_read(router, monkeypatch, patience):
     monkeypatch.setattr(site, patience, 0.05)
-
-    async def never():
-        await asyncio.Event().wait()
-
-    async def soon():
-        return {"type": "http.request", "body": BODY, "more_body": False}
 
     async def both():
         slow = [asyncio.create_task(post(router, never)) for _ in range(site.BODIES)]

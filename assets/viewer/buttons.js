@@ -10,27 +10,30 @@ import {tour} from './tour.js';
 import {rival} from './transport.js';
 
 const ASKED = 'jakiro-asked';
-export const AWAITED = 'jakiro-awaited'; // in the session's storage: the prompt that was run last; the same until its race is there
+const AWAITED = 'jakiro-awaited'; // in the session's storage: the prompt that was run last; the same until its race is there
 
 /** Bind all of them. `view` has the race, the lane and the state that are shown now, and what changes them: `go(change)`,
  * `open(id, change)`, `choose(id)`, `presenting()` while a race runs, and `redrawNow()` for what is due in this frame.
- * The rest are parts of the viewer. Gives `act(name, argument)`, which does what a button does, `written()`, `rewrite(name)` and `forget()`. */
+ * The rest are parts of the viewer. Gives `act(name, argument)`, which does what a button does, `written()`, `lost()` and `forget()`. */
 export function bindButtons({root, part, props, view, live, timeline, benchmarks, say}) {
   const viewer = root.closest('#viewer');
   const over = () => (view.race && !view.race.running ? {race: view.race, state: view.state} : null);
   const guide = tour(part, root, over, view.go, say);
   const openSettings = settings(root.querySelector('[data-do=settings]'));
+  const run = root.querySelector('[data-do=run]');
+  let due = AWAITED; // which prompt is written again
   let pointed = false; // whether what was done last was done with a pointer, not with a key
 
   fillHelp(part('help-text'));
   bindKeys(act);
   root.addEventListener('click', clicked);
-  root.querySelector('[data-do=run]').addEventListener('take', () => act('take')); // a button of Gradio's
+  run.addEventListener('take', () => act('take')); // a button of Gradio's
+  run.addEventListener('able', rewrite, {once: true}); // before, Gradio may still empty the prompt
   for (const name of ['pointerdown', 'keydown']) root.addEventListener(name, () => { pointed = name === 'pointerdown'; }, true);
   root.addEventListener('change', letGo);
   document.addEventListener('pointerdown', ({target}) => { if (!part('export').contains(target)) closeMenu(); });
   part('export').addEventListener('focusout', ({relatedTarget}) => { if (relatedTarget && !part('export').contains(relatedTarget)) closeMenu(); });
-  return {act, written, rewrite, forget};
+  return {act, written, lost, forget};
 
   /** A list in which something was chosen by mouse would take the keys that follow: as type-ahead, not as the page's; a
    * button that was pressed by mouse would take Space. */
@@ -76,10 +79,15 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     try { sessionStorage.removeItem(AWAITED); } catch { /* likewise */ }
   }
 
-  /** After a reload in which a race was lost, or before it was there (AWAITED): the prompt that it was asked with. */
-  function rewrite(name = ASKED) {
+  /** A race is not there any more: the prompt that it was asked with is. */
+  function lost() {
+    due = ASKED;
+    rewrite();
+  }
+
+  function rewrite() {
     let asked = null;
-    try { asked = sessionStorage.getItem(name); } catch { /* likewise */ }
+    try { asked = sessionStorage.getItem(due); } catch { /* likewise */ }
     if (asked && viewer.querySelector('#prompt textarea')?.value === '') write(asked);
   }
 

@@ -2,7 +2,7 @@
 
 import {applyTheme, keepTheme, theme} from './actions.js';
 import {benchmarksView} from './benchmarks.js';
-import {AWAITED, bindButtons} from './buttons.js';
+import {bindButtons} from './buttons.js';
 import {facing} from './compare.js';
 import {eachFrame, helpBox, parts, show as reveal, stillness} from './dom.js';
 import {draw, plotly, whole} from './figures.js';
@@ -58,7 +58,7 @@ export function mount({element: root, props, watch, send}) {
     shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written: () => written(), forget: () => forget(),
   });
   const view = {get race() { return race; }, get lane() { return lane; }, get state() { return state; }, redrawNow, go, open, choose, presenting};
-  const {act, written, rewrite, forget} = bindButtons({root, part, props, view, live, timeline, benchmarks, say});
+  const {act, written, lost, forget} = bindButtons({root, part, props, view, live, timeline, benchmarks, say});
 
   helpBox(root, part('tip'));
   window.addEventListener('popstate', travelled);
@@ -68,7 +68,6 @@ export function mount({element: root, props, watch, send}) {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', applyTheme); // after Gradio, which minds no choice
   openFiles(part('file'), free, arrived, say);
   watch('value', () => live.read(props.value));
-  root.querySelector('[data-do=run]').addEventListener('able', () => rewrite(AWAITED), {once: true}); // before, Gradio may still empty the prompt
   open(state.race);
 
   // ---- races
@@ -93,7 +92,7 @@ export function mount({element: root, props, watch, send}) {
       if (own !== turn) return;
       settled = own;
       if (error.early) header.later(id);
-      if (error.gone) rewrite();
+      if (error.gone) lost();
       if (id && first && id !== first && !race) await open(first, {...change, method: '', round: null, node: null, place: null});
       else if (!race) nothing();
       else {

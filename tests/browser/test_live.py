@@ -322,8 +322,14 @@ def test_a_prompt_is_there_again_where_a_reload_finds_its_race_lost(show):
     tab.wait_for_function("location.search.includes('race=live-')")
     expect(part(tab, "kind")).to_have_text("live")
     tab.route("**/races/live-*.json", lambda route: route.fulfill(status=404, body="it is not kept any more"))
+    held = []
+    tab.route("**/models.json", lambda route: held.append(route))
     tab.reload()
     expect(part(tab, "notice")).to_contain_text("not kept any more")
+    tab.locator("#prompt textarea").fill("")  # as Gradio may before its controls are there
+    wait_until(tab, lambda: held)
+    tab.unroute("**/models.json")
+    held[0].continue_()
     expect(tab.locator("#prompt textarea")).to_have_value("the an the an")
 
 

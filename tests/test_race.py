@@ -457,6 +457,7 @@ def test_a_race_that_many_ask_for_is_prepared_once(tmp_path, traces, monkeypatch
         shelf.keep("live-1", traces)
         texts = {one.result(timeout=30) for one in asked}
     assert len(texts) == len(made) == 1
+    assert shelf.packed("live-1") is shelf.packed("live-1")  # compressed once, too: who reads slowly holds no copy
 
 
 def test_only_some_wait_for_a_race_that_is_prepared(tmp_path, traces, monkeypatch):

@@ -264,7 +264,7 @@ def test_a_scale_below_a_soft_cap_is_measured():
     """As MuseGlimmer's."""
     given = torch.Generator().manual_seed(0)
     output, config = torch.nn.Linear(32, 90, bias=False), SimpleNamespace(final_logit_softcapping=3.0)
-    output.weight = torch.nn.Parameter(4 * torch.randn(90, 32, generator=given))
+    output.weight = torch.nn.Parameter(4 * torch.randn(90, 32, generator=given), requires_grad=False)
     config.get_text_config = lambda: config
     model = SimpleNamespace(get_output_embeddings=lambda: output, config=config)
     features = torch.randn(12, 32, generator=given)

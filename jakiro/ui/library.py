@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import secrets
 import sys
 import threading
@@ -20,7 +21,7 @@ from jakiro.ui.models import RequestError
 
 KEPT = 256  # live races, and texts prepared for the browser: as a rule their bytes are too many first
 KEPT_BYTES = 500_000_000  # of the live races' traces, all together, about
-KEPT_TEXT_BYTES = 100_000_000  # of the prepared texts, all together: a character takes 1 to 4
+KEPT_TEXT_BYTES = 100_000_000  # of the prepared texts, all together, compressed; and of comparisons, which are not
 PATIENCE = 30.0  # seconds to wait for a race that is being stopped
 WAITERS = 8  # requests that may wait at once: each holds a thread of the web server
 
@@ -46,7 +47,7 @@ class Library:
         self.folder = Path(folder)
         self.recorded = {race.id: race for race in recorded.read(folder)}
         self._live: OrderedDict[str, Kept] = OrderedDict()
-        self._texts: OrderedDict[str, str] = OrderedDict()
+        self._packed: OrderedDict[str, bytes] = OrderedDict()
         self._compared: OrderedDict[str, str] = OrderedDict()  # race, lane and other -> JSON text
         self._waiting = 0
         self._running: dict[str, tuple[str, Mapping[str, Any]]] = {}  # id -> prompt, facts
@@ -109,35 +110,38 @@ class Library:
             raise RequestError(f"there is no lane {wrong[0] + 1!s:.40}: this race has {len(traces)}")
         return traces, [traces[lane] for lane in lanes]
 
-    def text(self, id: str, quiet: Callable[[], AbstractContextManager] = nullcontext) -> str:
-        """What the browser draws the race from: {"about": .., "replay": .. (replay.py)}, made within `quiet` where it
-        has to be made. Raises RequestError."""
-        if (text := self._text(id)) is not None:
-            return text
+    def text(self, id: str) -> str:
+        """What the browser draws the race from: {"about": .., "replay": .. (replay.py)}. Raises RequestError."""
+        return gzip.decompress(self.packed(id)).decode()
+
+    def packed(self, id: str, quiet: Callable[[], AbstractContextManager] = nullcontext) -> bytes:
+        """That text, compressed, made within `quiet` where it has to be made. Raises RequestError."""
+        if packed := self._made(id):
+            return packed
         facts, traces = self.about(id), self.traces(id)
         with self._changed:  # of many who ask, as after a live race, one makes it
             self._wait(lambda: id not in self._preparing)
-            if (text := self._text(id)) is not None:
-                return text
+            if packed := self._made(id):
+                return packed
             if id in self._preparing:
                 raise StillRunning("this race is being prepared for others, too: open it in a moment")
             self._preparing.add(id)
         try:
             with quiet():
-                text = prepared(facts, traces)
+                packed = pack(prepared(facts, traces))
         finally:
             with self._changed:
                 self._preparing.discard(id)
-                if text is not None and (id in self.recorded or id in self._live):
-                    _put(self._texts, id, text, sys.getsizeof, KEPT_TEXT_BYTES)
+                if packed and (id in self.recorded or id in self._live):
+                    _put(self._packed, id, packed, len, KEPT_TEXT_BYTES)
                 self._changed.notify_all()
-        return text
+        return packed
 
-    def _text(self, id: str) -> str | None:
+    def _made(self, id: str) -> bytes | None:
         with self._changed:
-            if id in self._texts:
-                self._texts.move_to_end(id)
-            return self._texts.get(id)
+            if id in self._packed:
+                self._packed.move_to_end(id)
+            return self._packed.get(id)
 
     def keep_comparison(self, race: str, lane: int, other: int, text: str) -> None:
         """Keep what came of comparing two lanes of a race."""
@@ -160,7 +164,7 @@ class Library:
 
     def _forget(self, id: str) -> None:
         """What was made of a race goes with it."""
-        self._texts.pop(id, None)
+        self._packed.pop(id, None)
         for key in [key for key in self._compared if key.startswith(f"{id} ")]:
             del self._compared[key]
 
@@ -183,6 +187,11 @@ class Library:
                 raise RequestError(f"the race {id[:40]!r} is not kept any more: run it again, or choose a recorded one")
             self._live.move_to_end(id)
             return self._live[id]
+
+
+def pack(text: str) -> bytes:
+    """For who takes gzip, as browsers do."""
+    return gzip.compress(text.encode(), compresslevel=5)
 
 
 def _opened(kept: Kept) -> bool:

@@ -33,7 +33,7 @@ from jakiro.trace import TraceError, as_text
 from jakiro.traces import MAX_BYTES, read_traces
 from jakiro.ui.benchmarks import payload
 from jakiro.ui.export import EXPORTS
-from jakiro.ui.library import Library, StillRunning
+from jakiro.ui.library import Library, StillRunning, pack
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.modules import Modules
 from jakiro.ui.replay import cut_figure
@@ -73,7 +73,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         return _script(modules.compressed[name])
 
     def race(request: Request) -> Response:
-        return _packed(request, library.text(request.path_params["id"], prepared), "application/json")
+        return _packed(request, library.packed(request.path_params["id"], prepared), "application/json")
 
     def export(request: Request) -> Response:
         id, name = request.path_params["id"], request.path_params["name"]
@@ -82,14 +82,14 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         media, make = EXPORTS[name]
         traces, facts = library.traces(id), library.about(id) | {"compared": library.comparisons(id)}
         with models.quiet():
-            text = make(traces, facts)
-        return _packed(request, text, media, **{"Content-Disposition": f'attachment; filename="{id}-{name}"'})
+            packed = pack(make(traces, facts))
+        return _packed(request, packed, media, **{"Content-Disposition": f'attachment; filename="{id}-{name}"'})
 
     def cut(request: Request) -> Response:
         _, [trace] = library.chosen(request.path_params["id"], request.path_params["lane"])
         with models.quiet():
-            text = cut_figure(trace)
-        return _packed(request, text, "application/json")
+            packed = pack(cut_figure(trace))
+        return _packed(request, packed, "application/json")
 
     def compared(request: Request) -> Response:
         try:
@@ -133,17 +133,17 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     def status(request: Request) -> Response:
         return JSONResponse(models.status(), headers={"Cache-Control": "no-store"})
 
-    reports: dict[tuple, str] = {}  # of what was measured by now
+    reports: dict[tuple, bytes] = {}  # of what was measured by now
 
     def measured(request: Request) -> Response:
         tunings = models.tunings()
         known = (str(tunings), *sorted((file.name, file.stat().st_mtime_ns) for file in benchmarks.glob("*.json")))
-        if (text := reports.get(known)) is None:
+        if (packed := reports.get(known)) is None:
             with models.quiet():
-                text = payload(benchmarks, tunings)
+                packed = pack(payload(benchmarks, tunings))
             reports.clear()
-            reports[known] = text
-        return _packed(request, text, "application/json")
+            reports[known] = packed
+        return _packed(request, packed, "application/json")
 
     _prepare(library)
     return [
@@ -202,7 +202,7 @@ def _sized(bytes: int | str) -> None:
 def _prepare(library: Library) -> None:
     """What every first visit needs, made before there is one."""
     for race in library.opening():
-        library.text(race)
+        library.packed(race)
     _compressed()
 
 
@@ -211,12 +211,12 @@ def plotly_js(request: Request) -> Response:
     return _script(_compressed())
 
 
-def _packed(request: Request, text: str, media: str, **headers: str) -> Response:
-    """The text, compressed in this thread where the client takes it: Gradio would do so in the one that serves all."""
-    body, headers = text.encode(), {"Cache-Control": "no-cache", "Vary": "Accept-Encoding"} | headers
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        body, headers = gzip.compress(body, compresslevel=5), headers | {"Content-Encoding": "gzip"}
-    return Response(body, media_type=media, headers=headers)
+def _packed(request: Request, packed: bytes, media: str, **headers: str) -> Response:
+    """What is compressed already: Gradio would do so in the one thread that serves all."""
+    headers = {"Cache-Control": "no-cache", "Vary": "Accept-Encoding"} | headers
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(gzip.decompress(packed), media_type=media, headers=headers)
+    return Response(packed, media_type=media, headers=headers | {"Content-Encoding": "gzip"})
 
 
 def _script(compressed: bytes) -> Response:

@@ -38,13 +38,13 @@ def branch(
     trace: Trace,
     index: int,
     change: Change,
-    heed: Callable[[], None] = lambda: None,
+    heed: Callable[[float], None] = lambda done: None,
 ) -> tuple[Trace, Trace]:
     """Rounds from round `index` on, with the run's own settings and with the changed ones.
 
     Only the prefix comes from the trace: both are decoded now, in turns, so that their times can be compared. `heed` is
-    called after every turn; what it raises ends the work. Raises ValueError, saying why, where the trace is not this
-    target's, where there is no such round, or for a bad change.
+    called after every turn with the share that is done; what it raises ends the work. Raises ValueError, saying why,
+    where the trace is not this target's, where there is no such round, or for a bad change.
     """
     check_target(trace, target)
     if not 0 <= index < len(trace.steps):
@@ -89,8 +89,9 @@ def branch(
         "what if": (before, last, settings, sampling),
     }
     steps: dict[str, list[StepTrace]] = {which: [] for which in sides}
-    for turn in zip_longest(*(rounds(*side) for side in sides.values())):  # whatever slows a machine slows both
-        heed()
+    turns = zip_longest(*(rounds(*side) for side in sides.values()))  # whatever slows a machine slows both
+    for count, turn in enumerate(turns, 1):
+        heed(count / change.rounds)
         for own, step in zip(steps.values(), turn, strict=True):
             if step is not None:
                 own.append(step)

@@ -25,14 +25,14 @@ def along(
     drafter: Drafter,
     trace: Trace,
     most: int = MOST_PLACES,
-    heed: Callable[[], None] = lambda: None,
+    heed: Callable[[float], None] = lambda done: None,
 ) -> list[StepTrace]:
     """What `drafter` drafts after each of the first tokens of the run's text, with the target's pass over it.
 
     In every step `accepted` is the tree's path along the text and `bonus` the token after it; no times are taken. A run
     that was stopped goes on as this target would.
-    `heed` is called before each; what it raises ends the work. Raises ValueError where the run is another target's, or
-    this target cannot read it.
+    `heed` is called before each with the share that is done; what it raises ends the work. Raises ValueError where the
+    run is another target's, or this target cannot read it.
     """
     check_target(trace, target)
     ids = trace.prompt + trace.tokens
@@ -51,8 +51,9 @@ def along(
         return token in target.ends if trace.stop == "stopped" else count >= left
 
     steps = []
-    for at in range(start, min(start + most, len(ids) - 1)):
-        heed()
+    end = min(start + most, len(ids) - 1)
+    for at in range(start, end):
+        heed((at - start) / (end - start))
         context = Context(ids[: at + 1], features, most_tokens - at - 2, noise)
         whole = drafter.draft(context)
         tree = within(whole, context)

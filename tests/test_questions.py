@@ -83,7 +83,7 @@ def test_work_ends_with_whoever_asked_for_it():
             with loaded.held(heed):
                 begun.set()
                 for _ in range(1000):
-                    heed()
+                    heed(0.0)
                     time.sleep(0.01)
         except Left:
             ended.append(asked["who"])
@@ -96,6 +96,22 @@ def test_work_ends_with_whoever_asked_for_it():
     first.close()
     wait_until(lambda: ended == ["waiting", "at work"])
     assert loaded.busy.acquire(timeout=10)
+
+
+def test_while_there_is_no_answer_it_is_told_how_far_the_work_is():
+    go_on = threading.Event()
+
+    def work(asked, heed):
+        heed(0.333)
+        go_on.wait(30)
+        return {"event": "done"}
+
+    texts = lines(work, {"nonce": 5})
+    progress = next(text for text in texts if text)
+    assert json.loads(progress) == {"event": "progress", "done": 0.33, "nonce": 5}
+    go_on.set()
+    *_, last = texts
+    assert [json.loads(one)["event"] for one in last.splitlines()] == ["done"]
 
 
 def test_other_work_waits_for_a_race_but_not_for_ever(monkeypatch):

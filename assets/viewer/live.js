@@ -2,8 +2,8 @@
 
 import {addTokens, fromStart, summarised} from './race.js';
 
-/** `read(text)` takes everything so far, of it what is `ours(event)`. Calls back: started(race), grown(), done(id), failed(message), compared(event), examined(event). */
-export function liveReader({ours, started, grown, done, failed, compared, examined}) {
+/** `read(text)` takes everything so far, of it what is `ours(event)`. Calls back: started(race), grown(), done(id), failed(message), progressed(share), compared(event), examined(event). */
+export function liveReader({ours, started, grown, done, failed, progressed, compared, examined}) {
   let seen = '', race = null;
 
   return {read, forget: () => { race = null; }, id: () => race?.id ?? null};
@@ -25,6 +25,7 @@ export function liveReader({ours, started, grown, done, failed, compared, examin
     if (event.event === 'start') started(race = fromStart(event));
     else if (event.event === 'tokens' && race) { addTokens(race, event); return true; }
     else if (event.event === 'done') { race = null; done(event.race); }
+    else if (event.event === 'progress') progressed(event.done);
     else if (event.event === 'compared') compared(event);
     else if (event.event === 'examined') examined(event);
     else if (event.event === 'error') failed(event.message);

@@ -21,7 +21,7 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
   const reader = liveReader({
     ours: (event) => (event.nonce ?? 0) === nonce,
-    started, grown, done: (id) => settle(id, !stillness(), ''), failed,
+    started, grown, done: (id) => settle(id, !stillness(), ''), failed, progressed,
     compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); },
   });
   const server = serverWatch(say);
@@ -30,6 +30,7 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
   let held = 0, waiting = null, nonce = 0; // which of what was asked Gradio has; hands over the next; comes with the answer to a question
   let joining = false, stopping = false; // whether its server has yet to say how it calls what Gradio has, and what is to be stopped then
   let stopped = false, quiet = 0; // whether Gradio was told to stop what it has; the timer of its last word on that
+  let working = '', told = ''; // what the model does for the question that is asked, what was last said of how far it is
   let asker = null; // the button of a view that a question was asked with by key
   let model = null, heads = [], lacking = 'The models are loading.'; // why there is no model yet, or never
   run.addEventListener('asked', () => (run.disabled ? say(run.dataset.help) : start())); // Enter in the prompt
@@ -114,14 +115,14 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
   }
 
   /** Decode rounds again: the answer comes as a live race's end does. */
-  function again(request) { ask('branch', request, 'Decoding again, when the model is free …'); }
+  function again(request) { ask('branch', request, 'Decoding again'); }
 
   /** Compare two lanes; the answer says where to fetch what came of it. */
-  function compare(request) { ask('compare', request, 'Drafting along the text, twice, when the model is free …'); }
+  function compare(request) { ask('compare', request, 'Drafting along the text, twice'); }
 
   /** Have the doctor look at a method's head. */
   function examine(method) {
-    ask('doctor', {method}, 'Examining the head on the target’s answers to the examples, when the model is free …');
+    ask('doctor', {method}, 'Examining the head on the target’s answers to the examples');
   }
 
   /** Have the settings of a race that is over put into the panel; the answer stands there. */
@@ -130,8 +131,15 @@ export function liveRuns({root, send, answered, fetched, say, shown, grown, rest
   function ask(name, request, text) {
     const own = busy('question', document.activeElement.matches('[data-part=views] button') ? document.activeElement : null);
     nonce = Date.now();
-    say(text, 'next');
+    [working, told] = [text, ''];
+    say(`${text}, when the model is free …`, 'next');
     hand(own, name, {...request, nonce});
+  }
+
+  /** In steps that one can bear to hear: they are read out. */
+  function progressed(share) {
+    const text = `${working}: ${10 * Math.floor(10 * share)} %`;
+    if (share >= 0.1 && text !== told) say(told = text, 'next');
   }
 
   async function fetchCompared({race, lane, other}) {

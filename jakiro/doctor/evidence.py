@@ -67,13 +67,14 @@ def write(
     prompts: list[list[int]],
     new_tokens: int,
     entered: Collection[int] = (),
-    heed: Callable[[], None] = lambda: None,
+    heed: Callable[[float], None] = lambda done: None,
 ) -> list[Text]:
     """The target's greedy answers to prompts, a batch at a time, with the features of every token, and what enters some
-    of the target's layers there. `heed` is called before each batch; what it raises ends the work."""
+    of the target's layers there. `heed` is called before each batch with the share that is done; what it raises ends
+    the work."""
     found = []
     for at in range(0, len(prompts), BATCH):
-        heed()
+        heed(at / len(prompts))
         batch = prompts[at : at + BATCH]
         for prompt, row, real in zip(batch, *generate(target.model, batch, new_tokens, ends=target.ends), strict=True):
             ids = row[real].tolist()

@@ -26,11 +26,11 @@ def patients() -> list[str]:
 
 
 def visit(
-    target: Target, method: str, prompts: Sequence[str], heed: Callable[[], None] = lambda: None
+    target: Target, method: str, prompts: Sequence[str], heed: Callable[[float], None] = lambda done: None
 ) -> list[Finding]:
-    """All findings on the head of `method`; only the first where it cannot be loaded. `heed` is called now and then;
-    what it raises ends the work. Raises ValueError for a method that has no head or one of a kind that is not known
-    here, or where the target writes too little."""
+    """All findings on the head of `method`; only the first where it cannot be loaded. `heed` is called now and then
+    with the share that is done; what it raises ends the work. Raises ValueError for a method that has no head or one of
+    a kind that is not known here, or where the target writes too little."""
     check_known(method)
     if method not in patients():
         what = "a head of a kind that the doctor does not know" if method in on_heads() else "no head"
@@ -50,12 +50,14 @@ def visit(
         room = f"{NEW_TOKENS} new tokens in the target's context of {target.context:,}"
         raise ValueError(f"no prompt leaves room for {room}: choose shorter ones")
     inner = entered(target, head)
-    texts = write(target, asked, NEW_TOKENS, inner, heed)
+    chat = bool(target.tokenizer.chat_template)
+    parts = 3 if chat else 2  # of the work: answers, texts without the template of a chat model, checks
+    texts = write(target, asked, NEW_TOKENS, inner, lambda done: heed(done / parts))
     if not texts:
         raise ValueError(f"no answer of the target has more than {SHORT} tokens: choose other prompts")
-    chat = bool(target.tokenizer.chat_template)
-    plain = write(target, _ids(target, prompts, chat=False), NEW_TOKENS, inner, heed) if chat else []
-    heed()
+    asked = _ids(target, prompts, chat=False) if chat else []
+    plain = write(target, asked, NEW_TOKENS, inner, lambda done: heed((1 + done) / parts))
+    heed((parts - 1) / parts)
     found = examine(target, head, texts, plain)
     return [loaded, *other, *found, *contrastive(target, head, texts, found)]
 

@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from jakiro.analysis.diversity import run_diversity
@@ -38,21 +39,25 @@ from jakiro.ui.why import whys
 SCHEMA = "jakiro-compare/1"
 
 
-def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: Callable[[], None] = lambda: None) -> str:
+def compare(
+    loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: Callable[[float], None] = lambda done: None
+) -> str:
     """The comparison of lanes `lane` and `other` of `race` along the first one's text, as JSON text.
 
-    `heed` is called at every place; what it raises ends the work. Raises RequestError with the remedy.
+    `heed` is called at every place with the share that is done; what it raises ends the work. Raises RequestError with
+    the remedy.
     """
     lanes = asked.get("lane"), asked.get("other")
     traces, chosen = library.chosen(asked.get("race"), *lanes)
     titles = [titled(traces, TITLES)[lane] for lane in lanes]
     text, found = chosen[0], []
-    for trace in chosen:
+    for side, trace in enumerate(chosen):
         make = loaded.maker(trace.method)
         try:
             settings = build(METHODS[trace.method].settings, None, trace.settings)
             check_numbers(settings)
-            found.append(along(loaded.target, make(settings), text, heed=heed))
+            share = partial(lambda side, done: heed((side + done) / 2), side)
+            found.append(along(loaded.target, make(settings), text, heed=share))
         except ValueError as error:
             raise RequestError(str(error)) from error
     places = [Pair(pair) for pair in zip(*found, strict=True)]

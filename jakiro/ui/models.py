@@ -58,10 +58,10 @@ class Loaded:
         return [name for name in self.missing if name not in headless or self.makers.keys().isdisjoint(on_heads())]
 
     @contextmanager
-    def held(self, heed: Callable[[], None]) -> Iterator[None]:
+    def held(self, heed: Callable[[float], None]) -> Iterator[None]:
         """The models, for what is asked of them alone. While it waits it heeds what may end it (`Left`)."""
         while not self.busy.acquire(timeout=LOOK):
-            heed()
+            heed(0.0)
         try:
             yield
         finally:

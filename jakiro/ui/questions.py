@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +19,7 @@ from jakiro.ui.models import Left, RequestError
 from jakiro.ui.stream import FREE, flushed
 
 LOG = logging.getLogger(__name__)
-Asked, Heed = Mapping[str, Any], Callable[[], None]
+Asked, Heed = Mapping[str, Any], Callable[[float], None]  # which takes the share of the work that is done
 
 
 def wire(
@@ -51,20 +52,24 @@ def wire(
     return wired
 
 
-def heedless() -> None:
+def heedless(done: float) -> None:
     """The heed of work that nobody ends."""
 
 
 def lines(work: Callable[[Asked, Heed], dict[str, Any]], asked: Any) -> Iterator[str]:
-    """The line of an answer, once it is there, and nothing again and again until then: so that whoever asked can stop,
-    or go away, and the work ends with them."""
-    left = threading.Event()
+    """The line of an answer, once it is there; until then again and again how far the work is, or nothing before it
+    has begun: so that whoever asked can stop, or go away, and the work ends with them."""
+    left, share = threading.Event(), 0.0
 
-    def heed() -> None:
+    def heed(done: float) -> None:
+        nonlocal share
+        share = done
         if left.is_set():
             raise Left
 
-    return flushed((answered(work, one, heed) for one in [asked]), left, FREE)
+    with closing(flushed((answered(work, one, heed) for one in [asked]), left, FREE)) as texts:
+        for text in texts:
+            yield text or (line({"event": "progress", "done": round(share, 2)} | _told(asked)) if share else "")
 
 
 def answered(work: Callable[[Asked, Heed], dict[str, Any]], asked: Any, heed: Heed) -> dict[str, Any]:
@@ -74,7 +79,7 @@ def answered(work: Callable[[Asked, Heed], dict[str, Any]], asked: Any, heed: He
     """
     if not isinstance(asked, Mapping):
         return refusal("what is asked must be names with values")
-    told = {"nonce": asked["nonce"]} if isinstance(asked.get("nonce"), int) else {}
+    told = _told(asked)
     try:
         return work(asked, heed) | {"time": time.time()} | told  # never the line before
     except Left:
@@ -84,6 +89,12 @@ def answered(work: Callable[[Asked, Heed], dict[str, Any]], asked: Any, heed: He
     except Exception as error:  # the page would wait for ever
         LOG.exception("a question failed")
         return refusal(failure("this", error), told)
+
+
+def _told(asked: Any) -> dict[str, int]:
+    """What an event says of the question that it belongs to."""
+    nonce = asked.get("nonce") if isinstance(asked, Mapping) else None
+    return {"nonce": nonce} if isinstance(nonce, int) else {}
 
 
 def failure(what: str, error: Exception) -> str:

@@ -23,13 +23,13 @@ FIELDS = MappingProxyType({"temperature": number, "top_p": number, "seed": whole
 
 
 def what_if(
-    loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: Callable[[], None] = lambda: None
+    loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: Callable[[float], None] = lambda done: None
 ) -> tuple[list[Trace], dict[str, Any]]:
     """Two runs, the rounds as they were and as they would have been, and what the page is to say of them as a race.
 
     `asked` has race, lane and round (from 0), and what is changed: settings, temperature, top_p, seed, rounds, and what
-    stands after the round's root: a token, or a text. `heed` is called after every round; what it raises ends the work.
-    Raises RequestError with the remedy.
+    stands after the round's root: a token, or a text. `heed` is called after every round with the share
+    that is done; what it raises ends the work. Raises RequestError with the remedy.
     """
     race, lane, index = asked.get("race"), asked.get("lane"), asked.get("round")
     traces, [trace] = library.chosen(race, lane)

@@ -208,7 +208,7 @@ def test_what_is_stopped_ends_on_the_server_too(show_live, monkeypatch):
         begun.append(asked)
         try:
             while True:
-                heed()
+                heed(0.25)
                 time.sleep(0.01)
         finally:
             ended.append(asked)
@@ -217,6 +217,7 @@ def test_what_is_stopped_ends_on_the_server_too(show_live, monkeypatch):
     tab.locator("[data-tab=compare]").click()
     tab.locator("[data-view=compare] .primary").click()
     wait_until(tab, lambda: begun)
+    expect(part(tab, "notice")).to_have_text("Drafting along the text, twice: 20 %")
     tab.locator("[data-do=stop]").click()
     wait_until(tab, lambda: ended)
     race_live(tab, "an the")

@@ -88,8 +88,8 @@ def check_trees(target: Any) -> tuple[int, int, float]:
     except torch.OutOfMemoryError:
         raise
     except REFUSALS as error:
-        others = {"sdpa": "try eager", "eager": "try sdpa" if target.model._supports_sdpa else "use another model"}
-        why = f"{_what(error)}; {others[attention]}"
+        other = "eager" if attention == "sdpa" else "sdpa" if target.model._supports_sdpa else None
+        why = f"{_what(error)}; {f'try {other}, or ' if other else ''}use another model"
         raise ValueError(f"{target.name} cannot score a tree with {attention}: {why}") from error
     if paths.isnan().any():
         raise target.no_number()

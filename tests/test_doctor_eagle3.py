@@ -154,6 +154,15 @@ def test_a_vocabulary_that_lacks_what_the_target_says_is_found(target, texts, so
     assert [one.check for one in examine(target, head, texts[True], texts[False])] == ["vocabulary"]
 
 
+def test_a_vocabulary_that_lacks_what_is_said_without_the_template_has_no_numbers_of_it(target, texts):
+    chat, plain = ({token for text in texts[chat] for token in text.ids[text.start :]} for chat in (True, False))
+    only = sorted(chat - plain)
+    head = Eagle3Head(replace(SHAPE, draft_vocab_size=len(only)))
+    head.speak(torch.tensor(only))
+    found = {one.check: one for one in examine(target, head, texts[True], texts[False])}["chat template"]
+    assert (found.verdict, found.numbers) == ("unknown", {})
+
+
 def test_the_levels_are_those_of_a_draft(target, texts, sound):
     """The second level reads what the first answered, without fc: as a plain run of the head by hand."""
     text, t = texts[True][0], 12

@@ -189,6 +189,8 @@ def _template(target: Target, head: Head | Eagle3Head, said: Said, texts: list[T
         return Finding(check, UNKNOWN, why)
     other = say(target, head, plain)[0]
     without, as_given = (one.logprobs - one.wanted for one in (other, said))
+    if min(len(without), len(as_given)) < 2:
+        return Finding(check, UNKNOWN, "without the template the target writes too little that the head has words for")
     gap = (without.mean() - as_given.mean()).item()
     error = (without.var() / len(without) + as_given.var() / len(as_given)).sqrt().item()
     numbers = {"nats_gained_without": gap, "agreement_without": other.right.float().mean().item()}

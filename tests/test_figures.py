@@ -206,7 +206,7 @@ def test_a_click_finds_the_node_and_a_hover_its_columns():
     assert (row["gate0"], row["source"], row["head"], row["state"]) == (
         0.1,
         "both experts",
-        "contrastive level",
+        "contrastive",
         "passed over",
     )
     assert row["id"] == 14 and row["q"] == 0.25 and row["p"] == 0.5

@@ -72,9 +72,10 @@ def test_the_sentences_of_a_long_run_take_one_look_at_all_its_rounds(monkeypatch
     assert len(whys(trace)) == 59 and len(looked) < 4 * 59
 
 
-def test_what_is_read_has_the_digits_that_are_read():
+def test_what_is_read_has_the_digits_of_the_trace():
+    """Of a number that is rounded twice the last digit that is shown may err."""
     low = replace(FIRST, tree=replace(FIRST.tree, scores=[0.0, -16.03897, -1.23457, -1.0, -1.0]))
-    assert read(run(low))["traces"][0]["nodes"][0]["score"][1:3] == [-16.039, -1.2346]
+    assert read(run(low))["traces"][0]["nodes"][0]["score"][1:3] == [-16.03897, -1.23457]
 
 
 def test_node_tables_count_ranks_from_one_and_cover_every_field():
@@ -274,7 +275,9 @@ def test_runs_of_one_method_are_named_by_what_sets_them_apart():
 def test_a_hostile_title_is_escaped_in_figures_only():
     data = read(HAND, titles={"hand": "<b>x</b>"})
     assert data["traces"][0]["title"] == "<b>x</b>"
-    assert "<b>x" not in json.dumps(data["traces"][0]["figures"])
+    figures = data["traces"][0]["figures"]
+    assert "with <b>x</b>." in figures["run_diversity"].pop("told")  # no mark-up there
+    assert "<b>x" not in json.dumps(figures)
 
 
 @pytest.mark.parametrize("traces", [[], [run()], [vanilla_trace([1, 2])]])
@@ -286,4 +289,4 @@ def test_nothing_to_show_is_still_a_replay(traces):
 def test_sixty_nodes_a_round_stay_below_twenty_kilobytes():
     """200 rounds have to arrive within 4 MB."""
     short, long = (len(payload([tree_trace(rounds, nodes=60)]).encode()) for rounds in (20, 40))
-    assert (long - short) / 20 < 20_000 and short < 20 * 20_000 + 50_000
+    assert (long - short) / 20 < 20_000 and short < 20 * 20_000 + 60_000

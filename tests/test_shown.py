@@ -175,7 +175,7 @@ def test_what_the_browser_gets_of_a_node():
     columns = {"rank": [None, 0, 1, 0, 1], "pick_logprob": [-1.234567] * 5}
     found = json.loads(payload([run(with_columns(FIRST, **columns)), vanilla_trace([10, 11])]))["traces"][0]
     nodes = found["nodes"][0]
-    assert nodes["rank"] == [None, 1, 2, 1, 2] and nodes["pick_logprob"][0] == -1.2346 and nodes["p"][0] is None
+    assert nodes["rank"] == [None, 1, 2, 1, 2] and nodes["pick_logprob"][0] == -1.234567 and nodes["p"][0] is None
     labels = {field["key"]: (field["label"], field["format"]) for field in found["fields"]}
     assert labels["pick_logprob"][1] == "exp" and found["rounds"]["nodes"] == [5]
     assert WORDS["source"][:2] == ["expert 0 alone", "expert 1 alone"]

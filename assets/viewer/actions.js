@@ -152,6 +152,7 @@ export function fillHelp(box) {
       ['walk', 'The way of the target down the tree, along its own choices, to the first that is not there.'],
       ['target mass', 'The target’s probability that its text stays in the tree as far as a level.'],
       ['divergence', 'How much the two experts’ guesses differ (Jensen-Shannon), in nats: 0 for alike, 0.69 = log 2 for nothing in common.'],
+      ['tape, CUDA graph', 'A pass that was recorded once and is run again without Python; recording takes time of its own.'],
       ['coupled', 'Where the target draws its tokens, a draft that is told of the same draw.']]),
     h('h3', {}, 'Numbers'),
     rows([['tok/s', WORDS.tps], ['×', WORDS.speedup], ['τ', WORDS.tau], ['bar', WORDS.bar]]),

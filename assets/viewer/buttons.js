@@ -2,8 +2,8 @@
 
 import {bindKeys, fillHelp, settings, share, theme, toggleTheme} from './actions.js';
 import {facing} from './compare.js';
-import {picture} from './figures.js';
 import {move} from './moves.js';
+import {picture} from './pictures.js';
 import {WHOLE} from './round.js';
 import {address} from './state.js';
 import {tour} from './tour.js';
@@ -135,7 +135,9 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     const whole = state.tab in WHOLE, round = whole ? '' : ` · round ${state.round + 1}`;
     const other = state.tab === 'compare' ? ` and ${race.lanes[facing(race, lane, rival(race, lane, state))].title}` : '';
     const name = [race.id, lane.method, ...(whole ? [] : [`round${state.round + 1}`]), state.tab].join('-');
-    picture(plot, format, name, race.themes[theme()], `${lane.title}${other}${round} · ${lane.about.prompt}`);
+    const reading = state.tab === 'tree' ? [...part('reading').children].map((one) => one.textContent) : [];
+    const {prompt, model, device, date} = lane.about;
+    picture(plot, format, name, race.themes[theme()], `${lane.title}${other}${round} · ${prompt}`, [...reading, model, device, date].join(' · '));
   }
 
   function toRound() {

@@ -1,5 +1,7 @@
 // Prepared figures: fill a template with a round's patch, paint its roles with the theme, give it to plotly.
 
+import {download} from './pictures.js';
+
 const PAPER = 630; // px that an upright page of A4 or Letter has for a figure
 
 let asked = null;
@@ -144,34 +146,7 @@ export function react(Plotly, element, {data, layout}, config) {
   }
 }
 
-const WIDE = 1920, NARROW = 1040; // px of a PNG; of a figure in it that has no need of more
-const TITLE = 34, LONGEST = 90; // px; characters
-
-/** Save an element's figure, all of it and with a title, as png or svg of 16 to 9. */
-export function picture({full: {data, layout}, style}, format, name, {surface, text}, title) {
-  const width = Math.max(NARROW, parseFloat(style.minWidth) || 0);
-  const size = {width, height: Math.round((width * 9) / 16)};
-  const line = [...title.replace(/\s+/g, ' ')];
-  const words = (line.length > LONGEST ? [...line.slice(0, LONGEST - 1), '…'] : line).join('');
-  const head = {text: words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/\$/g, '＄'), font: {size: 15, color: text}, x: 0, xref: 'paper', xanchor: 'left', y: 1, yref: 'container', yanchor: 'top', pad: {t: 12}};
-  const above = Math.max(0, (layout.legend?.y ?? 1) - 1) * (size.height - layout.height); // a legend's place is a share of the height
-  const margin = {...layout.margin, t: layout.margin.t + TITLE + Math.max(0, above)};
-  const look = {...layout, ...size, autosize: false, paper_bgcolor: surface, plot_bgcolor: surface, title: head, margin};
-  return window.Plotly.downloadImage({data, layout: look}, {...size, format, filename: name, scale: format === 'png' ? WIDE / width : 1});
-}
-
-/** plotly's camera, but of the full figure, labels and all, over the ranges that are on screen, and not on nothing: it may
- * be put on paper of another colour. */
-function download(element) {
-  const {full: {data, layout}, layout: {xaxis, yaxis}, offsetWidth: width, offsetHeight: height} = element;
-  const ranges = {xaxis: {...layout.xaxis, range: xaxis?.range}, yaxis: {...layout.yaxis, range: yaxis?.range}};
-  const surface = getComputedStyle(element).getPropertyValue('--surface').trim();
-  const {race, method, round} = element.closest('[data-race]').dataset, report = element.closest('[data-part=benchmarks]')?.dataset.drawn;
-  const filename = report ?? `${race}-${method}-round${Number(round) + 1}-${element.dataset.figure ?? 'timeline'}`;
-  window.Plotly.downloadImage({data, layout: {...layout, ...ranges, paper_bgcolor: surface, plot_bgcolor: surface}}, {width, height, filename});
-}
-
-/** The configuration with that button. Always the same function: plotly starts anew where a configuration differs. */
+/** The configuration with a button for a picture. Always the same function: plotly starts anew where a configuration differs. */
 function withDownload(Plotly, config) {
   const camera = {name: 'download', title: 'Download as a picture', icon: Plotly.Icons.camera, click: download};
   return {...config, modeBarButtonsToAdd: [camera]};

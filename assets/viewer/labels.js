@@ -1,6 +1,7 @@
 // Labels of points, painted on one canvas over a plot: as plotly's SVG text they slow every redraw.
 
 import {h} from './dom.js';
+import {meet} from './pictures.js';
 
 const GAP = 3, PAD = 1; // px between a point and its label, and around it where it covers the lines behind
 const FOR_A_TALK = 1.3; // times as large are labels and small print where the race is presented
@@ -13,7 +14,10 @@ export const enlarged = (element) => (element.closest('.presenting') ? FOR_A_TAL
 export const roomy = (box, least) => (enlarged(box) > 1 ? Math.max(1, Math.min(enlarged(box), box.clientWidth / least)) : 1);
 
 /** A figure as large as its box asks for and has room for. */
-export const large = (box, {data, layout}, least) => ({data, layout: larger(layout, roomy(box, least))});
+export const large = (box, {data, layout}, least) => {
+  const times = roomy(box, least);
+  return {data: data.map((trace) => (trace.textfont ? {...trace, textfont: larger(trace.textfont, times, 'textfont')} : trace)), layout: larger(layout, times)};
+};
 
 /** A layout with text so many times as large, and with the space for it. */
 function larger(value, times, name = '', above = '') {
@@ -81,10 +85,12 @@ export function clear(canvas, {width, height}) {
   return pen;
 }
 
-/** Labels at their places between axes as plotly describes them; `behind` covers what is under them. */
+/** Labels at their places between axes as plotly describes them; `behind` covers what is under them. One that would lie
+ * over another is left out: first come those of the path, then those of the likeliest. */
 export function write(pen, {xaxis, yaxis}, labels, behind) {
+  const taken = [], ranked = [...labels].sort((one, other) => other.bold - one.bold || other.radius - one.radius);
   pen.textBaseline = 'middle';
-  for (const {x, y, text, bold, size, family, color, radius, below} of labels) {
+  for (const {x, y, text, bold, size, family, color, radius, below} of ranked) {
     const right = (x - xaxis.range[0]) / (xaxis.range[1] - xaxis.range[0]);
     const up = (y - yaxis.range[0]) / (yaxis.range[1] - yaxis.range[0]);
     if (right < 0 || right > 1 || up < 0 || up > 1) continue; // its point is out of sight too
@@ -93,8 +99,11 @@ export function write(pen, {xaxis, yaxis}, labels, behind) {
     pen.font = `${bold ? 'bold ' : ''}${size}px ${family}`;
     pen.textAlign = below ? 'center' : 'left';
     const wide = pen.measureText(text).width;
+    const box = {x: left - PAD - (below ? wide / 2 : 0), y: top - size / 2, width: wide + 2 * PAD, height: size};
+    if (taken.some((one) => meet(one, box))) continue;
+    taken.push(box);
     pen.fillStyle = behind;
-    pen.fillRect(left - PAD - (below ? wide / 2 : 0), top - size / 2, wide + 2 * PAD, size);
+    pen.fillRect(box.x, box.y, box.width, box.height);
     pen.fillStyle = color;
     pen.fillText(text, left, top);
   }

@@ -180,7 +180,7 @@ export function mount({element: root, props, watch, send}) {
     if (!next.running) benchmarks.renew();
     show(next);
     if (next.back) part('stage').scrollIntoView({behavior: stillness() ? 'auto' : 'smooth'}); // it was asked for far below
-    if (replay) requestAnimationFrame(() => act('replay')); // once the lanes are there
+    if (replay && next.lanes.some((one) => one.rounds.at.length)) requestAnimationFrame(() => act('replay')); // once the lanes are there
     return '';
   }
 

@@ -6,6 +6,8 @@ import {cell, inOrder, token} from './format.js';
 /** The inspector in `box`, which says in `why` what became of the node. A lane's rows are made once; a round only changes
  * their text. */
 export function nodeView(box, why) {
+  const who = h('span', {class: 'heard'}), what = h('span');
+  why.append(who, what);
   let shown = null, title = null, code = null, rows = [], folds = [];
   return show;
 
@@ -17,7 +19,8 @@ export function nodeView(box, why) {
     box.dataset.node = node;
     title.textContent = node === 0 ? 'Root ' : `Node ${node} `;
     code.textContent = token(lane, nodes.id[node]);
-    tell(why, fate(race, lane, nodes, node));
+    tell(who, `“${token(lane, nodes.id[node])}”: `); // who walks the tree by keys hears where they are
+    tell(what, fate(race, lane, nodes, node));
     for (const {field, value} of rows) value.textContent = cell(column(nodes, field.key)?.[node], field, lane, race.words);
   }
 

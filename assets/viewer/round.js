@@ -29,6 +29,7 @@ export const TABS = [
 
 /** Views of the whole text, and what they are called. */
 export const WHOLE = {run: 'Whole run', compare: 'Compare'};
+const SAID = {run_diversity: true, same: true}; // figures above which stands what they show, in words
 const TRIED = 8, CHIP = 30; // rounds whose sentence may be the highest; letters of one that a chip beside it takes the place of
 
 /** The card of the round. `choose({tab})`, `choose({node})`. For the view What if: the methods' settings, `unable(run)`
@@ -144,7 +145,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     part('title').textContent = lane.rounds.at.length ? `${whole ?? `Round ${round + 1}`} · ${lane.title}` : lane.title;
     part('nodes').textContent = `${(lane.rounds.nodes[round] ?? 1) - 1} drafted`; // the root is not
     part('accepted').textContent = `accepted ${accepted} + bonus ${lane.bonus?.[round] === undefined ? '' : `“${token(lane, lane.bonus[round])}”`}`;
-    reveal(part('reading'), tab === 'tree');
+    reveal(part('reading'), tab === 'tree' && lane.rounds.at.length > 0);
     for (const name of ['nodes', 'accepted', 'why']) reveal(part(name), lane.rounds.at.length > 0 && (!whole || name === 'why')); // the first token alone is no round
     steady(Boolean(whole));
     if (tab !== 'compare') tell(part('why'), tab === 'run' ? lane.headline : lane.why?.[round] ?? '');
@@ -182,6 +183,9 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     const {box, later} = plot(panel, name, source);
     if (!reveal(box.closest('.scroll'), Boolean(source))) return false;
     if (title) box.closest('.scroll').firstChild.textContent = title(lane, against);
+    box.setAttribute('aria-label', [`Figure: ${name.replace('_', ' ')}.`, source?.told].filter(Boolean).join(' '));
+    const told = box.closest('.scroll').querySelector('.told');
+    if (reveal(told, name in SAID && Boolean(source?.told))) told.textContent = source.told;
     if (name === 'tree') tree ??= treePlot(box);
     if (!Plotly) {
       if (name === 'tree') preview(source, round);
@@ -205,9 +209,9 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
 
   function plot(panel, name, source) {
     if (!plots.has(name)) {
-      const box = h('div', {class: 'plot', 'data-figure': name, role: 'group', 'aria-label': `Figure: ${name.replace('_', ' ')}`});
+      const box = h('div', {class: 'plot', 'data-figure': name, role: 'group'});
       plots.set(name, {box, ...paced(box)});
-      panel.append(h('div', {class: 'scroll'}, h('h3'), h('div', {class: 'layers'}, box)));
+      panel.append(h('div', {class: 'scroll'}, h('h3'), h('p', {class: 'told'}), h('div', {class: 'layers'}, box)));
     }
     const {box} = plots.get(name);
     box.style.minWidth = `${source?.min_width ?? 0}px`;

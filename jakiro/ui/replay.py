@@ -43,7 +43,8 @@
                     "acceptance": Figure, "stops": Figure | null, "classes": Figure | null,
                     "calibration": Figure | null}}]}
 
-    Figure      = {"data": [..], "layout": {..}, "min_width": px}  # plotly, colours as roles; timelines fit any width
+    Figure      = {"data": [..], "layout": {..}, "min_width": px,   # plotly, colours as roles; timelines fit any width
+                   "told": text}                                   # what it shows, for who cannot see it, or none
     RoundFigure = {"template": Figure, "rounds": [Patch], "height": px, "min_width": px}
     Patch       = {"data": [{key: value}], "layout": {key: value}}  # dotted keys, one object a trace of the template
 
@@ -97,7 +98,7 @@ FEW = 2  # settings that a lane's title can name
 WORDS = {
     "state": [*STATES],
     "source": ["expert 0 alone", "expert 1 alone", "both experts", "neither alone, only their mixture"],
-    "head": ["ordinary level", "contrastive level"],
+    "head": ["ordinary", "contrastive"],
 }
 
 

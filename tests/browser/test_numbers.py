@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 import synthetic
@@ -80,7 +81,7 @@ def test_the_inspector_writes_what_the_trace_has(show, node):
     above, state = STEP.tree.parents[node], states(STEP)[node]
     if state == ACCEPTED:
         own = share(math.exp(STEP.target_logprobs[node]))
-        expect(part(tab, "fate")).to_have_text(f"The target chose it, too (p {own}).")
+        expect(part(tab, "fate")).to_have_text(re.compile(rf"^“\S+”: The target chose it, too \(p {own}\)\.$"))
     elif above in (0, *STEP.accepted):
         given = share(math.exp(columns["pick_logprob"][above]))
         expect(part(tab, "fate")).to_contain_text(f"(p {given}) there, not this")

@@ -58,7 +58,9 @@ def acceptance_figure(trace: Trace) -> dict:
     margin = {"l": 46, "r": 12, "t": 30, "b": 104}
     look = layout(360, axes, margin=margin, barmode="stack", bargap=0.2, annotations=captions)
     look["legend"] |= {"orientation": "v", "x": 0.25, "y": -0.19, "yanchor": "top", "traceorder": "normal"}
-    return {"data": data, "layout": look, "min_width": 900}
+    deep = ", ".join(f"{rate:.0%}" for rate in rates)
+    said = f"Share of rounds that accepted at least 1, 2, ... tokens: {deep}." if rates else "Nothing was drafted."
+    return {"data": data, "layout": look, "min_width": 900, "told": said}
 
 
 def _time(trace: Trace) -> list[dict]:

@@ -31,5 +31,6 @@ def calibration_figure(trace: Trace) -> dict | None:
         "hovertemplate": "mean q %{customdata[0]:.1%}: %{y:.1%} of %{customdata[1]} chosen<extra></extra>",
     }
     chosen = rounded_list([one.chosen for one in found])
+    told = [f"{one.chosen:.0%} of {one.candidates} with a mean q of {one.q:.0%}" for one in found]
     return {"data": [bars([one.middle for one in found], chosen, "@accepted", "chosen", **words)], "layout": look,
-            "min_width": 640}  # fmt: skip
+            "min_width": 640, "told": f"Share of candidates that were chosen: {', '.join(told)}."}  # fmt: skip

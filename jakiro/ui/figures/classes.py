@@ -27,4 +27,5 @@ def classes_figure(trace: Trace) -> dict | None:
     look = layout(240, axes, margin={"l": 46, "r": 12, "t": 30, "b": 44}, bargap=0.4, annotations=[title])
     words = {"text": text, "textposition": "outside", "hovertext": what, "hovertemplate": hover}
     data = [bars(names, shares, "@accepted", "accepted", **words)]
-    return {"data": data, "layout": look, "min_width": 560}
+    told = ", ".join(f"{count.accepted} of {count.tokens} {count.name}" for count in found)
+    return {"data": data, "layout": look, "min_width": 560, "told": f"Drafted and accepted: {told}."}

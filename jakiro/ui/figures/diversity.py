@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from html import unescape
 
 from jakiro.analysis.diversity import RoundDiversity, RunDiversity, round_diversity
 from jakiro.trace import StepTrace, Trace
@@ -101,7 +102,7 @@ def run_diversity_figure(runs: list[tuple[str, str, RunDiversity]], unit: str = 
         "xaxis": axis(left, "y", "depth", **by_level(max(len(run.coverage) for *_, run in runs))),
         "yaxis": axis(top, "x", **PERCENT),
         "xaxis2": axis(right, "y2", showgrid=False),
-        "yaxis2": axis(top, "x2", "tokens", rangemode="tozero", nticks=4),
+        "yaxis2": axis(top, "x2", "tokens", range=[0, 1.15 * max(run.drafted for *_, run in runs)], nticks=4),
     }
     captions = [
         caption(0, 1.02, "target mass in the tree, by level"),
@@ -124,7 +125,19 @@ def run_diversity_figure(runs: list[tuple[str, str, RunDiversity]], unit: str = 
     look = layout(height, axes, annotations=captions, barmode="overlay", bargap=0.3)
     look["margin"] = {"l": 46, "r": 12, "t": 62, "b": 46}
     look["legend"]["y"] = 1 + 24 / (height - 108)
-    return {"data": data, "layout": look, "min_width": 800}
+    return {"data": data, "layout": look, "min_width": 800, "told": _told(runs, unit)}
+
+
+def _told(runs: list[tuple[str, str, RunDiversity]], unit: str) -> str:
+    """What the figure shows, in a sentence or two of plain text."""
+    counts = [f"{run.unique:.1f} of {run.drafted:.1f} with {unescape(name)}" for name, _, run in runs]
+    mine, text = runs[0][-1], f"Different tokens in the tree of a {unit}: {', '.join(counts)}."
+    levels = (mine.overlap, ".0%"), (mine.js, ".2f")
+    if mine.overlap:
+        shared, apart = (", ".join(f"{value:{form}}" for value in found.values()) for found, form in levels)
+        text += f" By depth, the experts have {shared} of their top-k in common"
+        text += f" and diverge by {apart} nats." if apart else "."
+    return text
 
 
 def _coverage(runs: list[tuple[str, str, RunDiversity]]) -> list[dict]:
@@ -141,11 +154,13 @@ def _coverage(runs: list[tuple[str, str, RunDiversity]]) -> list[dict]:
 def _unique(runs: list[tuple[str, str, RunDiversity]]) -> list[dict]:
     names, colors, found = zip(*runs, strict=True)
     texts = [f"{run.unique:.1f} of {run.drafted:.1f}" for run in found]
-    pale = bars([*names], rounded_list([run.drafted for run in found]), "@grid", "nodes", hoverinfo="skip")
-    inside = {"text": texts, "textposition": "inside", "insidetextanchor": "end"}
-    inside |= {"textfont": {"size": 11, "color": "@surface"}, "hovertemplate": "%{x}: %{text} nodes<extra></extra>"}
+    hover = {"text": texts, "hovertemplate": "%{x}: %{text} nodes<extra></extra>", "textposition": "none"}
+    look = {"color": "@grid", "line": {"width": 1, "color": "@other"}}
+    above = {"text": texts, "textposition": "outside", "textfont": {"size": 11, "color": "@text"}, "cliponaxis": False}
+    pale = bars([*names], rounded_list([run.drafted for run in found]), "@grid", "nodes", hoverinfo="skip", **above)
     unique = rounded_list([run.unique for run in found])
-    return [on(2, pale), on(2, bars([*names], unique, "", "different tokens", marker={"color": [*colors]}, **inside))]
+    own = bars([*names], unique, "", "different tokens", marker={"color": [*colors]}, **hover)
+    return [on(2, pale | {"marker": look}), on(2, own)]
 
 
 def _disagreement(run: RunDiversity) -> list[dict]:

@@ -109,7 +109,8 @@ def run_routing_figure(trace: Trace) -> dict | None:
     margin = {"l": 46, "r": 12, "t": 34, "b": 40}
     look = layout(RUN_HEIGHT, axes, margin=margin, barmode="stack", bargap=0.12, annotations=captions)
     data = [_map(run, levels), *_weights(run), _entropy(run), _acceptance(run)]
-    return {"data": data, "layout": look, "min_width": 800}
+    told = f"Expert 0 leads at {share0:.0%} of parents; mean entropy of the weights: {run.mean_entropy:.2f} nats."
+    return {"data": data, "layout": look, "min_width": 800, "told": told}
 
 
 def _map(run: RunRouting, levels: int) -> dict:

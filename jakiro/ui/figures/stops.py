@@ -28,7 +28,9 @@ def stops_figure(trace: Trace) -> dict | None:
     data = [bars(rest, names, "@other", "rounds", **look, marker={"color": colors, "line": {"width": 0}})]
     if any(one.alone is not None for one in found):
         look |= {"marker": outlined("@quiet"), "showlegend": True}
-        data.append(bars([alone or None for alone in rescuable], names, "@quiet", ALONE, **look))
+        data.append(
+            bars([alone or None for alone in rescuable], names, "@quiet", f"{ALONE}, and it was not proposed", **look)
+        )
     counts = [f" {one.rounds}" + (f" · {way.more}" if way.more else "") for one, way in zip(found, ways, strict=True)]
     numbers = {"mode": "text", "textposition": "middle right", "hoverinfo": "skip", "showlegend": False}
     ends = [one.rounds for one in found]
@@ -43,7 +45,8 @@ def stops_figure(trace: Trace) -> dict | None:
     height = 74 + above + ROW * len(found)
     figure = layout(height, axes, margin=margin, barmode="stack", bargap=0.3, annotations=[title])
     figure["legend"]["y"] = 1
-    return {"data": data, "layout": figure, "min_width": 560}
+    counted = [f"{way.name} {one.rounds}" for one, way in zip(found, ways, strict=True)]
+    return {"data": data, "layout": figure, "min_width": 560, "told": f"Rounds stopped: {', '.join(counted)}."}
 
 
 def _hover(one: Stopped, rounds: int) -> str:

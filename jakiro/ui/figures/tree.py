@@ -36,7 +36,7 @@ def tree_figure(trace: Trace, cut: bool = False) -> dict:
     graphs = [round_graph(trace, index, cut) for index in range(len(trace.steps))]
     rows = max((row_count(graph) for graph in graphs), default=1)
     levels = max((max(nx.get_node_attributes(graph, "depth").values()) for graph in graphs), default=1)
-    height = min(max(17 * rows + MARGIN["t"] + MARGIN["b"], 330), 760)
+    height = _height(rows)
     least, more = min(max(rows, MIN_ROWS[0]), MIN_ROWS[1]), MORE * (levels <= FEW)
     sources = _sources(trace)
     base = template(trace, sources, levels, height, cut)
@@ -47,6 +47,12 @@ def tree_figure(trace: Trace, cut: bool = False) -> dict:
         "height": height,
         "min_width": 60 + (LEVEL_WIDTH + WIDER * bool(more)) * (levels + 1),
     }
+
+
+def _height(rows: int) -> int:
+    """In px: rows as far apart as one likes to read, but no more of it than a screen has, or than labels need."""
+    around = MARGIN["t"] + MARGIN["b"]
+    return min(max(17 * rows + around, 330), max(760, 11 * rows + around), 1600)
 
 
 def _sources(trace: Trace) -> list[int | None]:
@@ -76,7 +82,7 @@ def _patch(
     """A round's tree, with room for `least` rows and labels that are `more` characters longer."""
     places, pixels = fitted(graph, height, least)
     largest = min(LARGEST, 1.25 * pixels)
-    font = round(min(max(0.78 * pixels, 7.5), 12 if more else 11.5), 1)
+    font = round(min(max(0.78 * pixels, 8.5), 12 if more else 11.5), 1)
     accepted = _accepted_patch(graph, places, largest, font + 1, more)
     nodes = [_source_patch(graph, source, places, largest, font, more) for source in sources]
     shapes = [*_contrastive(graph), *_dashes(graph, places, largest)]

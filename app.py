@@ -10,6 +10,7 @@ import shlex
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -94,13 +95,13 @@ def serve(options: argparse.Namespace) -> None:
     from jakiro.methods import check_names
     from jakiro.models.loading import check_request
     from jakiro.target import Target
-    from jakiro.ui import page
+    from jakiro.ui import page, site
     from jakiro.ui.library import Library
     from jakiro.ui.models import Models
 
     if not options.traces.is_dir():
         raise FileNotFoundError(f"there is no folder {options.traces}: give --traces one that recorded races are in")
-    if not options.target.exists() and (options.target.is_absolute() or len(options.target.parts) != 2):
+    if not (named := options.target.expanduser()).exists() and (named.is_absolute() or len(named.parts) != 2):
         raise FileNotFoundError(
             f"there is no folder {options.target}: give --target a model's, or a hub id (owner/name)"
         )
@@ -130,6 +131,7 @@ def serve(options: argparse.Namespace) -> None:
         raise OSError(f"nothing can listen on {where}: in use, or not of this machine; name another") from error
     print(f"Jakiro Debugger: {demo.local_url}", flush=True)
     models.start()
+    threading.Thread(target=site.prepare_all, args=(library, models), name="races", daemon=True).start()
     with suppress(KeyboardInterrupt, OSError):  # another one while connections end; a pipe whose reader went first
         demo.block_thread()
         sys.stdout.flush()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import accumulate, pairwise, zip_longest
 from typing import Any
 
 from jakiro.hashing import gumbel_of
@@ -30,11 +30,8 @@ def paper_tau(trace: Trace) -> float | None:
 
 def running_tau(trace: Trace) -> list[float]:
     """tau up to and including each round, [rounds]."""
-    total, means = 0, []
-    for count, step in enumerate(trace.steps, start=1):
-        total += len(step.emitted)
-        means.append(total / count)
-    return means
+    totals = accumulate(len(step.emitted) for step in trace.steps)
+    return [total / count for count, total in enumerate(totals, start=1)]
 
 
 def acceptance_histogram(trace: Trace) -> list[int]:
@@ -109,11 +106,7 @@ def tokens_per_second(trace: Trace) -> float | None:
 
 def clock(trace: Trace) -> list[float]:
     """Seconds on the run's own clock at which each round was done, prefill included, [rounds]."""
-    now, times = trace.prefill_s, []
-    for step in trace.steps:
-        now += step.seconds
-        times.append(now)
-    return times
+    return [*accumulate((step.seconds for step in trace.steps), initial=trace.prefill_s)][1:]
 
 
 def totals(trace: Trace) -> dict[str, Any]:

@@ -105,7 +105,10 @@ def test_plotly_takes_the_figures_in_both_themes(data, theme):
 
 def test_reports_of_a_folder_are_prepared_and_others_left_out(data, tmp_path):
     (tmp_path / "b.json").write_text(json.dumps(data))
-    (tmp_path / "a.json").write_text(json.dumps({"schema": "jakiro-scrub/1"}))
+    others = [{"schema": "jakiro-scrub/1"}, {"schema": [1]}, [{"schema": "jakiro-trace/1"}], "text"]
+    for number, other in enumerate(others):
+        (tmp_path / f"a{number}.json").write_text(json.dumps(other))
+    (tmp_path / "cut-off.json").write_text('{"schema": "jak')
     [found] = json.loads(payload(tmp_path))["reports"]
     assert found["name"] == "b" and ["command", "python -m jakiro bench"] in found["facts"]
     assert found["title"] == "b: methods on tiny, temperature 0, <b>slow</b>"

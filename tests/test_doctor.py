@@ -164,6 +164,18 @@ def test_a_level_may_be_right_half_as_often_as_the_one_above(last, verdict):
     assert found.verdict == verdict and found.numbers["agreement_by_level"] == pytest.approx([1.0, 0.8, last / 10])
 
 
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_layers_that_share_keys_are_read_whole(attention):
+    """Gemma 4, asked for a number of logits, leaves all other tokens out of them."""
+    kinds = ["sliding_attention", "full_attention"] * 2
+    sizes = {"head_dim": 8, "global_head_dim": 8, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 300}
+    sharing = {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "layer_types": kinds, "sliding_window": 8}
+    target = Target.wrap(tiny_model("gemma4_text", attention=attention, **sizes, **sharing), tiny_tokenizer())
+    target.ends = frozenset()
+    [text] = write(target, [[5, 6, 7, 8, 9, 10, 11]], 10)
+    assert len(text.features) == len(text.inner) == len(text.ids)
+
+
 def test_a_gain_is_paired_by_position():
     """Of 1, 2 and 3 nats: 2 in the mean, give or take 1 / sqrt(3)."""
     said = judged([True] * 3, [0.5] * 3, [0.5] * 3)

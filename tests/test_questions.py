@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
@@ -112,6 +113,18 @@ def test_while_there_is_no_answer_it_is_told_how_far_the_work_is():
     go_on.set()
     *_, last = texts
     assert [json.loads(one)["event"] for one in last.splitlines()] == ["done"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_process_that_is_forked_off_does_not_wait_for_who_stayed_behind():
+    """As on a host that lends GPUs: the other one's lock would never be released there."""
+    models = Models(lambda: None)
+    models._loaded = loaded_of()
+    with models.quiet():
+        if (child := os.fork()) == 0:
+            os._exit(0 if models._loaded.busy.acquire(timeout=5) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert models._loaded.busy.locked()
 
 
 def test_other_work_waits_for_a_race_but_not_for_ever(monkeypatch):

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.trace import to_json
 from jakiro.ui import library as library_module
-from jakiro.ui import site
+from jakiro.ui import recorded, site
 from jakiro.ui.library import Library
 from jakiro.ui.models import Loaded, Models
 from jakiro.ui.modules import Modules
@@ -27,6 +27,17 @@ BODY = to_json(synthetic.tree_trace(3, nodes=4)).encode()
 @pytest.fixture
 def router(tmp_path):
     return Router(site.routes(Modules(ASSETS / "viewer"), Library(tmp_path), Models(lambda: None), BENCHMARKS))
+
+
+def test_all_recorded_races_are_prepared_before_somebody_asks(tmp_path):
+    for name in ("one", "two"):
+        recorded.save(tmp_path, name, name, "why?", [synthetic.tree_trace(3, nodes=4)])
+    next(tmp_path.glob("two-*.json")).write_text("[")
+    library = Library(tmp_path)
+    models = Models(lambda: 1 / 0)
+    models.start()
+    site.prepare_all(library, models)
+    assert [*library._packed] == ["one"]
 
 
 async def post(router, receive, length=site.SMALL + 1):

@@ -273,6 +273,18 @@ def test_a_scale_below_a_soft_cap_is_measured():
     assert checks._logit_scale(SimpleNamespace(model=model), logits, features) == pytest.approx(0.2, rel=1e-3)
 
 
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory")])
+def test_what_memory_does_not_suffice_for_is_not_taken_for_the_model(error):
+    """Else the scale would be 0, and every head of the target be refused."""
+
+    def fail(features):
+        raise error
+
+    model = SimpleNamespace(get_output_embeddings=lambda: fail)
+    with pytest.raises(type(error), match="memory"):
+        checks._logit_scale(SimpleNamespace(model=model), torch.zeros(2, 9), torch.zeros(2, 4))
+
+
 @pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json"])
 def test_brackets_without_end_are_a_damaged_file(folder, tmp_path, name):
     broken = shutil.copytree(folder, tmp_path / "broken")

@@ -91,8 +91,8 @@ def _read(target: Target, ids: list[int], start: int, entered: Collection[int]) 
         hooks.append(norm.register_forward_pre_hook(lambda _, inputs: inner.append(inputs[0][0])))
     try:
         given = torch.tensor([ids], device=target.device)
-        kept = {"logits_to_keep": len(ids) - start + 1, "output_hidden_states": bool(entered)}
-        out = target.model(input_ids=given, use_cache=False, **kept)
+        asked = torch.arange(start - 1, len(ids), device=target.device)  # as in `Target.prefill`, no number
+        out = target.model(input_ids=given, use_cache=False, logits_to_keep=asked, output_hidden_states=bool(entered))
     finally:
         for hook in hooks:
             hook.remove()

@@ -23,7 +23,7 @@ from jakiro.target import Target
 from jakiro.tree import MAX_CUT, CutNodes, DraftTree
 
 from .builder import Children, Growth, Kept
-from .columns import Rows
+from .columns import Rows, common
 from .fused import FusedHead
 from .sizes import TreeSettings
 from .state import FixedState, HeadState, TapedState
@@ -186,9 +186,14 @@ class TreeDrafter(Drafter):
     def logits(self, features: Tensor) -> Tensor:
         """Logits [..., vocab] of features [..., h]."""
 
-    @abstractmethod
     def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
         """The method's columns. `rows` index `used` [r], which are row numbers of the round."""
+        [logprobs] = last.known(used)
+        return common(tree, picks, rows, self.widened(logprobs), min(last.kept.scores), last.proposed(used))
+
+    def widened(self, logprobs: Tensor) -> Tensor:
+        """Log-probabilities [r, vocab] of what may be proposed, over all of the target's tokens."""
+        return logprobs
 
 
 class HeadDrafter(TreeDrafter):

@@ -25,7 +25,7 @@ class FusedEagle3(FusedDense):
         self.embedding_norm, self.hidden_norm, self.last_norm = layer.input_layernorm, layer.hidden_norm, head.norm
 
     def enter(self, embeddings: Tensor, features: Tensor) -> Tensor:
-        """[norm(e); norm(g); g] [n, 3 h], of the target's features [n, 3 target h], or of own answers [n, h]. Where the
+        """[norm(e); norm(g); g] [n, 3 h], of the target's features [n, entering], or of own answers [n, h]. Where the
         residual begins with norm(g), that is last, [n, 2 h]."""
         hidden = self.fc(normed(features, self.fc_norms)) if features.shape[-1] == self.feature_size else features
         parts = [self.embedding_norm(embeddings), self.hidden_norm(hidden)]

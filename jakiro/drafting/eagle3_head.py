@@ -79,7 +79,7 @@ class Eagle3Head(nn.Module):
             self.embed_tokens = nn.Embedding(config.vocab_size, hidden)
 
     def read(self, entering: Tensor) -> Tensor:
-        """g [..., h] from what enters three of the target's layers, [..., 3 target h]."""
+        """g [..., h] from what enters some of the target's layers, as a rule three, [..., entering_size]."""
         return self.fc(normed(entering, self.fc_norms))
 
     @property
@@ -111,7 +111,7 @@ class Eagle3Head(nn.Module):
 
 
 def normed(entering: Tensor, norms: Sequence[nn.Module]) -> Tensor:
-    """What fc reads of what enters the target's layers, [..., 3 target h], each part normed by one of the norms."""
+    """What fc reads of what enters the target's layers, [..., entering_size], each part normed by one of the norms."""
     if not norms:
         return entering
     parts = zip(norms, entering.chunk(len(norms), dim=-1), strict=True)

@@ -206,13 +206,6 @@ def check_keys(expected: dict[str, Tensor], found: dict[str, Tensor], config: He
         raise ValueError(f"the head in {folder} (hidden size {config.hidden_size}) does not fit: {'; '.join(problems)}")
 
 
-def lacking(target: Target, name: str, what: str) -> str:
-    """Why a method that needs `what` cannot run on the target, with the remedy; "" where the target has it."""
-    if name in target.heads:
-        return ""
-    return f"no {what} for this target: put one into the target's folder as {name}/, or pass --head {name}=DIR"
-
-
 class OnHead:
     """What methods with a draft tree from a trained head have in common (`methods.Method`)."""
 
@@ -220,6 +213,7 @@ class OnHead:
     settings: type[TreeSettings]
     head: type[Head]
     levels: int = 6  # of a draft on a GPU, if nothing else is asked for
+    needs: str = ""  # in words; "": a head of its name
 
     def defaults(self, target: Target) -> TreeSettings:
         """What suits the target's device and the head. Raises as `HeadConfig.from_json` does."""
@@ -227,10 +221,13 @@ class OnHead:
         return self.settings(**sizes(target.device, self.levels), draft_temperature=config.draft_temperature)
 
     def unavailable(self, target: Target) -> str:
-        return lacking(target, self.name, f"{self.name} head")
+        if self.name in target.heads:
+            return ""
+        where = f"put one into the target's folder as {self.name}/, or pass --head {self.name}=DIR"
+        return f"no {self.needs or f'{self.name} head'} for this target: {where}"
 
     def folder(self, target: Target) -> Path:
-        """Of the target's head. Raises ValueError where it has none."""
+        """Of the target's head, or of what stands for one. Raises ValueError where it has none."""
         if why := self.unavailable(target):
             raise ValueError(why)
         return Path(target.heads[self.name])

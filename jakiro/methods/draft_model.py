@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -18,10 +17,9 @@ from transformers import PreTrainedModel
 
 from jakiro.drafter import Context
 from jakiro.drafting.builder import best
-from jakiro.drafting.columns import Rows, common
-from jakiro.drafting.drafter import Round, Step, TreeDrafter
+from jakiro.drafting.drafter import Step, TreeDrafter
 from jakiro.drafting.sizes import TreeSettings, sizes
-from jakiro.drafting.weights import lacking
+from jakiro.drafting.weights import OnHead
 from jakiro.models import hub
 from jakiro.models.loading import alike, load_model, read_tokenizer
 from jakiro.models.products import lay_out, read_by_pass
@@ -87,11 +85,10 @@ class DraftModelDrafter(TreeDrafter):
     def coupling(self, noise: Noise, start: int) -> Tensor:
         return super().coupling(noise, start)[:, : self.vocab]
 
-    def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
-        [logprobs] = last.known(used)
+    def widened(self, logprobs: Tensor) -> Tensor:
         if more := self.target.vocab_size - self.vocab:
-            logprobs = torch.nn.functional.pad(logprobs.clamp_min(LOWEST + 1), (0, more), value=LOWEST)
-        return common(tree, picks, rows, logprobs, min(last.kept.scores), last.proposed(used))
+            return torch.nn.functional.pad(logprobs.clamp_min(LOWEST + 1), (0, more), value=LOWEST)
+        return logprobs
 
     def _step(self, logits: Tensor, level: int) -> Step:
         logprobs = self.logprobs(logits, level)
@@ -125,7 +122,7 @@ class DraftModelDrafter(TreeDrafter):
         return [min(token, self.model.vocab_size - 1) for token in tokens]
 
 
-class DraftModel:
+class DraftModel(OnHead):
     """Another language model, which has not to be trained for its target."""
 
     name = "draft_model"
@@ -133,22 +130,20 @@ class DraftModel:
     summary = "A small language model of the same vocabulary guesses the next tokens from the text alone."
     settings = TreeSettings
     head = PreTrainedModel
+    needs = "draft model"
 
     def defaults(self, target: Target) -> TreeSettings:
         """What suits the target's device, and the draft_temperature that the model's config.json asks for, if any.
 
         Raises ValueError where the target has no draft model.
         """
-        config = json.loads((self._folder(target) / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((self.folder(target) / "config.json").read_text(encoding="utf-8"))
         asked = {name: config[name] for name in ("draft_temperature",) if name in config}
         return build(TreeSettings, TreeSettings(**sizes(target.device)), asked)
 
-    def unavailable(self, target: Target) -> str:
-        return lacking(target, self.name, "draft model")
-
     def load(self, target: Target) -> Callable[[TreeSettings], DraftModelDrafter]:
         """Read the model, in the target's dtype. Raises OSError or ValueError where it cannot draft for the target."""
-        folder = self._folder(target)
+        folder = self.folder(target)
         hub.check_weights(folder)
         weights = load_model(folder, dtype=target.dtype, **alike(target.model))
         lay_out(weights.to(target.device))
@@ -156,11 +151,6 @@ class DraftModel:
         model = Target(weights, name=hub.place(folder), path=folder, graphs=recorded, compile=target.compiled)
         check_vocabulary(model, target)
         return lambda settings: DraftModelDrafter(model, target, settings)
-
-    def _folder(self, target: Target) -> Path:
-        if why := self.unavailable(target):
-            raise ValueError(why)
-        return Path(target.heads[self.name])
 
 
 def check_vocabulary(model: Target, target: Target) -> None:

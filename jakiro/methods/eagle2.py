@@ -7,14 +7,12 @@ from collections.abc import Callable
 from torch import Tensor
 
 from jakiro.drafting.builder import best
-from jakiro.drafting.columns import Rows, common
-from jakiro.drafting.drafter import HeadDrafter, Round, Step
+from jakiro.drafting.drafter import HeadDrafter, Step
 from jakiro.drafting.fused import FusedEagle
 from jakiro.drafting.head import EagleHead
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.drafting.weights import OnHead, load_head
 from jakiro.target import Target
-from jakiro.tree import DraftTree
 
 
 class Eagle2Drafter(HeadDrafter):
@@ -26,10 +24,6 @@ class Eagle2Drafter(HeadDrafter):
         features = self.head.predict(residual)
         logprobs = self.logprobs(features, level)
         return Step(best(logprobs, self.width), features, (logprobs,))
-
-    def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
-        [logprobs] = last.known(used)
-        return common(tree, picks, rows, logprobs, min(last.kept.scores), last.proposed(used))
 
 
 class Eagle2(OnHead):

@@ -11,15 +11,14 @@ from collections.abc import Callable
 from torch import Tensor
 
 from jakiro.drafting.builder import Children, best
-from jakiro.drafting.columns import Rows, common
-from jakiro.drafting.drafter import HeadDrafter, Round, Step
+from jakiro.drafting.drafter import HeadDrafter, Step
 from jakiro.drafting.eagle3 import FusedEagle3
 from jakiro.drafting.eagle3_head import Eagle3Head, layers, load_eagle3
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.drafting.weights import OnHead
 from jakiro.noise import Noise
 from jakiro.target import Target
-from jakiro.tree import LOWEST, DraftTree
+from jakiro.tree import LOWEST
 
 
 class Eagle3Drafter(HeadDrafter):
@@ -48,11 +47,10 @@ class Eagle3Drafter(HeadDrafter):
     def logits(self, features: Tensor) -> Tensor:
         return self.head.logits(features)
 
-    def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
-        [own] = last.known(used)
-        logprobs = own.new_full((len(own), self.target.vocab_size), LOWEST)
-        logprobs[:, self.head.tokens] = own.clamp_min(LOWEST + 1)
-        return common(tree, picks, rows, logprobs, min(last.kept.scores), last.proposed(used))
+    def widened(self, logprobs: Tensor) -> Tensor:
+        wide = logprobs.new_full((len(logprobs), self.target.vocab_size), LOWEST)
+        wide[:, self.head.tokens] = logprobs.clamp_min(LOWEST + 1)
+        return wide
 
 
 class Eagle3(OnHead):

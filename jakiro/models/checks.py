@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
+from jakiro.memory import out_of_memory
 from jakiro.models.lengths import UNBOUNDED, check_window, positions, short_factors
 from jakiro.models.windows import FORMS
 from jakiro.programs import replayable
@@ -41,9 +42,9 @@ def measure(target: Any) -> tuple[int, list, int]:
     one = torch.zeros(1, 1, dtype=torch.long, device=target.device)
     try:
         target.model(input_ids=one, use_cache=True, **{target.takes_cache: cache})
-    except torch.OutOfMemoryError:
-        raise
     except REFUSALS as error:
+        if out_of_memory(error):
+            raise
         why = f"does not run in {target.dtype} with a key/value cache: {_what(error)}"
         raise ValueError(f"{target.name} {why}; try another --dtype, or {REMEDY}") from error
     if getattr(config, "attention_layers", None):  # GPT-Neo; nothing of it shows within a window
@@ -85,9 +86,9 @@ def check_trees(target: Any) -> tuple[int, int, float]:
             _choose_form(target)
         paths = _paths(target)
         logits, features = _tree(target)
-    except torch.OutOfMemoryError:
-        raise
     except REFUSALS as error:
+        if out_of_memory(error):
+            raise
         other = "eager" if attention == "sdpa" else "sdpa" if target.model._supports_sdpa else None
         why = f"{_what(error)}; {f'try {other}, or ' if other else ''}use another model"
         raise ValueError(f"{target.name} cannot score a tree with {attention}: {why}") from error
@@ -123,8 +124,9 @@ def _choose_form(target: Any) -> None:
                 if _distance(target, _tree(target)[0][-LEAVES:], paths) < _tolerance(target):
                     target.window = window
                     return
-            except REFUSALS:
-                continue
+            except REFUSALS as error:
+                if out_of_memory(error):
+                    raise
     finally:
         config.sliding_window = window
     target.window, target.context = 0, min(target.context, window)
@@ -182,7 +184,9 @@ def _logit_scale(target: Any, logits: Tensor, features: Tensor) -> float:
             bare, logits = bare[low], cap * (logits[low] / cap).atanh()
         scale = float((logits * bare).sum() / bare.square().sum())
         scaled = (logits - scale * bare).norm() < 0.005 * logits.norm()  # half precision rounds by 0.002
-    except (*REFUSALS, NotImplementedError):
+    except (*REFUSALS, NotImplementedError) as error:
+        if out_of_memory(error):
+            raise
         return 0.0
     if not alike > ALIKE:
         return 0.0
@@ -210,9 +214,9 @@ def record_if_possible(target: Any, wanted: bool) -> str:
             target.score(ids[2:6], [-1, 0, 0, 1], cache)
             cache.keep(2, [0, 1, 3])
             answers.append(target.score(ids[5:9], [-1, 0, 0, 1], cache)[0].float().clone())
-    except torch.OutOfMemoryError:
-        raise
     except RuntimeError as error:
+        if out_of_memory(error):
+            raise
         target.record_passes(False)
         return f"{target.name} cannot be recorded: {str(error).strip().splitlines()[-1]}"
     plain, replayed = answers

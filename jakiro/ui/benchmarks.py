@@ -10,6 +10,7 @@ Reports of methods (`python -m jakiro bench`), of tree sizes (`tune`), of publis
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ MEANS = (
     "what recording CUDA graphs or tapes takes is in no speed, and of tapes, which all methods share, not shown"
 )
 POINTS = 10  # of a tuning, the quickest
+LOG = logging.getLogger(__name__)
 
 
 def payload(folder: Path, tunings: Sequence[dict[str, Any]] = ()) -> str:
@@ -49,8 +51,12 @@ def payload(folder: Path, tunings: Sequence[dict[str, Any]] = ()) -> str:
         title = f"auto on this machine: {_method(data)}, {_heat(data)}"
         reports.append(_tuning(data) | {"name": f"here-{number}", "title": title})
     for path in sorted(folder.glob("*.json"), key=lambda path: path.stem):
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data.get("schema") in _KINDS:
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # of JSON or of UTF-8
+            LOG.warning("%s cannot be read, and is not among the benchmarks", path)
+            continue
+        if isinstance(data, dict) and str(data.get("schema")) in _KINDS:
             report = _KINDS[data["schema"]](data)
             reports.append(report | {"name": path.stem, "title": f"{path.stem}: {report['title']}"})
     return json.dumps({"reports": reports, "themes": THEMES, "config": CONFIG}, ensure_ascii=False, allow_nan=False)

@@ -1,4 +1,4 @@
-"""What the page does with the model: live races, rounds decoded again, lanes compared along a text.
+"""What the page does with the model: live races, rounds decoded again, lanes compared along a text, heads examined.
 
 Where a host has GPUs to lend (ZeroGPU), a decorator runs the part that uses the model in a process of its own, whose
 memory is lost: its traces come out as text.

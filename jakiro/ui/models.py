@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from jakiro.doctor.visit import patients
@@ -107,6 +110,8 @@ class Models:
         self._done = threading.Event()
         self._loaded: Loaded | None = None
         self._error = ""
+        if hasattr(os, "register_at_fork"):  # as a host that lends GPUs does for each call
+            os.register_at_fork(after_in_child=partial(_forked, weakref.ref(self)))
 
     def start(self) -> None:
         """Begin to load. Returns at once."""
@@ -167,6 +172,12 @@ class Models:
             self._error = TOO_LARGE if out_of_memory(error) else f"{type(error).__name__}: {error}"
         finally:
             self._done.set()
+
+
+def _forked(parent: weakref.ref[Models]) -> None:
+    """In a process of its own nobody else is at work: who held the models stayed behind."""
+    if (models := parent()) is not None and models._loaded is not None:
+        models._loaded = replace(models._loaded, busy=threading.Lock())
 
 
 def _warm_up(target: Target, drafter: Drafter) -> None:

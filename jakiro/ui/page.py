@@ -24,6 +24,7 @@ from jakiro.ui import panel, questions, site
 from jakiro.ui.about import SUMMARIES
 from jakiro.ui.early import THERE, Early
 from jakiro.ui.export import EXPORTS
+from jakiro.ui.figures import theme
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons, examinations, live_races
 from jakiro.ui.models import Models, RequestError
@@ -35,8 +36,7 @@ from jakiro.ui.whatif import descriptions
 LOG = logging.getLogger(__name__)
 WAITING = 16  # runs that may wait in the queue
 POLL = 0.05  # seconds between Gradio's looks into its queue; it would look 1,000 times a second, at the race's cost
-SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "DejaVu Sans", "sans-serif"]
-MONO = ["ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
+SANS, MONO = ([name.strip("'") for name in fonts.split(", ")] for fonts in (theme.SANS, theme.MONO))
 
 # Names of custom events must stand in this text, quoted: gr.HTML looks for them here. `send` triggers them.
 ON_LOAD = """

@@ -17,7 +17,7 @@ import asyncio
 import gzip
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 
@@ -204,6 +204,16 @@ def _prepare(library: Library) -> None:
     for race in library.opening():
         library.packed(race)
     _compressed()
+
+
+def prepare_all(library: Library, models: Models) -> None:
+    """Every recorded race, when the models are there, so that none is prepared beside somebody's live race. One that
+    cannot be read says so where it is chosen."""
+    with suppress(RequestError):
+        models.get()
+    for race in library.recorded:
+        with suppress(RequestError, TraceError, OSError):
+            library.packed(race, models.quiet)
 
 
 def plotly_js(request: Request) -> Response:

@@ -295,9 +295,11 @@ WRITE_LABELS = """async () => {
   const {write} = await import(address);
   const seen = [], pen = document.createElement('canvas').getContext('2d');
   pen.fillText = (text) => seen.push(text);
-  const axis = {range: [0, 100], _offset: 0, _length: 100}, look = {size: 10, family: 'monospace', color: 'black', below: false};
+  const axis = {range: [0, 100], _offset: 0, _length: 100};
+  const look = {size: 10, family: 'monospace', color: 'black', below: false};
   const label = (text, y, radius, bold = false) => ({...look, x: 1, y, text, radius, bold});
-  write(pen, {xaxis: axis, yaxis: axis}, [label('unlikely', 46, 1), label('likely', 40, 4), label('path', 54, 2, true), label('apart', 90, 1)], 'white');
+  const labels = [label('unlikely', 46, 1), label('likely', 40, 4), label('path', 54, 2, true), label('apart', 90, 1)];
+  write(pen, {xaxis: axis, yaxis: axis}, labels, 'white');
   return seen;
 }"""
 

@@ -58,6 +58,7 @@ class Drafter(ABC):
 
 def within(tree: DraftTree, context: Context) -> DraftTree:
     """The tree without the levels that cannot count any more. A drafter that minds the room gets its own tree back."""
+    assert tree.tokens, "a tree has its root at least"
     assert tree.tokens[0] == context.tokens[-1], "the root of a tree is the last token of its context"
     assert len(tree.tokens) == len(tree.parents) == len(tree.scores), "a node has a token, a parent and a score"
     known = all(0 <= parent < node for node, parent in enumerate(tree.parents[1:], 1))

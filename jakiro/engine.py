@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime, timezone
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -128,7 +129,7 @@ def record(
     """Decode to the end and keep everything. Raises ValueError as `decode` does."""
     prefill, *steps = decode(target, drafter, prompt, max_new_tokens, sampling, inspect)
     ids = [int(one) for one in prompt]  # numpy's are no JSON
-    return as_trace(target, ids, max_new_tokens, sampling, prefill, steps, method, settings)
+    return as_trace(target, ids, int(max_new_tokens), sampling, prefill, steps, method, settings)
 
 
 def as_trace(
@@ -178,16 +179,16 @@ def _limit(target: Target, prompt: list[int], max_new_tokens: int) -> int:
     """How many tokens the run may emit, at least one."""
     if isinstance(prompt, (str, Tensor)):
         raise ValueError("the prompt is no list of token ids: encode(target.tokenizer, text) makes one")
-    if not prompt:
+    if len(prompt) == 0:  # an array, too
         raise ValueError("the prompt is empty; give at least one token")
     check_ids(prompt, target.vocab_size)
-    if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+    if not isinstance(max_new_tokens, Integral) or max_new_tokens < 1:
         raise ValueError(f"max_new_tokens is {max_new_tokens}; ask for a whole number of at least 1")
     if len(prompt) >= target.context:
         raise ValueError(
             f"the prompt has {len(prompt)} tokens and {target.name} reads {target.context} in all; shorten it"
         )
-    return min(max_new_tokens, target.context - len(prompt))
+    return min(int(max_new_tokens), target.context - len(prompt))
 
 
 def stopwatch(device: torch.device) -> Callable[[], float]:

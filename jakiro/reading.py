@@ -38,13 +38,14 @@ class Fields:
             raise TraceError(f"{self.where} has no {name!r}: the file is damaged; export it again")
         value = typed(self.data[name], kind, f"{self.where}.{name}")
         if kind in (int, float) and not low <= value <= high:
-            raise TraceError(f"{self.where}.{name} is {value:g}, expected {low:g} to {high:g}")
+            span = f"at least {low:g}" if high == math.inf else f"{low:g} to {high:g}"
+            raise TraceError(f"{self.where}.{name} is {value:g}, expected {span}")
         return value
 
 
 def typed(value: Any, kind: type, where: str) -> Any:
     """The value as that kind, which it must be: 2 and 2.0 are either, numbers are finite, text can be sent."""
-    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST:
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= HUGE:
         value = float(value)
     elif kind is int and isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -72,15 +73,18 @@ def ids(values: list, where: str) -> list[int]:
 
 
 def numbers(values: Any, length: int, where: str, optional: bool = False, share: bool = False) -> list:
-    """`length` finite numbers, whole ones kept as they are: None among them where `optional`, a `share` from 0 to 1."""
+    """`length` finite numbers, whole ones kept as they are, up to where JSON's readers agree on them: None among them
+    where `optional`, a `share` from 0 to 1."""
     if not isinstance(values, list) or len(values) != length:
         raise TraceError(f"{where} must be a list of {length} numbers, one for each node")
+    found = []
     for value in values:
         if not (optional and value is None):
-            typed(value, int if isinstance(value, int) else float, where)
+            value = typed(value, int if isinstance(value, int) and abs(value) <= LARGEST else float, where)
             if share and not 0 <= value <= 1 + ROUNDING:
                 raise TraceError(f"{where} has the share {value:g}, expected 0 to 1")
-    return values
+        found.append(value)
+    return found
 
 
 def plain(values: dict, where: str) -> dict[str, Any]:

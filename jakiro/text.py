@@ -23,15 +23,25 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool = True) -
     """
     if not isinstance(prompt, str) or not prompt.strip():
         raise ValueError("the prompt is empty; write a question or choose an example")
+    if half(prompt):
+        raise ValueError("the prompt has half a character (a lone surrogate), which cannot be shown; leave it out")
     if chat and tokenizer.chat_template:
         return tokenize(tokenizer, as_turn(tokenizer, prompt))
     ids = tokenize(tokenizer, prompt)
     return [tokenizer.bos_token_id, *ids] if begins(tokenizer) else ids
 
 
+def half(text: str) -> bool:
+    """Whether a text has half a character, a lone surrogate, as bytes that are not UTF-8 leave behind."""
+    return any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def check_ids(ids: Sequence[int], size: int, what: str = "the prompt") -> None:
     """Raise ValueError where ids are not all of a vocabulary of `size` tokens: another model's tokenizer made them."""
-    if not all(isinstance(one, Integral) for one in ids) or not 0 <= min(ids) <= max(ids) < size:
+    if (
+        not all(isinstance(one, Integral) and not isinstance(one, bool) for one in ids)
+        or not 0 <= min(ids) <= max(ids) < size
+    ):
         raise ValueError(
             f"{what} has ids outside 0 to {size - 1}; encode it with the target's tokenizer, and take that and the "
             "model from one place"

@@ -143,8 +143,11 @@ def as_text(data: bytes) -> str:
 
 
 def save(trace: Trace, path: str | Path) -> None:
-    """Write a trace whole or not at all. Raises OSError where the path cannot be written."""
-    write_text(path, to_json(trace) + "\n")
+    """Write a trace whole or not at all. Raises OSError where the path cannot be written, TraceError where it could not
+    be read again."""
+    text = to_json(trace)
+    from_json(text)
+    write_text(path, text + "\n")
 
 
 def load(path: str | Path) -> Trace:
@@ -182,6 +185,8 @@ def from_dict(data: Any) -> Trace:
         steps=steps,
         **{name: typed(data.get(name, one), type(one), f"trace.{name}") for name, one in OPTIONAL.items()},
     )
+    if not trace.top_p > 0:
+        raise TraceError("top_p is 0, expected a number above 0 and up to 1, where 1 keeps every token")
     if trace.stop not in STOPS:
         raise TraceError(f"stop is {trace.stop[:40]!r}, expected one of {', '.join(STOPS)}")
     if trace.branch not in BRANCHES:

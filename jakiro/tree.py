@@ -90,13 +90,11 @@ def read_tree(data: Any, where: str) -> DraftTree:
         name: numbers(values, len(tokens), f"{where}.columns.{name}", optional=True, share=name in SHARES)
         for name, values in get("columns", dict).items()
     }
-    cut = _cut(data.get("cut", {}), len(tokens), f"{where}.cut")
+    cut = _cut(data["cut"], len(tokens), f"{where}.cut") if "cut" in data else CutNodes()
     return DraftTree(tokens, parents, scores, columns, cut)
 
 
 def _cut(data: Any, size: int, where: str) -> CutNodes:
-    if not typed(data, dict, where):
-        return CutNodes()
     get = Fields(data, where)
     tokens = ids(get("tokens", list), f"{where}.tokens")
     given = numbers(get("parents", list), len(tokens), f"{where}.parents")

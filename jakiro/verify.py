@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 from torch import Tensor
 
@@ -39,8 +40,9 @@ class Sampling:
             raise ValueError(f"temperature is {self.temperature}; use 0 for greedy, or a number from 0.001 to 100")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p}; use a number above 0 and up to 1, where 1 keeps every token")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed <= MAX_SEED:
+        if isinstance(self.seed, bool) or not isinstance(self.seed, Integral) or not 0 <= self.seed <= MAX_SEED:
             raise ValueError(f"seed is {self.seed!r:.40}; use a whole number from 0 to {MAX_SEED} (2**53)")
+        object.__setattr__(self, "seed", int(self.seed))  # numpy's are no JSON
 
 
 GREEDY = Sampling()

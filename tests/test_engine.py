@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+import numpy
 import pytest
 import torch
 from tiny import CONTEXT, VOCAB, random_tree, tiny_model
@@ -311,6 +312,17 @@ def test_what_is_asked_for_is_whole_numbers(target):
         record(target, Noise(1, 4), PROMPT, 4.5, GREEDY)
     with pytest.raises(ValueError, match="the prompt has ids outside"):
         record(target, Noise(1, 4), [1.0, 2.5], 4, GREEDY)
+    with pytest.raises(ValueError, match="the prompt has ids outside"):
+        record(target, Noise(1, 4), [True], 4, GREEDY)
+
+
+def test_numpys_whole_numbers_are_whole_numbers(target):
+    prompt, four = numpy.array(PROMPT), numpy.int64(4)
+    found = record(target, Noise(1, 4), prompt, four, Sampling(1.0, 1.0, four))
+    [again] = read_traces(traces_json([found]))
+    assert (again.prompt, again.seed, len(again.tokens)) == (PROMPT, 4, 4)
+    with pytest.raises(ValueError, match="empty"):
+        record(target, Noise(1, 4), prompt[:0], four, GREEDY)
 
 
 def test_seconds_are_the_rounds_wall_time(target, monkeypatch):

@@ -7,7 +7,7 @@ from tiny import tiny_tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from jakiro.text import as_turn, continued, decode, encode, form_of, pieces, with_system
+from jakiro.text import as_turn, continued, decode, encode, form_of, pieces, tokenize, with_system
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +26,11 @@ def sentencepiece():
 def test_an_empty_prompt_is_refused_with_a_remedy(tokenizer, prompt):
     with pytest.raises(ValueError, match="write a question"):
         encode(tokenizer, prompt)
+
+
+def test_half_a_character_is_no_prompt(tokenizer):
+    with pytest.raises(ValueError, match="half a character"):
+        encode(tokenizer, "caf\ud8e9")
 
 
 def test_a_prompt_becomes_a_users_turn(tokenizer):
@@ -143,7 +148,7 @@ def test_a_text_that_goes_on_where_another_ended_gets_no_space_before_it(sentenc
 
 
 def test_lone_surrogates_do_not_crash(tokenizer):
-    assert "?" in decode(tokenizer, encode(tokenizer, "a\ud800b"))
+    assert "?" in decode(tokenizer, tokenize(tokenizer, "a\ud800b"))
 
 
 def test_pieces_of_byte_level_tokens(tokenizer):

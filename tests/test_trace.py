@@ -100,6 +100,24 @@ def test_a_run_has_no_more_tokens_than_it_might(run):
         trace.from_json(trace.to_json(dataclasses.replace(run, max_new_tokens=count - 1)))
 
 
+def test_what_could_not_be_read_again_is_not_saved(run, tmp_path):
+    for change in (
+        {"settings": {"a": [1]}},
+        {"method": None},
+        {"steps": [dataclasses.replace(STEPS[0], accepted=[2, 1])]},
+    ):
+        with pytest.raises(TraceError):
+            trace.save(dataclasses.replace(run, **change), tmp_path / "run.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_that_readers_write_without_an_exponent_are_read(run):
+    """Beyond 2**53 they are no whole numbers, as with JavaScript's JSON."""
+    data = json.loads(trace.to_json(run))
+    data["steps"][0]["tree"]["scores"][1] = -(10**20)
+    assert type(trace.from_dict(data).steps[0].tree.scores[1]) is float
+
+
 def test_a_failed_save_leaves_the_old_file(run, tmp_path, monkeypatch):
     path = tmp_path / "run.json"
     path.write_text("old")

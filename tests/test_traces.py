@@ -275,6 +275,8 @@ def test_the_published_schema_fits_what_is_recorded(file):
         (["schema"], "jakiro-trace/2"),
         (["seed"], -1),
         (["top_p"], 2),
+        (["top_p"], 0),
+        (["steps", 0, "tree", "cut"], {}),
         (["stop"], "bored"),
         (["pieces"], {"x": "a"}),
         (["steps", 0, "accepted"], [0]),

@@ -41,6 +41,6 @@ def nodes_table(trace: Trace) -> pd.DataFrame:
 
 def _whole(values: list) -> Any:
     """Whole numbers as such, also where some are missing."""
-    if all(value is None or type(value) is int for value in values):
+    if {type(value) for value in values if value is not None} == {int}:
         return pd.array(values, dtype="Int64")
     return values

@@ -213,8 +213,6 @@ def _ids(models: Loaded, prompt: Any) -> list[int]:
         raise RequestError(f"the prompt must be text, not {type(prompt).__name__}")
     if len(prompt) > MAX_PROMPT:
         raise RequestError(f"the prompt has {len(prompt):,} characters; shorten it to {MAX_PROMPT:,}")
-    if any("\ud800" <= char <= "\udfff" for char in prompt):
-        raise RequestError("the prompt has half a character (a lone surrogate), which cannot be shown; leave it out")
     ids = encode(models.target.tokenizer, prompt)
     if len(ids) >= models.target.context:
         raise RequestError(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +19,8 @@ except ImportError:  # Windows has none
     fcntl = None
 
 WEIGHT_FILES = "model*.safetensors*"  # shards and their index, as Hugging Face names them
+ABANDONED = 3600.0  # seconds after which what was being written is not written on
+SUFFIX = 8  # characters that `tempfile` puts behind a prefix
 _HELD: dict[str, int] = {}  # path -> descriptor, of what other processes are kept from
 
 
@@ -88,6 +93,7 @@ def refilling(folder: str | Path, stale: str) -> Iterator[Path]:
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    _clear(folder, ".new-")
     with _telling(folder), tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as beside:
         yield Path(beside)
         for old in folder.glob(stale) if stale else ():
@@ -99,6 +105,13 @@ def refilling(folder: str | Path, stale: str) -> Iterator[Path]:
             os.replace(new, folder / new.name)
 
 
+def _clear(folder: Path, prefix: str) -> None:
+    """Remove what a process that was killed left beside a file, which may be as large as that."""
+    for left in folder.glob(f"{glob.escape(prefix)}{'?' * SUFFIX}"):
+        if left.is_dir() and time.time() - left.stat().st_mtime > ABANDONED:
+            shutil.rmtree(left, ignore_errors=True)
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Where to write what is to lie at `path`, a file or a folder; it takes that name in one step at the end.
@@ -106,6 +119,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     What fails in between leaves what was there, and raises OSError. A folder at `path` must be empty or none.
     """
     path = Path(path)
+    _clear(path.parent, f".{path.name}.")
     with _telling(path), tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as beside:
         yield Path(beside) / path.name
         os.replace(Path(beside) / path.name, path)

@@ -122,7 +122,8 @@ class Target:
         check_request(device, dtype, attention, compile)
         folder = hub.local(path)
         hub.check(folder)
-        found = {child.name: child for child in sorted(folder.iterdir()) if (child / "config.json").is_file()}
+        inside = sorted(child.parent for child in folder.glob("[!.]*/config.json"))  # not what is being written
+        found = {child.name: child for child in inside}
         found.update({name: hub.local(head) for name, head in (heads or {}).items()})
         tokenizer = load_tokenizer(folder, chat_template, system)
         if not tokenizer.chat_template:

@@ -18,6 +18,7 @@ from jakiro.methods import on_heads
 from jakiro.models.generation import generate
 from jakiro.target import Target
 from jakiro.training import answers, head_job, history, loop, workers
+from jakiro.training import heads as heads_module
 from jakiro.training.answers import Answers
 from jakiro.training.data import draw
 from jakiro.training.growth import widen
@@ -226,6 +227,31 @@ def test_head_training_resumes_to_the_same_curve(trained, data, tmp_path, monkey
     tried = [(tmp_path / run / "trials.csv").read_text() for run in ("whole", "parts")]
     assert tried[0] == tried[1]
     assert losses(tmp_path / "whole/trials.csv", "step") == [2, 4, 6]
+
+
+def test_a_run_that_was_stopped_while_it_wrote_a_head_goes_on(trained, data, tmp_path, monkeypatch):
+    save = heads_module.save_head
+
+    def full(folder, head):
+        save(folder, head)
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(heads_module, "save_head", full)
+        train_both(trained, data, tmp_path / "run", tmp_path, steps=2)
+    folders = train_both(trained, data, tmp_path / "run", tmp_path, steps=2)
+    assert all((folder / "recipe.json").is_file() for folder in folders.values())
+
+
+def test_a_head_that_is_trained_further_drafts_at_its_temperature(trained, data, tmp_path):
+    """Which no weight tells, and a config.json may have been given by hand."""
+    first = train_both(trained, data, tmp_path / "run", tmp_path / "one", steps=2)
+    for folder in first.values():
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"draft_temperature": 0.7}))
+    further = train_both(trained, data, tmp_path / "again", tmp_path / "two", steps=2, start=tmp_path / "one")
+    target = Target.load(trained / "out")
+    assert {load_head(folder, target).config.draft_temperature for folder in further.values()} == {0.7}
 
 
 def test_a_run_is_not_gone_on_with_by_another_recipe(trained, data, tmp_path):

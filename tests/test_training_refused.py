@@ -100,6 +100,7 @@ WRONG = {
     "a part of a character": ("eagle2", given(mix=[SOURCE | {"longest": 500.5}]), "longest is 500.5: it should be a"),
     "many dtypes": ("target", target_with()[1] | {"dtype": []}, r"dtype is \[\]: it should be a valid string"),
     "a head elsewhere": ("eagle2", given(heads={"../a": {"kind": "eagle2"}}), "a head is called '../a'"),
+    "a head called as the count": ("eagle2", given(heads={"step": {"kind": "eagle2"}}), "a head is called 'step'"),
     "key heads that are not shared": (*target_with(SHAPE | {"num_key_value_heads": 3}), "no model can be made"),
     "nothing inside": (*target_with(SHAPE | {"intermediate_size": 0}), "no model .* intermediate_size is 0"),
     "layers twice": (*target_with({"num_hidden_layers": 8}), "which each stage's layers gives: leave it out there"),

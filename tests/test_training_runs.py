@@ -290,11 +290,11 @@ def test_heads_are_not_gone_on_with_on_another_target_or_other_data(target, data
 
 
 def test_heads_that_lie_there_get_the_history_of_the_run_that_made_them(target, data, tmp_path):
-    """Notes may change; and after a kill before the history is written there is another run's."""
+    """Notes may change; and a history may be another run's."""
     train_eagle(target, data, tmp_path)
     weights, history = tmp_path / "eagle2/model.safetensors", tmp_path / "eagle2/training.json"
     before, told = weights.stat().st_mtime_ns, json.loads(history.read_text())
-    history.write_text("[]")
+    history.write_text(json.dumps([told[0] | {"steps": 999}]))
     train_eagle(target, data, tmp_path, note="said later")
     assert weights.stat().st_mtime_ns == before
     assert json.loads(history.read_text()) == [told[0] | {"note": "said later"}]
@@ -359,12 +359,14 @@ def test_a_folder_with_files_of_something_else_is_no_runs(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "recipe.json", "tokenizer.json"])
 def test_a_folder_that_training_did_not_write_is_left(tmp_path, name):
-    history.check_own(tmp_path)
+    history.check_own(tmp_path, "stage")
     (tmp_path / name).write_text("mine")
     with pytest.raises(ValueError, match=rf"{name} was not written by training here, .*: name another --out"):
-        history.check_own(tmp_path)
-    (tmp_path / "training.json").write_text("[]")
-    history.check_own(tmp_path)
+        history.check_own(tmp_path, "stage")
+    history.write(tmp_path, [{"stage": {}}])
+    history.check_own(tmp_path, "stage")
+    with pytest.raises(ValueError, match="name the folder of a head"):
+        history.check_own(tmp_path, "steps")
 
 
 def test_contents_are_read_and_names_are_not(tmp_path):

@@ -93,6 +93,16 @@ def test_a_head_that_is_written_over_stays_until_the_new_one_is_there(tmp_path, 
     assert {file.name for file in tmp_path.iterdir()} == {"README.md", "config.json", "model.safetensors"}
 
 
+def test_what_a_killed_process_left_beside_a_head_is_no_head_and_goes(tmp_path, target) -> None:
+    left, written = tmp_path / ".new-abcdefgh", tmp_path / ".new-ijklmnop"
+    for folder in (left, written):
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+    os.utime(left, (0, 0))
+    saved(tmp_path, EagleHead)
+    assert not left.exists() and written.exists()  # which another process may be writing
+
+
 def test_shards_and_pickles_are_read(tmp_path, target, monkeypatch) -> None:
     monkeypatch.setattr(weights, "SHARD_BYTES", 8000)
     head = saved(tmp_path, JakiroHead)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -22,7 +23,7 @@ def draw(folder: Path) -> None:
     for table in tables:
         means = table.groupby(table.index // (1 + len(table) // SHOWN)).mean()
         for name in means.columns.drop("step"):
-            plots.setdefault(name.rstrip("0123456789"), []).append((name, means))
+            plots.setdefault(re.sub(r"(?<=accepted)\d+$", "", name), []).append((name, means))
     figure = make_subplots(rows=len(plots), cols=1, subplot_titles=list(plots), vertical_spacing=0.4 / len(plots))
     for row, curves in enumerate(plots.values(), start=1):
         for name, table in curves:

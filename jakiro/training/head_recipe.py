@@ -78,6 +78,8 @@ class HeadRecipe:
             data["trial"] = recipe_file.made(Trial, how, "`trial`")
         if not heads:
             raise ValueError("`heads` is empty: name at least one")
+        if "step" in heads:  # as a checkpoint calls how far it is
+            raise ValueError("a head is called 'step': give it another name")
         if odd := [name for name in heads if not re.fullmatch(r"\w[\w.-]*", name)]:
             raise ValueError(f"a head is called {odd[0]!r}, which names its folder: use letters, digits, _, . and -")
         own = {"mix": mix, "heads": heads, "short": tuple(data.pop("short", ()))}

@@ -67,7 +67,7 @@ def train_heads(
     if (run / "config.json").exists():
         raise ValueError(f"{run} is the folder of a model: name another --run-folder")
     for name in names:
-        history.check_own(out[name])
+        history.check_own(out[name], "steps")
         if start and not (start / name).is_dir() and (start / history.FILE).is_file():
             raise ValueError(f"--start takes the folder that holds {name}/, and {start} is a head: give {start.parent}")
     recipe = replace(recipe, heads={name: recipe.heads[name] for name in names})
@@ -81,6 +81,9 @@ def train_heads(
         if start:
             load_weights(heads[name], widen(own_tensors(start / name, heads[name]), heads[name]), start / name)
             _check_alike(heads[name].config, start / name, checked)
+            if "draft_temperature" not in plan.shape:  # no weight tells it
+                had = type(heads[name].config).from_json(start / name / "config.json").draft_temperature
+                heads[name].config = replace(heads[name].config, draft_temperature=had)
     layers_read(checked, heads)
     with accelerator.main_process_first():
         begun = {name: digest(head.state_dict()) for name, head in heads.items()} if start else None
@@ -101,10 +104,10 @@ def train_heads(
     job = HeadJob(accelerator, target, heads, recipe, rows, compiled, shard, trials)
     loop.run(job, run, accelerator.is_main_process)
     for name, head in job.heads().items():
+        history.write(out[name], [*done[name], _told(recipe, name, run) | {"apart": job.apart}])
         if not lies_in(out[name], head.to(DTYPES[recipe.dtype])):
             save_head(out[name], head)
         write_text(out[name] / "recipe.json", (run / "recipe.json").read_text(encoding="utf-8"))
-        history.write(out[name], [*done[name], _told(recipe, name, run) | {"apart": job.apart}])
 
 
 def _told(recipe: HeadRecipe, name: str, run: Path) -> dict:

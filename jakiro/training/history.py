@@ -20,10 +20,11 @@ FILE = "training.json"
 WRITTEN = ("config.json", "generation_config.json", "recipe.json", "tokenizer.json", "tokenizer_config.json")
 
 
-def check_own(folder: Path) -> None:
-    """Raise ValueError where a folder has weights or a model's JSON files that training did not write, and would write
-    over."""
+def check_own(folder: Path, field: str) -> None:
+    """Raise ValueError where a folder has weights or a model's JSON files that training did not write, or not for a
+    model of that kind (`read`), and would write over."""
     if (folder / FILE).exists():
+        read(folder, field)
         return
     if there := [*weight_files(folder), *(folder / name for name in WRITTEN if (folder / name).exists())]:
         raise ValueError(f"{there[0]} was not written by training here, and would be written over: name another --out")
@@ -51,7 +52,8 @@ def read(folder: Path, field: str = "") -> list[dict[str, Any]]:
 
 
 def write(folder: Path, entries: list[dict[str, Any]]) -> None:
-    """Write the entries beside the weights."""
+    """Write the entries to where the weights lie, or are to lie: whoever is interrupted there may go on."""
+    folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / FILE, "[\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]\n")
 
 

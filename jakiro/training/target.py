@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import zlib
 from dataclasses import asdict, replace
 from itertools import pairwise
@@ -31,6 +32,8 @@ from jakiro.training.target_job import StageJob
 from jakiro.training.target_recipe import AS_SAVED, Recipe, Stage
 from jakiro.training.target_rows import make_rows, prompts_that_loop
 from jakiro.training.tokenizer import END, PAD, tokenizer_for, tokenizer_of
+
+LOG = logging.getLogger(__name__)
 
 
 def train(
@@ -58,7 +61,7 @@ def train(
     for given in filter(None, (start, like, parent, recipe.parent and Path(recipe.parent))):
         if out.resolve() == given.resolve():
             raise ValueError(f"{given}, which this target is made from, would be written over: name another --out")
-    history.check_own(out)
+    history.check_own(out, "stage")
     files = contents([source for stage in recipe.stages for source in recipe.mixes[stage.mix]], data)
     run.mkdir(parents=True, exist_ok=True)
     with accelerator.main_process_first():
@@ -118,12 +121,15 @@ def train(
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     there = lies_in(out, model.to(DTYPES[recipe.dtype]))
+    history.write(out, done)
+    stale = [] if there else sorted(child.name for child in out.iterdir() if (child / "config.json").is_file())
+    if stale:
+        LOG.warning("%s has heads for other weights, which draft worse now: train anew %s", out, ", ".join(stale))
     with refilling(out, "" if there else WEIGHT_FILES) as new:
         if not there:
             model.save_pretrained(new, max_shard_size="9MB")
         tokenizer.save_pretrained(new)
         (new / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n", encoding="utf-8")
-        history.write(new, done)
 
 
 def _parent(recipe: Recipe, folder: Path | None, start: Path | None, like: Path | None) -> pruning.Parent | None:

@@ -52,6 +52,8 @@ def held_out_prompts(
     Raises ValueError where there is none that leaves room for an answer.
     """
     longest = min(LONGEST, model.config.get_text_config().max_position_embeddings - how.new_tokens)
+    if longest <= 0:
+        raise ValueError(f"new_tokens of `trial` is {how.new_tokens}, all of the target's context: lower it")
     documents = draw(mix, data, tokenizer, longest, seed, validation=True)
     found = list(islice(prompts_of(documents, longest, PATIENCE), how.prompts))
     if not found:

@@ -11,7 +11,7 @@ from test_drafting import MODES, PROMPT, drafter_for, oracle_for, rounds
 from torch import Tensor
 
 from jakiro.drafter import Context
-from jakiro.drafting.columns import Rows, of_experts, place
+from jakiro.drafting.columns import Places, of_experts, place
 from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.methods.jakiro import blend
@@ -165,7 +165,7 @@ def test_of_four_experts_only_how_far_they_are_apart_is_told() -> None:
     torch.manual_seed(0)
     experts = torch.randn(4, 1, 50).log_softmax(-1)
     tree = DraftTree([7, 8, 9], [-1, 0, 0], [0.0, -1.0, -2.0])
-    rows, best = Rows([None, 0, 0], [0, None, None]), experts.topk(5).indices
+    rows, best = Places([None, 0, 0], [0, None, None]), experts.topk(5).indices
     columns = of_experts(tree, [8, 1, 1], rows, experts, torch.full((1, 4), 0.25), best)
     assert columns.keys() == {"overlap", "js"}
     tops = [set(one[0].topk(5).indices.tolist()) for one in experts]
@@ -179,7 +179,7 @@ def test_of_four_experts_only_how_far_they_are_apart_is_told() -> None:
 def test_ranks_count_larger_ones_and_give_ties_to_the_smaller_id() -> None:
     logprobs = torch.tensor([[-1.0, -0.5, -1.0, -2.0], [-3.0, -3.0, -3.0, -3.0]])
     other = torch.tensor([[-1.0, -0.5, -2.0, -2.0], [-3.0, -4.0, -4.0, -5.0]])
-    both = place(torch.stack([logprobs, other]), [0, 0, None, 1, 0], [0, 2, 1, 3, 1])
+    both = place(torch.stack([logprobs, other]), [0, 0, None, 1, 0], [0, 2, 1, 3, 1], torch.arange(4).expand(2, 4))
     assert both[0] == ([1, 2, None, 3, 0], [-1.0, -1.0, None, -3.0, -0.5])
     assert both[1] == ([1, 2, None, 3, 0], [-1.0, -2.0, None, -5.0, -0.5])
 
@@ -189,7 +189,9 @@ def test_a_token_that_no_expert_proposes_ranks_after_those_that_one_does() -> No
     experts = torch.tensor([[0.35, 0.33, 0.32, 0.0, 0.0], [0.0, 0.0, 0.32, 0.35, 0.33]])[:, None].clamp_min(1e-6).log()
     logprobs = blend(experts, torch.tensor([[0.5, 0.5]]))
     pool = torch.cat([*experts.topk(2).indices], dim=-1)
-    assert sorted(pool[0].tolist()) == [0, 1, 3, 4] and place(logprobs[None], [0], [2]) == [([0], [logprobs[0, 2]])]
+    whole = torch.arange(5)[None]
+    assert sorted(pool[0].tolist()) == [0, 1, 3, 4]
+    assert place(logprobs[None], [0], [2], whole) == [([0], [logprobs[0, 2]])]
     for some in (pool, pool.repeat(1, 2)):  # a token that is there twice counts once
         [(ranks, values)] = place(logprobs[None], [0] * 5, [0, 1, 2, 3, 4], some)
         assert ranks == [0, 2, 4, 1, 3] and values == logprobs[0].tolist()

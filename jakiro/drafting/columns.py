@@ -14,7 +14,7 @@ from jakiro.tree import DraftTree
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Places:
     """Where each of n nodes stands in a table of r draft distributions. None: nowhere."""
 
     hung: list[int | None]  # [n], the row that proposed the node; None at the root
@@ -22,7 +22,7 @@ class Rows:
 
 
 def common(
-    tree: DraftTree, picks: list[int], rows: Rows, logprobs: Tensor, cutoff: float, pool: Tensor | None = None
+    tree: DraftTree, picks: list[int], rows: Places, logprobs: Tensor, cutoff: float, pool: Tensor
 ) -> dict[str, list]:
     """Columns of every head, from draft log-probabilities [r, vocab] and the score of the last node kept.
 
@@ -41,7 +41,7 @@ def common(
 
 
 def of_experts(
-    tree: DraftTree, picks: list[int], routed: Rows, experts: Tensor, weights: Tensor, best: Tensor
+    tree: DraftTree, picks: list[int], routed: Places, experts: Tensor, weights: Tensor, best: Tensor
 ) -> dict[str, list]:
     """Columns of N experts: own log-probabilities [N, s, vocab] and the router's weights [r, N].
 
@@ -50,7 +50,7 @@ def of_experts(
     know no more.
     """
     asked = range(experts.shape[1])
-    rows = Rows(*([row if row in asked else None for row in one] for one in (routed.hung, routed.own)))
+    rows = Places(*([row if row in asked else None for row in one] for one in (routed.hung, routed.own)))
     apart = {
         "overlap": spread(_overlap(best).tolist(), rows.hung),
         "js": spread(_divergence(experts).tolist(), rows.hung),
@@ -75,9 +75,7 @@ def of_experts(
 Placed = list[tuple[list, list]]  # for each of t tables: rank and log-probability of n nodes' tokens
 
 
-def _placed(
-    tree: DraftTree, picks: list[int], rows: Rows, tables: Tensor, pool: Tensor | None
-) -> tuple[Placed, Placed]:
+def _placed(tree: DraftTree, picks: list[int], rows: Places, tables: Tensor, pool: Tensor) -> tuple[Placed, Placed]:
     """Where the tokens of a tree stand in the rows that they hang under, and the target's picks in the nodes' own."""
     found = place(tables, [*rows.hung, *rows.own], [*tree.tokens, *picks], pool)
     count = len(tree)
@@ -87,7 +85,7 @@ def _placed(
     )
 
 
-def place(tables: Tensor, rows: Sequence[int | None], tokens: Sequence[int], pool: Tensor | None = None) -> Placed:
+def place(tables: Tensor, rows: Sequence[int | None], tokens: Sequence[int], pool: Tensor) -> Placed:
     """Rank and log-probability of each token in its row of each table, [t, r, vocab].
 
     Ranks count from 0; ties go to the smaller token id, and tokens that are not in the row's `pool`, [t, r, w] or one
@@ -102,14 +100,13 @@ def place(tables: Tensor, rows: Sequence[int | None], tokens: Sequence[int], poo
     ids = ids.expand(len(tables), -1)[..., None]
     values = laws.gather(-1, ids)
     ranks = _before(laws, ids, values)
-    if pool is not None:
-        some = pool.expand(len(tables), -1, -1).index_select(1, at).sort(-1).values
-        first = torch.ones_like(some, dtype=torch.bool)
-        first[..., 1:] = some[..., 1:] != some[..., :-1]
-        theirs = laws.gather(-1, some)
-        ahead = (theirs > values) | (theirs == values) & (some < ids)
-        inside = (ahead & first).sum(-1)
-        ranks = torch.where((some == ids).any(-1), inside, first.sum(-1) + ranks - inside)
+    some = pool.expand(len(tables), -1, -1).index_select(1, at).sort(-1).values
+    first = torch.ones_like(some, dtype=torch.bool)
+    first[..., 1:] = some[..., 1:] != some[..., :-1]
+    theirs = laws.gather(-1, some)
+    ahead = (theirs > values) | (theirs == values) & (some < ids)
+    inside = (ahead & first).sum(-1)
+    ranks = torch.where((some == ids).any(-1), inside, first.sum(-1) + ranks - inside)
     found: Placed = [([None] * len(rows), [None] * len(rows)) for _ in tables]
     for (rank, logprob), some_ranks, some_values in zip(found, ranks.tolist(), values[..., 0].tolist(), strict=True):
         for node, one, value in zip(known, some_ranks, some_values, strict=True):

@@ -23,7 +23,7 @@ from jakiro.target import Target
 from jakiro.tree import MAX_CUT, CutNodes, DraftTree
 
 from .builder import Children, Growth, Kept
-from .columns import Rows, common
+from .columns import Places, common
 from .fused import FusedHead
 from .sizes import TreeSettings
 from .state import FixedState, HeadState, TapedState
@@ -72,11 +72,11 @@ class Round:
         taken = zip(parts, (step.rows for step in self.steps), strict=True)
         return torch.cat([part if rows is None else part.index_select(0, rows) for part, rows in taken])
 
-    def rows(self, count: int) -> Rows:
+    def rows(self, count: int) -> Places:
         """The rows of the first `count` nodes."""
         ids = self.kept.ids[: count - 1]
         own = {index: row for row, index in enumerate(self.growth.frontier_ids().tolist(), start=1)}
-        return Rows([None, *(index // self.growth.width for index in ids)], [0, *(own.get(index) for index in ids)])
+        return Places([None, *(index // self.growth.width for index in ids)], [0, *(own.get(index) for index in ids)])
 
 
 class TreeDrafter(Drafter):
@@ -146,7 +146,7 @@ class TreeDrafter(Drafter):
         rows = self._round.rows(len(tree))
         used = sorted({*rows.hung, *rows.own} - {None})
         place = {row: at for at, row in enumerate(used)} | {None: None}
-        rows = Rows([place[row] for row in rows.hung], [place[row] for row in rows.own])
+        rows = Places([place[row] for row in rows.hung], [place[row] for row in rows.own])
         return self.columns(tree, picks, rows, self._round, torch.tensor(used, device=self.target.device))
 
     def cut(self, tree: DraftTree) -> CutNodes:
@@ -186,7 +186,7 @@ class TreeDrafter(Drafter):
     def logits(self, features: Tensor) -> Tensor:
         """Logits [..., vocab] of features [..., h]."""
 
-    def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
+    def columns(self, tree: DraftTree, picks: list[int], rows: Places, last: Round, used: Tensor) -> dict[str, list]:
         """The method's columns. `rows` index `used` [r], which are row numbers of the round."""
         [logprobs] = last.known(used)
         return common(tree, picks, rows, self.widened(logprobs), min(last.kept.scores), last.proposed(used))

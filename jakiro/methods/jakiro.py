@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from jakiro.drafting.builder import Children
-from jakiro.drafting.columns import Rows, common, of_experts, spread
+from jakiro.drafting.columns import Places, common, of_experts, spread
 from jakiro.drafting.drafter import HeadDrafter, Round, Step
 from jakiro.drafting.fused import FusedJakiro
 from jakiro.drafting.head import JakiroHead, contrast_weights
@@ -107,7 +107,7 @@ class JakiroDrafter(HeadDrafter):
             return super().follow(level, tokens, rows, before)
         return before.ahead.take(rows) if self.settings.aligned else before.ahead
 
-    def columns(self, tree: DraftTree, picks: list[int], rows: Rows, last: Round, used: Tensor) -> dict[str, list]:
+    def columns(self, tree: DraftTree, picks: list[int], rows: Places, last: Round, used: Tensor) -> dict[str, list]:
         residual, active, gates, logprobs = last.known(used)
         first = 1 + (self.settings.depth - 2) * self.width  # row of the last level, which a contrastive one fills
         contrast = (used >= first) if self.settings.contrastive else torch.zeros_like(used, dtype=torch.bool)

@@ -52,7 +52,7 @@ export function settings(button) {
   button.setAttribute('aria-expanded', 'false');
   document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || event.defaultPrevented || !opened() || !(bar.contains(event.target) || event.target === button)) return;
-    if (bar.contains(event.target) && event.target.closest('[aria-expanded=true]')) return; // a list closes first
+    if (bar.contains(event.target) && event.target.closest('[aria-expanded=true]:not(button)')) return; // a list closes first
     event.preventDefault();
     toggle();
   });
@@ -62,9 +62,19 @@ export function settings(button) {
 
   function toggle() {
     const handle = document.querySelector('#settings .toggle-button');
-    if (!bar && handle) watched.observe(bar = handle.closest('.sidebar'), {attributeFilter: ['class']});
+    if (!bar && handle) begin(handle.closest('.sidebar'));
     byKey = button.matches(':focus-visible');
     handle?.click();
+  }
+
+  function begin(sidebar) {
+    bar = sidebar;
+    watched.observe(bar, {attributeFilter: ['class']});
+    for (const label of bar.querySelectorAll('.method-settings > button')) { // Gradio's sections do not say it
+      const tell = () => label.setAttribute('aria-expanded', String(label.classList.contains('open')));
+      new MutationObserver(tell).observe(label, {attributeFilter: ['class']});
+      tell();
+    }
   }
 
   function changed() {

@@ -2,11 +2,12 @@
 
 import {h, show as reveal} from './dom.js';
 
+const WHAT = 'Checks of how the head is fed and how well it knows its target, on the target’s answers to the examples.';
 const MARKS = {good: '✓', suspect: '?', wrong: '✗', unknown: '–'};
 
 /** The view at the end of `panel`. `ask(method)` has the model's head of that method examined. */
 export function doctorView(panel, ask) {
-  const button = h('button', {type: 'button', 'data-help': 'Checks of how the head is fed and how well it knows its target, on the target’s answers to the examples.'});
+  const button = h('button', {type: 'button'});
   const list = h('table', {class: 'findings'}), reason = h('small', {});
   const found = h('div', {class: 'scroll table', tabindex: 0, role: 'region', 'aria-label': 'What the doctor found'}, list);
   const box = h('div', {class: 'doctor'}, h('p', {class: 'row'}, button, reason), found);
@@ -24,7 +25,7 @@ export function doctorView(panel, ask) {
     button.dataset.method = lane.kind;
     button.textContent = `Examine ${lane.title}’s head`;
     button.disabled = Boolean(why);
-    reason.textContent = why;
+    reason.textContent = why || WHAT;
     list.replaceChildren(...findings.map(({check, verdict, text}) => h('tr', {class: verdict},
       h('td', {}, `${MARKS[verdict]} ${verdict}`), h('th', {scope: 'row'}, check), h('td', {}, text))));
     reveal(found, findings.length > 0);

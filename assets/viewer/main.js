@@ -6,6 +6,7 @@ import {bindButtons} from './buttons.js';
 import {facing} from './compare.js';
 import {eachFrame, helpBox, parts, show as reveal, stillness} from './dom.js';
 import {draw, plotly, whole} from './figures.js';
+import {fixed} from './format.js';
 import {headerView} from './header.js';
 import {large} from './labels.js';
 import {lanesView, sameTime} from './lanes.js';
@@ -179,9 +180,16 @@ export function mount({element: root, props, watch, send}) {
     if (next.back) state = {...state, method: next.lanes.at(-1).method, against: next.lanes[0].method};
     if (!next.running) benchmarks.renew();
     show(next);
+    part('heard').textContent = heard(next);
     if (next.back) part('stage').scrollIntoView({behavior: stillness() ? 'auto' : 'smooth'}); // it was asked for far below
     if (replay && next.lanes.some((one) => one.rounds.at.length)) requestAnimationFrame(() => act('replay')); // once the lanes are there
     return '';
+  }
+
+  /** What who does not see it is told of a race that begins or is over. */
+  function heard({running, lanes: all}) {
+    const speeds = all.filter(({summary}) => summary.tps).map(({title, summary}) => `${title} ${fixed(summary.tps, 0)} tokens a second`);
+    return running ? `Running: ${all.map(({title}) => title).join(', ')}.` : ['It is over', speeds.join(', ')].filter(Boolean).join(': ');
   }
 
   /** Two lanes of the race shown have been compared. */

@@ -429,7 +429,10 @@ def test_arrow_keys_in_the_settings_stay_there(show):
     tab.keyboard.press("ArrowRight")
     expect(part(tab, "title")).to_have_text(re.compile("Round 5"))
     tab.locator("[data-do=settings]").click()
-    tab.locator("#settings .method-settings button").nth(1).click()
+    section = tab.locator("#settings .method-settings button").nth(1)
+    expect(section).to_have_attribute("aria-expanded", "false")
+    section.click()
+    expect(section).to_have_attribute("aria-expanded", "true")
     tab.locator("#settings input[type=range]:visible").first.focus()
     tab.keyboard.press("ArrowRight")
     tab.wait_for_timeout(300)
@@ -585,6 +588,7 @@ def test_the_settings_of_the_race_shown_can_be_taken(show):
     expect(part(tab, "kind")).to_have_text("live")
     expect(part(tab, "settings")).to_contain_text("greedy")
     assert part(tab, "lanes").locator("article").count() == 3
+    expect(part(tab, "heard")).to_have_text(re.compile(r"^It is over: Vanilla \d+ tokens a second, EAGLE-2 \d+ .*, Jakiro"))
 
 
 def test_what_gradio_refuses_leaves_the_page_free(show):

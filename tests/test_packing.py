@@ -95,8 +95,13 @@ def test_conversations_are_learned_in_the_form_that_the_template_takes(trained, 
     assert len([token for token, mine in zip(ids, said, strict=True) if mine]) > 1  # more than its end
 
 
-def test_encoding_marks_the_end_of_an_answer_as_said(trained):
+@pytest.mark.parametrize("behind", ["", "\n"])  # as ChatML's: what stands behind an end mark is never decoded
+def test_encoding_marks_the_end_of_an_answer_as_said(trained, behind):
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
+    tokenizer.chat_template = (
+        f"{{% for m in messages %}}<|{{{{ m.role }}}}|>{{{{ m.content }}}}<|end|>{{{{ {behind!r} }}}}{{% endfor %}}"
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
     words = ("the cat", "sat", "and then", "ran")
     messages = [{"role": role, "content": word} for role, word in zip(("user", "assistant") * 2, words, strict=True)]
     ids, said = encoded(tokenizer, [templated(tokenizer, messages)])[0]

@@ -32,7 +32,7 @@ class Templated(NamedTuple):
 
 
 def encoded(tokenizer, conversations: list[Templated]) -> list[Document]:
-    """Token ids of conversations, and which of them the assistant says (its end mark included): those that end in what
+    """Token ids of conversations, and which of them the assistant says (as far as its end mark): those that end in what
     it says, as a token may hold a space that the request for an answer ends in."""
     texts = [one.text for one in conversations]
     made = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
@@ -66,7 +66,8 @@ def templated(tokenizer, messages: list[dict], form: Callable[[str], object] = s
             return Templated("", [], f"the chat template refuses it ({error}): change its roles, or the template")
         if not asked.startswith(text) or not whole.startswith(asked):
             break
-        spans.append((len(asked), len(whole)))
+        _, end_mark, behind = whole[len(asked) :].partition(tokenizer.eos_token or "\0")
+        spans.append((len(asked), len(whole) - len(behind) * bool(end_mark)))  # as a line's end, never decoded
         text = whole
     wrong = "the tokenizer's chat template does not show where an answer begins: mend the template"
     return Templated(text, spans, "" if spans else wrong)

@@ -588,7 +588,9 @@ def test_the_settings_of_the_race_shown_can_be_taken(show):
     expect(part(tab, "kind")).to_have_text("live")
     expect(part(tab, "settings")).to_contain_text("greedy")
     assert part(tab, "lanes").locator("article").count() == 3
-    expect(part(tab, "heard")).to_have_text(re.compile(r"^It is over: Vanilla \d+ tokens a second, EAGLE-2 \d+ .*, Jakiro"))
+    expect(part(tab, "heard")).to_have_text(
+        re.compile(r"^It is over: Vanilla \d+ tokens a second, EAGLE-2 \d+ .*, Jakiro")
+    )
 
 
 def test_what_gradio_refuses_leaves_the_page_free(show):

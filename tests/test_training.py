@@ -176,8 +176,11 @@ def test_a_card_is_of_a_target_that_was_trained_with_both_heads(target, tmp_path
 def test_answers_are_written_by_themselves_and_heads_take_them(trained, data, tmp_path, monkeypatch):
     file, run = tmp_path / "heads.json", tmp_path / "run"
     file.write_text(json.dumps(given_both(answers={"new_tokens": 9, "batch": 4, "temperatures": [0.0]})))
-    shared = ["--target", trained / "out", "--recipe", file, "--run-folder", run, "--data", data / "chat.jsonl"]
+    made = ["--target", trained / "out", "--recipe", file, "--data", data / "chat.jsonl"]
+    shared = [*made, "--run-folder", run]
     command("train", "answers", *shared)
+    command("train", "answers", *made, "--out", tmp_path / "elsewhere.jsonl")  # for other uses, without a run
+    assert (tmp_path / "elsewhere.jsonl").read_text() == (run / "answers.jsonl").read_text()
     monkeypatch.setattr("jakiro.models.hub.local", lambda name: trained / "out" if str(name) == "owner/name" else name)
     command("train", "answers", *shared, "--target", "owner/name")
     written = (run / "answers.jsonl").read_text()

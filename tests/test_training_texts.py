@@ -188,6 +188,7 @@ def test_a_teacher_needs_a_template_that_keeps_what_is_asked(teacher):
         (["texts", "--target", "t", "--out", "x.jsonl", "--device", "gpu"], "use cpu or cuda"),
         (["texts", "--run-folder", "run", "--out", "x.jsonl"], "--run-folder is for training"),
         (["target", "--out", "x"], "--run-folder is missing"),
+        (["answers"], "--run-folder is missing"),
     ],
 )
 def test_what_does_not_go_together_is_said(data, capsys, more, message):

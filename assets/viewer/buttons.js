@@ -137,7 +137,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     const name = [race.id, lane.method, ...(whole ? [] : [`round${state.round + 1}`]), state.tab].join('-');
     const reading = state.tab === 'tree' ? [...part('reading').children].map((one) => one.textContent) : [];
     const {prompt, model, device, date} = lane.about;
-    picture(plot, format, name, race.themes[theme()], `${lane.title}${other}${round} · ${prompt}`, [...reading, model, device, date].join(' · '));
+    picture(plot, format, name, race.themes[theme()], `${lane.title}${other}${round} · ${prompt}`, [...reading, model, device, date].filter(Boolean).join(' · '));
   }
 
   function toRound() {

@@ -34,7 +34,7 @@ def _check(options: argparse.Namespace) -> None:
     for alone in ("texts", "target", "answers"):
         if alone in options.what and len(options.what) > 1:
             raise ValueError(f"{alone} stands alone: first texts, then the target, then answers, then the heads")
-    elsewhere = options.what == ["texts"] or options.what == ["answers"] and options.out
+    elsewhere = options.what == ["texts"] or (options.what == ["answers"] and options.out)
     if options.run_folder is None and not elsewhere:
         raise ValueError("--run-folder is missing: name the folder for checkpoints, from which a run goes on")
     if options.run_folder:

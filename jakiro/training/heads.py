@@ -104,10 +104,12 @@ def train_heads(
     job = HeadJob(accelerator, target, heads, recipe, rows, compiled, shard, trials)
     loop.run(job, run, accelerator.is_main_process)
     for name, head in job.heads().items():
-        history.write(out[name], [*done[name], _told(recipe, name, run) | {"apart": job.apart}])
+        told = [*done[name], _told(recipe, name, run) | {"apart": job.apart}]
+        history.begin(out[name], told)
         if not lies_in(out[name], head.to(DTYPES[recipe.dtype])):
             save_head(out[name], head)
         write_text(out[name] / "recipe.json", (run / "recipe.json").read_text(encoding="utf-8"))
+        history.write(out[name], told)
 
 
 def _told(recipe: HeadRecipe, name: str, run: Path) -> dict:

@@ -52,9 +52,15 @@ def read(folder: Path, field: str = "") -> list[dict[str, Any]]:
 
 
 def write(folder: Path, entries: list[dict[str, Any]]) -> None:
-    """Write the entries to where the weights lie, or are to lie: whoever is interrupted there may go on."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the entries beside the weights."""
     write_text(folder / FILE, "[\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]\n")
+
+
+def begin(folder: Path, entries: list[dict[str, Any]]) -> None:
+    """Write the entries where there are none, before the weights: who is interrupted between them may go on there."""
+    if not (folder / FILE).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write(folder, entries)
 
 
 def metrics(run: Path) -> list[dict[str, float]]:

@@ -121,7 +121,7 @@ def train(
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     there = lies_in(out, model.to(DTYPES[recipe.dtype]))
-    history.write(out, done)
+    history.begin(out, done)
     stale = [] if there else sorted(child.name for child in out.iterdir() if (child / "config.json").is_file())
     if stale:
         LOG.warning("%s has heads for other weights, which draft worse now: train anew %s", out, ", ".join(stale))
@@ -130,6 +130,7 @@ def train(
             model.save_pretrained(new, max_shard_size="9MB")
         tokenizer.save_pretrained(new)
         (new / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n", encoding="utf-8")
+        history.write(new, done)
 
 
 def _parent(recipe: Recipe, folder: Path | None, start: Path | None, like: Path | None) -> pruning.Parent | None:

@@ -65,9 +65,7 @@ FIELDS: dict[str, tuple[str, str, str]] = {
     "pick_score": ("path score of the choice", "log", "The path score that the target's choice would have had."),
     "cutoff": ("cutoff of the tree", "log", "Path score of the last node that the budget let in."),
 }
-READ = (
-    7  # significant digits of logarithms and of p and q, as traces have: rounded twice, the last that is shown may err
-)
+READ = 7  # significant digits of logarithms and of p and q, as in traces: of fewer the last that is shown may be wrong
 HIDDEN = {"logprob", "parent"}  # said already: it is log q; the page's own
 
 

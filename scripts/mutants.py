@@ -334,8 +334,8 @@ MUTANTS = [
     Mutant(
         "the mark that asks for an answer counts as said",
         "jakiro/training/data.py",
-        "spans.append((len(asked), len(whole)))",
-        "spans.append((len(asked) - len('<|assistant|>'), len(whole)))",
+        "spans.append((len(asked), len(whole) - ",
+        "spans.append((len(asked) - len('<|assistant|>'), len(whole) - ",
         "test_packing.py",
     ),
     Mutant(

@@ -132,9 +132,10 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     const plots = root.querySelectorAll(`[data-view=${state.tab}] .plot[data-drawn=yes]`);
     const plot = [...plots].find((one) => one.offsetParent); // what another lane has and this one has not is hidden
     if (!plot) return say('This view has no figure to save: choose another.');
-    const whole = state.tab in WHOLE, round = whole ? '' : ` · round ${state.round + 1}`;
+    const whole = state.tab in WHOLE, {after} = plot.closest('[data-after]')?.dataset ?? {};
+    const round = after ? ` · after token ${after}` : whole ? '' : ` · round ${state.round + 1}`;
     const other = state.tab === 'compare' ? ` and ${race.lanes[facing(race, lane, rival(race, lane, state))].title}` : '';
-    const name = [race.id, lane.method, ...(whole ? [] : [`round${state.round + 1}`]), state.tab].join('-');
+    const name = [race.id, lane.method, after ? `token${after}` : whole ? '' : `round${state.round + 1}`, state.tab].filter(Boolean).join('-');
     const reading = state.tab === 'tree' ? [...part('reading').children].map((one) => one.textContent) : [];
     const {prompt, model, device, date} = lane.about;
     picture(plot, format, name, race.themes[theme()], `${lane.title}${other}${round} · ${prompt}`, [...reading, model, device, date].filter(Boolean).join(' · '));

@@ -97,6 +97,7 @@ export function compareView(box, ask, choose) {
   }
 
   function show(found, here, Plotly, theme, key) {
+    results.dataset.after = here + 1; // for what is saved
     for (const link of links.querySelectorAll('[data-place]')) link.setAttribute('aria-current', String(Number(link.dataset.place) === here));
     for (const row of differ.querySelectorAll('tr[data-place]')) row.className = Number(row.dataset.place) === here ? 'now' : '';
     said.replaceChildren(...found.names.map((name, side) => h('li', {}, h('strong', {}, `${name}: `), found.why[side][here])));

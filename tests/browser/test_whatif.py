@@ -157,6 +157,11 @@ def test_two_lanes_are_compared_along_one_text(show):
     expect(rows.last).to_have_class("now")
     place = int(rows.last.get_attribute("data-place"))
     tab.wait_for_function(MARKED, arg=place + 1)  # the playhead went along
+    tab.wait_for_selector("[data-figure=overlay][data-drawn=yes]:visible")
+    tab.keyboard.press("e")
+    with tab.expect_download() as download:
+        tab.locator("[data-do=svg]").click()
+    assert f"Jakiro and EAGLE-2 · after token {place + 1} · the an the" in download.value.path().read_text()
     further, first, second = (rows.last.locator("td").nth(at).text_content() for at in (1, 2, 3))
     assert further == ("Jakiro" if int(first) > int(second) else "EAGLE-2")
     tab.wait_for_function("(place) => Number(new URLSearchParams(location.search).get('place')) === place", arg=place)

@@ -26,6 +26,14 @@ class TraceError(ValueError):
     """A trace that cannot be used; the message says where it is wrong and what to do."""
 
 
+def as_text(data: bytes) -> str:
+    """What a file of traces says. Raises TraceError where it is not UTF-8."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TraceError(f"the file is not UTF-8 text ({error}); write it again as UTF-8") from error
+
+
 class Fields:
     """The fields of one JSON object."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jakiro.files import write_text
-from jakiro.reading import ROUNDING, Fields, TraceError, ids, numbers, plain, texts, typed
+from jakiro.reading import ROUNDING, Fields, TraceError, as_text, ids, numbers, plain, texts, typed
 from jakiro.tree import DraftTree, read_tree
 
 SCHEMA = "jakiro-trace/1"
@@ -132,14 +132,6 @@ def no_trace(error: Exception | None = None, kind: str = "") -> TraceError:
     place = f" from line {error.lineno} column {error.colno} on" if isinstance(error, json.JSONDecodeError) else ""
     what = f" (not JSON{place})" if error else f", but {kind}" if kind else ""
     return TraceError(f"this is not a trace{what}: Export → Traces (JSON or NDJSON) gives one")
-
-
-def as_text(data: bytes) -> str:
-    """What a file of traces says. Raises TraceError where it is not UTF-8."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise TraceError(f"the file is not UTF-8 text ({error}); write it again as UTF-8") from error
 
 
 def save(trace: Trace, path: str | Path) -> None:

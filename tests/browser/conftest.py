@@ -19,6 +19,12 @@ from jakiro.ui.models import Models
 
 PROGRAM = SHELL or CHROMIUM
 PROMPT = "the an the"
+TOO_WIDE = """() => {
+  // what ends right of the window, where that makes the page scroll
+  if (document.documentElement.scrollWidth <= innerWidth) return '';
+  const wide = [...document.querySelectorAll('body *')].filter((one) => one.getBoundingClientRect().right > innerWidth);
+  return wide.slice(0, 5).map((one) => one.cloneNode().outerHTML).join(' ') || 'nothing any more';
+}"""
 
 
 @pytest.fixture(scope="package")
@@ -129,8 +135,8 @@ def show(request, profile, address):
 
     yield open_one
     for tab, trouble, _ in opened:
-        if tab.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            trouble.append("the page scrolls sideways")
+        if wide := tab.evaluate(TOO_WIDE):
+            trouble.append(f"the page scrolls sideways for {wide}")
         tab.evaluate("localStorage.clear()")  # the next test is a newcomer, however this one ends
         tab.close()
     assert [one for _, trouble, expected in opened for one in trouble if not re.search(expected, one)] == []

@@ -165,6 +165,7 @@ def as_trace(
         stop=stop_reason(target, prompt, tokens, max_new_tokens),
         recorded=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         drafter=hub.place(target.heads[method]) if method in target.heads else "",
+        threads=torch.get_num_threads() if target.device.type == "cpu" else 0,
         max_new_tokens=max_new_tokens,
     )
 

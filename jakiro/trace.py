@@ -20,7 +20,7 @@ from jakiro.tree import DraftTree, read_tree
 SCHEMA = "jakiro-trace/1"
 STOPS = ("eos", "length", "context", "stopped")
 BRANCHES = ("", "as it was", "what if")
-OPTIONAL = {"stop": "length", "recorded": "", "branch": "", "drafter": "", "max_new_tokens": 0}  # fields of a run
+OPTIONAL = {"stop": "length", "recorded": "", "branch": "", "drafter": "", "threads": 0, "max_new_tokens": 0}  # a run's
 SHORTEST, LONGEST = 1e-12, 1e9  # seconds: what takes any time takes that; rates of others could be infinite
 
 
@@ -75,6 +75,7 @@ class Trace:
     recorded: str = ""  # ISO date of the recording
     branch: str = ""  # one of BRANCHES: what rounds are that were decoded again from the middle of a run
     drafter: str = ""  # where the head or the model came from that drafted: a hub id, or the end of its path
+    threads: int = 0  # of a CPU, that it was computed with; 0: not known, or not on a CPU
     max_new_tokens: int = 0  # how many the run might have, the first one included; 0: not known
     schema: str = SCHEMA
 
@@ -183,6 +184,8 @@ def from_dict(data: Any) -> Trace:
         raise TraceError(f"stop is {trace.stop[:40]!r}, expected one of {', '.join(STOPS)}")
     if trace.branch not in BRANCHES:
         raise TraceError(f"branch is {trace.branch[:40]!r}, expected one of {', '.join(map(repr, BRANCHES))}")
+    if trace.threads < 0:
+        raise TraceError(f"threads is {trace.threads}, expected at least 0, where 0 is not known")
     if trace.max_new_tokens and trace.max_new_tokens < (count := len(trace.tokens)):
         raise TraceError(f"max_new_tokens is {trace.max_new_tokens}, and there are {count} tokens: leave it out")
     return trace

@@ -381,6 +381,7 @@ def test_a_record_is_a_whole_trace(target):
     assert (trace.method, trace.settings, trace.target, trace.dtype) == ("noise", {"nodes": 7}, "tiny", "float32")
     assert (trace.seed, trace.temperature, trace.top_p) == (4, 1.1, 0.9)
     assert set(trace.versions) == {"python", "torch", "transformers"} and trace.device and trace.recorded
+    assert trace.threads == torch.get_num_threads()
     occurring = {*PROMPT, *trace.tokens}
     for step in trace.steps:
         occurring |= {*step.tree.tokens, *step.tree.columns["pick"]}

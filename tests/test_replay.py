@@ -93,6 +93,12 @@ def test_a_column_that_nobody_knows_is_shown_under_its_own_name():
     assert found["nodes"][0]["surprise"] == [1, 2, 3, 4, 5.5] and found["fields"][-1]["key"] == "surprise"
 
 
+@pytest.mark.parametrize(("threads", "shown"), [(0, "cpu, float32"), (1, "cpu, 1 thread, float32")])
+def test_a_run_says_how_many_threads_computed_it(threads, shown):
+    run = replace(HAND, device="cpu", dtype="float32", threads=threads)
+    assert dict(header(run))["Device"] == shown
+
+
 def test_the_prompt_is_shown_as_it_was_read_template_and_all():
     words = {0: "<|user|>\n", 1: "why ", 2: "<|end|>"}
 

@@ -100,6 +100,11 @@ def test_a_run_has_no_more_tokens_than_it_might(run):
         trace.from_json(trace.to_json(dataclasses.replace(run, max_new_tokens=count - 1)))
 
 
+def test_there_are_not_less_than_no_threads(run):
+    with pytest.raises(trace.TraceError, match="threads is -1, expected at least 0"):
+        trace.from_json(trace.to_json(dataclasses.replace(run, threads=-1)))
+
+
 def test_what_could_not_be_read_again_is_not_saved(run, tmp_path):
     for change in (
         {"settings": {"a": [1]}},

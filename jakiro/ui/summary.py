@@ -58,10 +58,11 @@ def header(trace: Trace) -> list[list[str]]:
     """Where and how the run was recorded, as [label, text] rows."""
     greedy = trace.temperature == 0
     sampling = "greedy" if greedy else f"temperature {trace.temperature:g}, top_p {trace.top_p:g}, seed {trace.seed}"
+    threads = f", {counted(trace.threads, 'thread')}" if trace.threads else ""
     rows = [
         ("Target", trace.target),
         ("Drafter", trace.drafter),
-        ("Device", f"{trace.device}, {trace.dtype}"),
+        ("Device", f"{trace.device}{threads}, {trace.dtype}"),
         ("Sampling", sampling),
         ("Settings", " · ".join(f"{name} {written(value)}" for name, value in trace.settings.items())),
         ("Recorded", trace.recorded),

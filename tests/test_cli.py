@@ -92,14 +92,17 @@ def test_a_run_is_stopped_where_no_file_could_hold_more_of_it(folder, tmp_path, 
     assert main(["validate", str(out)]) == 0 and 0 < len(trace.load(out).steps) <= 3
 
 
-def test_bench_writes_its_report(folder, tmp_path):
+def test_bench_writes_its_report(folder, tmp_path, capsys):
     questions = tmp_path / "chat.jsonl"
     questions.write_text(json.dumps({"turns": ["the ant"]}) + "\n" + json.dumps({"turns": ["a man"]}) + "\n")
     out = tmp_path / "bench.json"
-    assert run("bench", folder, "--prompts", questions, "--limit", 1, "--max-new-tokens", 8, "--out", out) == 0
+    asked = ("--prompts", questions, "--limit", 1, "--max-new-tokens", 8, "--out", out)
+    assert run("bench", folder, *asked) == 0 and "is there" not in capsys.readouterr().err
     report = json.loads(out.read_text())
     assert [row["method"] for row in report["rows"]] == ["vanilla", "eagle2", "jakiro"]
     assert {row["prompts"] for row in report["rows"]} == {1}
+    assert run("bench", folder, *asked) == 0
+    assert f"{out} is there, and is replaced at the end" in capsys.readouterr().err
 
 
 def test_an_output_without_our_letters_gets_others_in_their_place(folder, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 from jakiro.files import destination
@@ -55,6 +56,12 @@ def check_replaced(path: Path, kind: str, what: str) -> None:
         schema = ""
     if not str(schema).startswith(f"{kind}/"):
         raise _taken(path, what)
+
+
+def tell_replaced(path: Path) -> None:
+    """Say before long work that its report takes the place of an earlier one."""
+    if path.exists() and path.stat().st_size:
+        print(f"{path} is there, and is replaced at the end: stop and name another --out to keep it", file=sys.stderr)
 
 
 def check_begins(path: Path, beginning: bytes, what: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jakiro.commands.arguments import MEASURED, how_to_load
-from jakiro.commands.checks import check_replaced, check_writable
+from jakiro.commands.checks import check_replaced, check_writable, tell_replaced
 
 
 def trace(options: argparse.Namespace) -> int:
@@ -86,6 +86,7 @@ def bench(options: argparse.Namespace) -> int:
         raise ValueError(f"the label {taken[0]!r} is taken by a decoder of transformers: give that variant another")
     how = (options.max_new_tokens, samplings, peers, options.repeats)
     journal = benchmark.open_journal(options.out, target, texts, asked, *how, variants.folders(target, compared))
+    tell_replaced(options.out)
     if len(journal):
         print(f"going on with {journal.path}: {len(journal)} prompts are done", file=sys.stderr)
     methods = benchmark.settled(target, texts, asked, samplings[0], journal)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jakiro.assets import TARGET
 from jakiro.commands.arguments import RECIPES
-from jakiro.commands.checks import check_begins, check_folder, check_replaced, check_writable
+from jakiro.commands.checks import check_begins, check_folder, check_replaced, check_writable, tell_replaced
 
 
 def train(options: argparse.Namespace) -> int:
@@ -198,6 +198,7 @@ def experiment(options: argparse.Namespace) -> int:
         raise ValueError("an experiment measures speed, so it runs in one process: start it without a launcher")
     heads = {name: options.run_folder / "heads" / name for name in recipe.heads}
     check_lengths(_target(options), texts)
+    tell_replaced(options.out)
     gc.collect()
     _train_variants(options, accelerator, recipe, data, heads)
     gc.collect()  # the target that they were trained on, before it is loaded for decoding
@@ -227,8 +228,7 @@ def _train_variants(options: argparse.Namespace, accelerator, recipe, data: Path
     """Train all heads of an experiment on a target that nothing holds afterwards."""
     from jakiro.training.heads import train_heads
 
-    model, tokenizer = _model(options)
-    given = (list(heads), accelerator, model, tokenizer, recipe, data, options.run_folder, heads)
+    given = (list(heads), accelerator, *_model(options), recipe, data, options.run_folder, heads)
     train_heads(*given, options.compile)
 
 

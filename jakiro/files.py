@@ -123,3 +123,14 @@ def replacing(path: str | Path) -> Iterator[Path]:
     with _telling(path), tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as beside:
         yield Path(beside) / path.name
         os.replace(Path(beside) / path.name, path)
+
+
+def differing(old: Any, new: Any, name: str = "") -> str:
+    """The first field in which two JSON values differ, and what it was and is."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        at = next(key for key in old | new if old.get(key) != new.get(key))
+        return differing(old.get(at), new.get(at), f"{name}.{at}".removeprefix("."))
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        at = next(index for index, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1])
+        return differing(old[at], new[at], f"{name}[{at}]")
+    return f"{name} was {repr(old)[:60]}, is {repr(new)[:60]}"

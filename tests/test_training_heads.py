@@ -65,7 +65,7 @@ def test_a_run_of_before_a_field_goes_on_with_it_as_it_was(trained, data, tmp_pa
     assert len(losses(tmp_path / "run" / "metrics.csv", "jakiro_loss")) == 2
     kept["recipe"]["heads"]["jakiro"]["seed"] = 3
     note.write_text(json.dumps(kept))
-    with pytest.raises(ValueError, match="was made from another recipe"):
+    with pytest.raises(ValueError, match=r"\(rows-from\.json: recipe\.heads\.jakiro\.seed was 3, is None"):
         train_both(trained, data, tmp_path / "run", tmp_path / "two", steps=2)
 
 
@@ -263,7 +263,7 @@ def test_a_run_is_not_gone_on_with_by_another_recipe(trained, data, tmp_path):
 def test_other_trials_are_no_part_of_the_same_curve(trained, data, tmp_path):
     trial = {"every": 1, "prompts": 2, "new_tokens": 8, "depth": 3}
     train_both(trained, data, tmp_path / "run", tmp_path, steps=2, trial=trial)
-    message = r"trials\.csv was made from another trial \(trials-from\.json\); .* delete .*trials\.csv"
+    message = r"trials\.csv was made from another trial \(.*-from\.json: trial\.prompts was 2, is 1\); .*trials\.csv"
     with pytest.raises(ValueError, match=message):
         train_both(trained, data, tmp_path / "run", tmp_path, steps=2, trial=trial | {"prompts": 1})
 

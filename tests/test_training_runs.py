@@ -342,7 +342,7 @@ def test_files_that_differ_in_their_ending_have_notes_of_their_own(tmp_path):
         file.write_text("text")
     claims.claim(first, option="--out", seed=1)
     claims.claim(second, option="--out", seed=2)
-    with pytest.raises(ValueError, match=r"a\.txt was made from another seed \(a\.txt-from\.json\)"):
+    with pytest.raises(ValueError, match=r"a\.txt was made from another seed \(a\.txt-from\.json: seed was 2, is 1\)"):
         claims.claim(second, option="--out", seed=1)
 
 
@@ -457,7 +457,7 @@ def test_a_tokenizer_of_other_texts_is_not_kept(data, tmp_path):
     shutil.rmtree(tmp_path / "run/stage0")
     train_target(recipe(stage), other, tmp_path)
     shutil.rmtree(tmp_path / "run/stage0")
-    refused = r"tokenizer was made from another {} \(tokenizer-from.json\); .* delete .*tokenizer$"
+    refused = r"tokenizer was made from another ({}) \(tokenizer-from.json: \1.* was .*, is .*\); .*tokenizer$"
     for mix in ("more", "both"):
         with pytest.raises(ValueError, match=refused.format("mix")):
             train_target(recipe(replace(stage, mix=mix), mixes=mixes), data, tmp_path)

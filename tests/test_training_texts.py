@@ -91,7 +91,7 @@ def test_a_prompt_whose_answer_is_of_no_use_is_not_asked_again(teacher, data, tm
 def test_texts_of_another_teacher_are_not_gone_on_with(teacher, data, tmp_path):
     model, tokenizer = teacher
     write(model, tokenizer, made(), data, tmp_path / "texts.jsonl")
-    with pytest.raises(ValueError, match=r"was made from another recipe \(texts-from\.json\)"):
+    with pytest.raises(ValueError, match=r"\(texts-from\.json: recipe\.system was '', is 'Be brief\.'\)"):
         write(model, tokenizer, made(system="Be brief."), data, tmp_path / "texts.jsonl")
     model.lm_head.weight.data += 1
     with pytest.raises(ValueError, match="was made from another teacher"):

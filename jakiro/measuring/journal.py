@@ -7,18 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from jakiro.files import append_lines, hold, release, write_text
+from jakiro.files import append_lines, differing, hold, release, write_text
 from jakiro.measuring.report import Sample
 
 SETTINGS = "settings"  # key of the line that is no group
-
-
-def _differing(old: Any, new: Any, name: str = "") -> str:
-    """The first field in which two plans differ, and what it was and is."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        at = next(key for key in old | new if old.get(key) != new.get(key))
-        return _differing(old.get(at), new.get(at), f"{name}.{at}".removeprefix("."))
-    return f"{name} was {str(old)[:60]}, is {str(new)[:60]}"
 
 
 class Journal:
@@ -53,7 +45,7 @@ class Journal:
             if known:
                 raise ValueError(
                     f"{path} holds the beginning of another benchmark; delete it or choose another --out "
-                    f"({_differing(planned, self.plan)})"
+                    f"({differing(planned, self.plan)})"
                 )
             whole, settings = [], None
         self.settings = settings

@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor, nn, uint8
 
 from jakiro.drafting.weights import read_tensors
-from jakiro.files import hold, write_text
+from jakiro.files import differing, hold, write_text
 from jakiro.training import history
 from jakiro.training.sources import HUB, LEADS, Source
 
@@ -62,7 +62,9 @@ def claim(
         raise ValueError(f"{note}, which says what {found[0]} was made from, is damaged ({error}); {remedy}") from error
     kept = _with_all_turns(kept, own)
     if other := [name for name in own | kept if own.get(name) != kept.get(name)]:
-        raise ValueError(f"{found[0]} was made from another {' and another '.join(other)} ({note.name}); {remedy}")
+        how = differing(*({name: parts[name] for name in other if name in parts} for parts in (kept, own)))
+        what = f"another {' and another '.join(other)} ({note.name}: {how})"
+        raise ValueError(f"{found[0]} was made from {what}; {remedy}")
 
 
 def _check_unused(run: Path) -> None:

@@ -54,7 +54,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "methods": LOOP | {"drafting"},
     "branch": LOOP | {"metrics"},
     "compare": LOOP,
-    "doctor": LOOP | {"drafting", "methods"},
+    "doctor": LOOP | {"analysis", "drafting", "methods"},
     "training": LOOP | {"drafting", "methods", "bench", "measuring.prompts", "measuring.report", "measuring.tables"},
     "bench": LOOP
     | {"metrics", "methods", "measuring.prompts", "measuring.report", "measuring.journal", "measuring.tuning"},

@@ -6,7 +6,7 @@ section 3.1).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -22,18 +22,22 @@ class Bin:
 
     middle: float
     q: float  # their mean
-    chosen: float  # the share of them that the target chose
+    chosen: float  # the share of them that the target chose, or would choose
     candidates: int
 
 
 def calibration(trace: Trace) -> list[Bin]:
-    """Candidates at the places that the walk came to, by their q; bins without any are left out. Copies have no q."""
-    bins: list[list[tuple[float, bool]]] = [[] for _ in range(BINS)]
-    for step in trace.steps:
-        for q, chosen in _weighed(step):
-            bins[min(int(q * BINS), BINS - 1)].append((q, chosen))
+    """Candidates at the places that the walk came to, by their q. Copies have no q."""
+    return binned((pair for step in trace.steps for pair in _weighed(step)), BINS)
+
+
+def binned(pairs: Iterable[tuple[float, float]], count: int) -> list[Bin]:
+    """Pairs of a candidate's q and of how often it is chosen, in `count` bins; those without any are left out."""
+    bins: list[list[tuple[float, float]]] = [[] for _ in range(count)]
+    for q, chosen in pairs:
+        bins[min(int(q * count), count - 1)].append((q, chosen))
     return [
-        Bin((at + 0.5) / BINS, fmean(q for q, _ in found), fmean(chosen for _, chosen in found), len(found))
+        Bin((at + 0.5) / count, fmean(q for q, _ in found), fmean(chosen for _, chosen in found), len(found))
         for at, found in enumerate(bins)
         if found
     ]

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import torch
 
+from jakiro.analysis import calibration
 from jakiro.doctor.evidence import SHORT, Said, Text, Wiring, say
 from jakiro.drafting.eagle3_head import Eagle3Head, layers
 from jakiro.drafting.head import Head
@@ -216,17 +217,11 @@ def _levels(levels: list[Said]) -> Finding:
 
 
 def _calibration(said: Said) -> Finding:
-    """Whether its first choice is accepted as often as it says: expected calibration error over equal bins
-    (arXiv 1706.04599), at temperature 1, where a token is accepted with its probability under the target."""
-    bins = (said.sure * BINS).long().clamp_max(BINS - 1)
-    rows, error = [], 0.0
-    for index in range(BINS):
-        mine = bins == index
-        if mine.any():
-            sure, accepted = said.sure[mine].mean().item(), said.law[mine].mean().item()
-            rows.append({"q": sure, "accepted": accepted, "positions": int(mine.sum())})
-            error += mine.float().mean().item() * abs(sure - accepted)
-    q, accepted = said.sure.mean().item(), said.law.mean().item()
+    """Whether its first choice is accepted as often as it says, at temperature 1, where a token is accepted with its
+    probability under the target."""
+    found = calibration.binned(zip(said.sure.tolist(), said.law.tolist(), strict=True), BINS)
+    rows = [{"q": one.q, "accepted": one.chosen, "positions": one.candidates} for one in found]
+    error, q, accepted = calibration.error(found), said.sure.mean().item(), said.law.mean().item()
     text = f"at temperature 1 it gives its first choice {q:.1%}, the target {accepted:.1%} (error {error:.2f})"
     numbers = {"expected_calibration_error": error, "bins": rows}
     advice = "trees that are grown and cut by its probabilities suffer, unless a draft_temperature makes up for it"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from jakiro.methods import METHODS, check_known, on_heads
 from jakiro.models import hub
 from jakiro.settings import build
 from jakiro.target import Target
+from jakiro.training import recipe_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +35,11 @@ class Variant:
     set: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            kind = dict if one.name == "set" else str
-            if not isinstance(value := getattr(self, one.name), kind):
-                raise ValueError(f"{one.name} is {value!r}, expected {'an object' if kind is dict else 'a text'}")
+        recipe_file.check_types(self)
         check_known(self.method)
         if self.head and self.method not in on_heads():
             raise ValueError(f"{self.method} takes no head: leave `head` out")
         build(METHODS[self.method].settings, None, self.set)
-
-
-def _variant(given: Any, which: str) -> Variant:
-    known = [one.name for one in fields(Variant)]
-    if not isinstance(given, dict):
-        raise ValueError(f'{which} is {given!r}, expected {{"label": "mine", "method": "jakiro"}}')
-    if unknown := [name for name in given if name not in known]:
-        raise ValueError(f"{which} has the unknown field {unknown[0]!r}; known are {', '.join(known)}")
-    if missing := [name for name in ("label", "method") if name not in given]:
-        raise ValueError(f"{which} has no {missing[0]!r}")
-    try:
-        return Variant(**given)
-    except ValueError as error:
-        raise ValueError(f"{which}: {error}") from error
 
 
 def read(path: Path) -> list[Variant]:
@@ -64,7 +48,7 @@ def read(path: Path) -> list[Variant]:
         given = json.loads(path.read_text(encoding="utf-8-sig"))
         if not isinstance(given, list):
             raise ValueError('write [{"label": "mine", "method": "jakiro"}, ...]')
-        found = [_variant(one, f"variant {number}") for number, one in enumerate(given, start=1)]
+        found = [recipe_file.made(Variant, one, f"variant {number}") for number, one in enumerate(given, start=1)]
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no list of variants: {error}") from error
     labels = Counter(one.label for one in found)

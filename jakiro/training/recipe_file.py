@@ -34,7 +34,7 @@ def read(path: Path, of: Callable[[dict[str, Any]], T], what: str) -> T:
 
 
 def made(kind: type[T], given: Any, what: str) -> T:
-    """A dataclass from a JSON object. Raises ValueError saying which field `what` has that is unknown, or has not."""
+    """A dataclass from a JSON object. Raises ValueError saying what of `what` is unknown, missing or refused."""
     if not isinstance(given, dict):
         raise ValueError(f"{what} is {given!r}, expected an object with {', '.join(one.name for one in fields(kind))}")
     known = {one.name: one.default is MISSING and one.default_factory is MISSING for one in fields(kind)}
@@ -42,7 +42,10 @@ def made(kind: type[T], given: Any, what: str) -> T:
         raise ValueError(f"{what} has the unknown field {unknown[0]!r}; known are {', '.join(known)}")
     if missing := [name for name, needed in known.items() if needed and name not in given]:
         raise ValueError(f"{what} has no {missing[0]!r}")
-    return kind(**given)
+    try:
+        return kind(**given)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from error
 
 
 def check_types(made: object) -> None:

@@ -158,9 +158,9 @@ MUTANTS = [
     ),
     Mutant(
         "columns of a contrastive level are those of its parents' neighbours",
-        "jakiro/drafting/drafter.py",
-        "return torch.cat([part if rows is None else part.index_select(0, rows) for part, rows in taken])",
-        "return torch.cat([part if rows is None else part[: len(rows)] for part, rows in taken])",
+        "jakiro/drafting/passes.py",
+        "return tuple(part.index_select(0, self.rows) for part in self.known)",
+        "return tuple(part[: len(self.rows)] for part in self.known)",
         "test_drafting.py test_columns.py",
     ),
     Mutant(

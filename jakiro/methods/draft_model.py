@@ -17,7 +17,8 @@ from transformers import PreTrainedModel
 
 from jakiro.drafter import Context
 from jakiro.drafting.builder import best
-from jakiro.drafting.drafter import Step, TreeDrafter
+from jakiro.drafting.drafter import TreeDrafter
+from jakiro.drafting.passes import Step
 from jakiro.drafting.sizes import TreeSettings, sizes
 from jakiro.drafting.weights import OnHead
 from jakiro.models import hub

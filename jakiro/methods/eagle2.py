@@ -7,9 +7,10 @@ from collections.abc import Callable
 from torch import Tensor
 
 from jakiro.drafting.builder import best
-from jakiro.drafting.drafter import HeadDrafter, Step
+from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.fused import FusedEagle
 from jakiro.drafting.head import EagleHead
+from jakiro.drafting.passes import Step
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.drafting.weights import OnHead, load_head
 from jakiro.target import Target

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from torch import Tensor
 
 from jakiro.drafting.builder import Children, best
-from jakiro.drafting.drafter import HeadDrafter, Step
+from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.eagle3 import FusedEagle3
 from jakiro.drafting.eagle3_head import Eagle3Head, layers, load_eagle3
+from jakiro.drafting.passes import Step
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.drafting.weights import OnHead
 from jakiro.noise import Noise

@@ -21,9 +21,10 @@ from torch import Tensor
 
 from jakiro.drafting.builder import Children
 from jakiro.drafting.columns import Places, common, of_experts, spread
-from jakiro.drafting.drafter import HeadDrafter, Round, Step
+from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.fused import FusedJakiro
 from jakiro.drafting.head import JakiroHead, contrast_weights
+from jakiro.drafting.passes import Round, Step
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.drafting.weights import OnHead, load_head
 from jakiro.settings import AUTO, setting

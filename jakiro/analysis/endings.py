@@ -14,7 +14,6 @@ WRONG = "wrong"  # there were candidates, none of them the target's choice; its 
 CUT = "cut"  # the target's choice was drafted, and cut by the node budget
 UNPROPOSED = "unproposed"  # it was not among the candidates
 
-ENDS = ("eos", "length", "context")  # why a text is over; "stopped" says nothing about its last round
 SURE = 0.5  # draft probability from which a rejected candidate is a surprise
 
 # What makes a round worth a look -> its name, and what it means.
@@ -32,7 +31,7 @@ MOMENTS = {
 def ending(trace: Trace, index: int) -> str:
     """Why round `index` brought no more tokens than it did."""
     step = trace.steps[index]
-    if index == len(trace.steps) - 1 and trace.stop in ENDS:
+    if index == len(trace.steps) - 1 and trace.stop != "stopped":  # which says nothing about the last round
         return TEXT_END
     if len(step.tree) == 1:
         return NOTHING_DRAFTED

@@ -12,7 +12,7 @@ from jakiro.settings import written
 from jakiro.trace import Trace
 from jakiro.ui.figures.labels import counted, quote
 
-ENDS = 500, 300  # characters of a prompt's beginning and end that the page shows
+SHOWN = 500, 300  # characters of a prompt's beginning and end that the page shows
 # Key -> label, how the value is written, what it is.
 TOTALS: dict[str, tuple[str, Callable[[Any], str], str]] = {
     "mean_acceptance_length": ("tau", "{:.2f}".format, "Mean tokens per verify pass of the target, bonus counted."),
@@ -75,7 +75,7 @@ def header(trace: Trace) -> list[list[str]]:
 
 def _both_ends(text: str) -> str:
     """A text that may be long, of which a chat template's parts are to be seen."""
-    return text if len(text) <= sum(ENDS) else f"{text[: ENDS[0]]} … {text[-ENDS[1] :]}"
+    return text if len(text) <= sum(SHOWN) else f"{text[: SHOWN[0]]} … {text[-SHOWN[1] :]}"
 
 
 def lossless(traces: Sequence[Trace], titles: Sequence[str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from jakiro.methods import METHODS
 from jakiro.traces import read_traces, traces_json
 from jakiro.ui.comparing import compare
 from jakiro.ui.library import Library
-from jakiro.ui.models import Models, RequestError
+from jakiro.ui.models import Loaded, Models, RequestError
 from jakiro.ui.questions import Asked, Heed, heedless
 from jakiro.ui.race import Race, check
 from jakiro.ui.stream import events, flushed, pace
@@ -72,13 +72,11 @@ def live_races(models: Models, library: Library, gpu: Decorator | None) -> Calla
 def branches(models: Models, library: Library, gpu: Decorator | None) -> Callable[[Asked, Heed], str]:
     """The function that decodes rounds again, as asked, and gives the id of the race that comes of it."""
 
-    def here(asked: Asked, heed: Heed) -> tuple[str, dict[str, Any]]:
-        loaded = models.get()
-        with loaded.held(heed):
-            traces, facts = what_if(loaded, library, asked, heed)
+    def here(loaded: Loaded, asked: Asked, heed: Heed) -> tuple[str, dict[str, Any]]:
+        traces, facts = what_if(loaded, library, asked, heed)
         return traces_json(traces), facts
 
-    decode = _lent(here, gpu)
+    decode = _lent(here, models, gpu)
 
     def again(asked: Asked, heed: Heed) -> str:
         text, facts = decode(asked, heed)
@@ -92,12 +90,7 @@ def branches(models: Models, library: Library, gpu: Decorator | None) -> Callabl
 def comparisons(models: Models, library: Library, gpu: Decorator | None) -> Callable[[Asked, Heed], dict[str, Any]]:
     """The function that compares two lanes, as asked, and keeps the result under race, lane and other."""
 
-    def here(asked: Asked, heed: Heed) -> str:
-        loaded = models.get()
-        with loaded.held(heed):
-            return compare(loaded, library, asked, heed)
-
-    run = _lent(here, gpu)
+    run = _lent(lambda loaded, asked, heed: compare(loaded, library, asked, heed), models, gpu)
 
     def compared(asked: Asked, heed: Heed) -> dict[str, Any]:
         text = run(asked, heed)
@@ -113,26 +106,33 @@ def examinations(
 ) -> Callable[[Asked, Heed], dict[str, Any]]:
     """The function that has the doctor examine the head of a method, as asked, on the target's answers to `prompts`."""
 
-    def here(asked: Asked, heed: Heed) -> dict[str, Any]:
+    def here(loaded: Loaded, asked: Asked, heed: Heed) -> dict[str, Any]:
         try:
-            loaded = models.get()
-            with loaded.held(heed):
-                return as_json(visit(loaded.target, str(asked.get("method")), prompts, heed))
+            return as_json(visit(loaded.target, str(asked.get("method")), prompts, heed))
         except ValueError as error:
             raise RequestError(str(error)) from error
 
-    return _lent(here, gpu)
+    return _lent(here, models, gpu)
 
 
-def _lent(work: Callable[[Asked, Heed], T], gpu: Decorator | None) -> Callable[[Asked, Heed], T]:
-    """`work` with a GPU where a host lends them: in its process it heeds nothing, and an error would lose its words."""
+def _lent(
+    work: Callable[[Loaded, Asked, Heed], T], models: Models, gpu: Decorator | None
+) -> Callable[[Asked, Heed], T]:
+    """`work` on the models while it alone has them, with a GPU where a host lends them: in its process it heeds
+    nothing, and an error would lose its words."""
+
+    def alone(asked: Asked, heed: Heed) -> T:
+        loaded = models.get()
+        with loaded.held(heed):
+            return work(loaded, asked, heed)
+
     if gpu is None:
-        return work
+        return alone
 
     @gpu
     def there(asked: Asked) -> tuple[T | None, str]:
         try:
-            return work(asked, heedless), ""
+            return alone(asked, heedless), ""
         except RequestError as error:
             return None, str(error)
 

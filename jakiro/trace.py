@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from jakiro.tree import DraftTree, read_tree
 SCHEMA = "jakiro-trace/1"
 STOPS = ("eos", "length", "context", "stopped")
 BRANCHES = ("", "as it was", "what if")
-OPTIONAL = {"stop": "length", "recorded": "", "branch": "", "drafter": "", "threads": 0, "max_new_tokens": 0}  # a run's
 SHORTEST, LONGEST = 1e-12, 1e9  # seconds: what takes any time takes that; rates of others could be infinite
 
 
@@ -161,6 +160,7 @@ def from_dict(data: Any) -> Trace:
     get = Fields(data, "trace")
     steps = [_step(step, f"steps[{i}]") for i, step in enumerate(get("steps", list))]
     _check_joints(first := get("first", int, 0), steps)
+    optional = {one.name: one.default for one in fields(Trace) if one.default is not MISSING}
     trace = Trace(
         method=get("method", str),
         settings=plain(get("settings", dict), "trace.settings"),
@@ -176,7 +176,7 @@ def from_dict(data: Any) -> Trace:
         pieces=texts(get("pieces", dict), "trace.pieces"),
         prefill_s=_seconds(get, "prefill_s"),
         steps=steps,
-        **{name: typed(data.get(name, one), type(one), f"trace.{name}") for name, one in OPTIONAL.items()},
+        **{name: typed(data.get(name, one), type(one), f"trace.{name}") for name, one in optional.items()},
     )
     if not trace.top_p > 0:
         raise TraceError("top_p is 0, expected a number above 0 and up to 1, where 1 keeps every token")

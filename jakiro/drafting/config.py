@@ -7,7 +7,7 @@ falls back to 10000; the published heads are therefore read without it.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,9 +59,9 @@ class HeadConfig:
         for name in ("rms_norm_eps", "rope_theta", "rope_factor"):
             if type(value := getattr(self, name)) not in (int, float) or not 0 < value < 1e15:
                 raise ValueError(f"{name} must be a number above 0, not {value!r}")
-        for name in _CHOICES:
-            if type(value := getattr(self, name)) is not bool:
-                raise ValueError(f"{name} must be true or false, not {value!r}")
+        for one in fields(self):
+            if type(one.default) is bool and type(value := getattr(self, one.name)) is not bool:
+                raise ValueError(f"{one.name} must be true or false, not {value!r}")
         if not self.head_dim or self.head_dim % 2:
             raise ValueError(f"hidden_size {self.hidden_size} is not {self.num_attention_heads} heads of even width")
         if self.num_attention_heads % self.num_key_value_heads:

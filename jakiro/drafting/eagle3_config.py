@@ -44,9 +44,6 @@ class Eagle3Config(HeadConfig):
         object.__setattr__(self, "reads", tuple(self.reads))
         if any(type(layer) is not int for layer in self.reads):
             raise ValueError(f"{LAYER_IDS} must be whole numbers, not {list(self.reads)}")
-        for name in (*TOLD, *(name for name, *_ in NORMS)):
-            if type(value := getattr(self, name)) is not bool:
-                raise ValueError(f"{name} must be true or false, not {value!r}")
         if self.norm_before_fc and self.fc_norm:
             raise ValueError("norm_before_fc and fc_norm are both true: give a head with one of them")
         if self.draft_vocab_size > self.vocab_size:

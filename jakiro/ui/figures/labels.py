@@ -12,6 +12,7 @@ from unicodedata import bidirectional
 GLYPHS = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥"}
 ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "@": "&#64;"}
 LEFT_TO_RIGHT = "\u200e"
+QUOTED = 24  # characters of a token in a sentence
 
 
 def visible(piece: str) -> str:
@@ -19,8 +20,9 @@ def visible(piece: str) -> str:
     return _closed("".join(GLYPHS.get(char) or _shown(char, at) for at, char in enumerate(piece)) or "∅")
 
 
-def shorten(text: str, limit: int) -> str:
-    """At most `limit` characters, the cut marked by an ellipsis."""
+def _short(piece: str, limit: int) -> str:
+    """At most `limit` characters of the visible text, the cut marked by an ellipsis."""
+    text = visible(piece[: limit + 1])
     return text if len(text) <= limit else _closed(text[: limit - 1] + "…")
 
 
@@ -36,12 +38,12 @@ def escape(text: str) -> str:
 
 def label(piece: str, limit: int = 12) -> str:
     """A token's label in a figure."""
-    return escape(shorten(visible(piece[: limit + 1]), limit))
+    return escape(_short(piece, limit))
 
 
-def quote(piece: str, limit: int = 24) -> str:
+def quote(piece: str) -> str:
     """A token inside a sentence of plain text."""
-    return f"“{shorten(visible(piece[: limit + 1]), limit)}”"
+    return f"“{_short(piece, QUOTED)}”"
 
 
 def percent(share: float) -> str:

@@ -102,9 +102,8 @@ def positions(children: dict) -> dict:
         order.append(node)
         depth.update(dict.fromkeys(children[node], depth[node] + 1))
         stack.extend(reversed(children[node]))
-    row: dict = {}
     leaves = [node for node in order if not children[node]]
-    row.update((leaf, float(i)) for i, leaf in enumerate(leaves))
+    row = {leaf: float(place) for place, leaf in enumerate(leaves)}
     for node in reversed(order):  # children come before their parents
         if children[node]:
             row[node] = (row[children[node][0]] + row[children[node][-1]]) / 2

@@ -34,7 +34,7 @@ class Count:
         return self.accepted / self.tokens if self.tokens else None
 
 
-def token_class(text: str, before: str = "") -> str:
+def token_class(text: str, before: str) -> str:
     """The class of a token's text, given the text before it.
 
     A word starts after white space or at the beginning; letters that go on with one are a continuation, as are those of

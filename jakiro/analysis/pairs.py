@@ -9,6 +9,8 @@ from jakiro.analysis.diversity import coverage
 from jakiro.trace import StepTrace
 from jakiro.tree import DraftTree
 
+MOST = 5  # pairs that are told of
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -42,9 +44,9 @@ def paths(tree: DraftTree) -> list[tuple[int, ...]]:
     return found
 
 
-def telling(pairs: list[Pair], count: int = 5) -> list[int]:
+def telling(pairs: list[Pair]) -> list[int]:
     """Of the pairs that differ in how far they get those that do most, then in how much of the target they cover; where
-    none does, those that differ in that."""
+    none does, those that differ in that. MOST at most."""
 
     def gap(at: int) -> tuple[int, float]:
         first, second = pairs[at].reach
@@ -52,4 +54,4 @@ def telling(pairs: list[Pair], count: int = 5) -> list[int]:
 
     gaps = [gap(at) for at in range(len(pairs))]
     differ = [at for at, found in enumerate(gaps) if found[0]] or [at for at, found in enumerate(gaps) if any(found)]
-    return sorted(differ, key=gaps.__getitem__, reverse=True)[:count]
+    return sorted(differ, key=gaps.__getitem__, reverse=True)[:MOST]

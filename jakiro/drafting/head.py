@@ -122,7 +122,7 @@ def attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, 
     return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal, enable_gqa=groups > 1)
 
 
-def staircase(passes: int, length: int, device: torch.device | None = None) -> Tensor:
+def staircase(passes: int, length: int, device: torch.device) -> Tensor:
     """What the queries of the last pass see, bool [s, passes * s]: the chain of drafted positions that ends at each.
 
     Pass n reads at position s what pass n - 1 answered at s - 1, as the n-th level of a draft does. Its query at s sees

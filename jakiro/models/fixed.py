@@ -26,7 +26,7 @@ def padded(nodes: int) -> int:
     return nodes if nodes == 1 else -(-nodes // NODES) * NODES
 
 
-def fixed_pass(cache: KVCache, nodes: int, known: int, forward: Pass, spare: bool = False) -> FixedPass:
+def fixed_pass(cache: KVCache, nodes: int, known: int, forward: Pass, spare: bool) -> FixedPass:
     """The pass for that many padded nodes after the committed rows, recorded at its first run.
 
     The last `known` of those rows are of the same tree. Programs that see fewer rows than there are by now will not be

@@ -111,6 +111,6 @@ class Trials:
         """Accepted tokens of every round. Each text has a drafter of its own, which remembers nothing of another."""
         found = []
         for ids in self.prompts:
-            run = record(self.target, make(), ids, self.how.new_tokens, GREEDY, "", None, inspect=False)
+            run = record(self.target, make(), ids, self.how.new_tokens, GREEDY, inspect=False)
             found += [len(step.accepted) for step in run.steps]
         return found or [0]

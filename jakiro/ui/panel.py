@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
-from gradio.events import Dependency
 
 from jakiro.methods import METHODS
 from jakiro.settings import build
@@ -76,7 +75,7 @@ def panel() -> Panel:
     return Panel(Inputs(methods, length, temperature, top_p, seed, Controls()), take, said)
 
 
-def wire(viewer: gr.HTML, panel: Panel, models: Models, library: Library) -> Dependency:
+def wire(viewer: gr.HTML, panel: Panel, models: Models, library: Library) -> None:
     """The button has the viewer say which race it shows; the settings of that come into the panel."""
 
     def taken(event: gr.EventData) -> list[Any]:
@@ -90,7 +89,7 @@ def wire(viewer: gr.HTML, panel: Panel, models: Models, library: Library) -> Dep
 
     panel.take.click(None, js=tell_run("take"), api_visibility="private")
     outputs = [*panel.inputs.components(), panel.said]
-    return viewer.take(taken, None, outputs, show_progress="hidden", queue=False, api_visibility="private")
+    viewer.take(taken, None, outputs, show_progress="hidden", queue=False, api_visibility="private")
 
 
 def take(inputs: Inputs, loaded: Loaded, traces: list[Trace], chosen: Trace) -> tuple[list[Any], str]:

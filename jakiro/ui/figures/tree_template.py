@@ -14,7 +14,7 @@ EDGE_WIDTHS = (0.8, 1.6, 2.8, 4.2)  # px
 ROOT_SIZE, BONUS_SIZE = 15, 17  # px
 
 
-def template(trace: Trace, sources: list[int | None], levels: int, height: int, cut: bool = False) -> dict:
+def template(trace: Trace, sources: list[int | None], levels: int, height: int, cut: bool) -> dict:
     """The figure without a round: with `cut` the nodes that were cut, then edges by width, first rejected, accepted,
     bonus; nodes by source; legend entries."""
     drafts = any(len(step.tree) > 1 for step in trace.steps)

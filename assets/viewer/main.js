@@ -55,7 +55,7 @@ export function mount({element: root, props, watch, send}) {
   const inspect = nodeView(part('node'), part('fate'));
   const benchmarks = benchmarksView(part, go, say);
   const live = liveRuns({
-    root, send, answered: () => props.value, fetched, say,
+    root, send, answered: () => props.value, say,
     shown, grown: () => lanes.grow(), restore, compared, examined, ready: () => redraw(), written: () => written(), forget: () => forget(),
   });
   const view = {get race() { return race; }, get lane() { return lane; }, get state() { return state; }, redrawNow, go, open, choose, presenting};

@@ -2,7 +2,7 @@
 
 import {show as reveal, stillness} from './dom.js';
 import {liveReader} from './live.js';
-import {comparison} from './race.js';
+import {comparison, fetched} from './race.js';
 import {reachable, serverWatch} from './reach.js';
 
 const STATUS_EVERY = 1000; // ms between two questions whether the models are there
@@ -11,13 +11,13 @@ const PATIENCE = 700; // ms after which the page says that it waits, or that no 
 const QUIET = 300; // ms without a word of Gradio after which it is through with a stop
 
 /**
- * `send(event)` reaches Python, `answered()` is all that came of it, `fetched(id)` gives a finished race, `say(text, until)`
- * shows a notice. Calls back: shown(race, {replay}) for a race to show, which says where it is if it is not, grown() for
- * more of it, restore() for what was shown before, compared({race, lane, other, ..}) for a comparison, examined({method,
- * findings}) for a doctor's report, ready() when the model can be asked something or no longer; written() writes a prompt
- * where there is none, and says whether it did; forget() when the prompt that was run need not be kept any more.
+ * `send(event)` reaches Python, `answered()` is all that came of it, `say(text, until)` shows a notice. Calls back:
+ * shown(race, {replay}) for a race to show, which says where it is if it is not, grown() for more of it, restore() for
+ * what was shown before, compared({race, lane, other, ..}) for a comparison, examined({method, findings}) for a doctor's
+ * report, ready() when the model can be asked something or no longer; written() writes a prompt where there is none, and
+ * says whether it did; forget() when the prompt that was run need not be kept any more.
  */
-export function liveRuns({root, send, answered, fetched, say, shown, grown, restore, compared, examined, ready, written, forget}) {
+export function liveRuns({root, send, answered, say, shown, grown, restore, compared, examined, ready, written, forget}) {
   const run = root.querySelector('[data-do=run]'), stop = root.querySelector('[data-do=stop]');
   const reader = liveReader({
     ours: (event) => (event.nonce ?? 0) === nonce,

@@ -85,14 +85,16 @@ export function clear(canvas, {width, height}) {
   return pen;
 }
 
+/** How far a value is along an axis: 0 at the beginning of its range, 1 at the end. */
+export const share = (value, {range: [low, high]}) => (value - low) / (high - low);
+
 /** Labels at their places between axes as plotly describes them; `behind` covers what is under them. One that would lie
  * over another is left out: first come those of the path, then those of the likeliest. */
 export function write(pen, {xaxis, yaxis}, labels, behind) {
   const taken = [], ranked = [...labels].sort((one, other) => other.bold - one.bold || other.radius - one.radius);
   pen.textBaseline = 'middle';
   for (const {x, y, text, bold, size, family, color, radius, below} of ranked) {
-    const right = (x - xaxis.range[0]) / (xaxis.range[1] - xaxis.range[0]);
-    const up = (y - yaxis.range[0]) / (yaxis.range[1] - yaxis.range[0]);
+    const right = share(x, xaxis), up = share(y, yaxis);
     if (right < 0 || right > 1 || up < 0 || up > 1) continue; // its point is out of sight too
     const left = xaxis._offset + right * xaxis._length + (below ? 0 : radius + GAP);
     const top = yaxis._offset + (1 - up) * yaxis._length + (below ? radius + GAP + size / 2 : 0);

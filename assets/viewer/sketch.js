@@ -1,7 +1,7 @@
 // The tree on a canvas, the same marks at the same places as in plotly's picture: before plotly is there, and where rounds
 // follow one another too fast for it.
 
-import {clear, write} from './labels.js';
+import {clear, share, write} from './labels.js';
 
 const CORNERS = {diamond: [4, 1.3, 0], square: [4, Math.SQRT2, Math.PI / 4], 'triangle-up': [3, 1.15, 0], 'triangle-down': [3, 1.15, Math.PI],
   'triangle-left': [3, 1.15, -Math.PI / 2], 'triangle-right': [3, 1.15, Math.PI / 2], pentagon: [5, 1, 0], hexagon: [6, 1, 0], hexagon2: [6, 1, Math.PI / 6], octagon: [8, 1, Math.PI / 8],
@@ -45,8 +45,6 @@ export function sketch(canvas, {data, layout}, labels, {width, height, xaxis, ya
   write(pen, {xaxis, yaxis}, labels, colors.surface);
 }
 
-/** How far a value is along an axis: 0 at the beginning of its range, 1 at the end. */
-const share = (value, {range: [low, high]}) => (value - low) / (high - low);
 const pick = (value, at) => (Array.isArray(value) ? value[at] : value);
 
 function shade(pen, {fillcolor, line, label: {text, font}}, family, [from, to], [top, high]) {

@@ -94,9 +94,10 @@ def cell(value: float | None, digits: int = 2, scale: float = 1.0) -> str:
     return "" if value is None else f"{scale * value:.{digits}f}"
 
 
-def milliseconds(row: Mapping[str, Any]) -> dict[str, str]:
-    """The columns of `phases`."""
-    return {f"{name.removesuffix('_s')} ms": cell(row[name], scale=1000) for name in (*PHASES, "round_s")}
+def cells(row: Mapping[str, Any]) -> dict[str, str]:
+    """The first columns of a `cost` in a table: the method, the context, and its phases in milliseconds."""
+    spent = {f"{name.removesuffix('_s')} ms": cell(row[name], scale=1000) for name in (*PHASES, "round_s")}
+    return {"method": row["method"], "context": str(row["context"])} | spent
 
 
 def rounds(target: Target, drafter: Drafter, prompt: list[int], count: int, depth: int) -> list[StepTrace]:
@@ -119,6 +120,12 @@ def phases(steps: Sequence[StepTrace]) -> dict[str, float]:
     """Medians over rounds in seconds: of the draft, the target's pass with picks and walk, the rest, and the round."""
     found = {name: median(getattr(step, name) for step in steps) for name in PHASES}
     return found | {"round_s": median(step.seconds for step in steps)}
+
+
+def cost(method: str, length: int, steps: Sequence[StepTrace]) -> dict[str, Any]:
+    """What rounds cost at a length of context: how many there are, the nodes of their trees, and `phases`."""
+    nodes = median(len(step.tree) for step in steps)
+    return {"method": method, "context": length, "rounds": len(steps), "nodes": nodes} | phases(steps)
 
 
 def resident_bytes() -> int | None:

@@ -78,11 +78,7 @@ def _row(method: str, length: int, turns: list[Turn], shortest: list[Turn]) -> d
     rounds = _growths([median(step.seconds for step in run) for run, _ in part] for part in (turns, shortest))
     attention = _growths([median(times) for _, times in part] for part in (turns, shortest)) if alone else None
     return {
-        "method": method,
-        "context": length,
-        "rounds": len(steps),
-        "nodes": median(len(step.tree) for step in steps),
-        **common.phases(steps),
+        **common.cost(method, length, steps),
         "attention_s": median(alone) if alone else None,
         "growth_s": median(rounds),
         "growth_of_turns_s": rounds,
@@ -187,9 +183,7 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
 def _line(row: dict[str, Any]) -> dict[str, str]:
     extra = {"growth": "growth_s", "of it attention": "attention_growth_s"}
     return {
-        "method": row["method"],
-        "context": str(row["context"]),
-        **common.milliseconds(row),
+        **common.cells(row),
         "attention alone ms": common.cell(row["attention_s"], scale=1000),
         **{f"{title} ms": common.cell(row[name], scale=1000) for title, name in extra.items()},
     }

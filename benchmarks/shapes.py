@@ -17,7 +17,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from statistics import mean, median
+from statistics import mean
 from typing import Any
 
 import torch
@@ -129,16 +129,10 @@ def measure(target: Target, methods: Methods, lengths: Sequence[int], count: int
 
 
 def _row(length: int, method: str, steps: list[StepTrace], base: list[StepTrace]) -> dict[str, Any]:
-    found = common.phases(steps)
-    return {
-        "method": method,
-        "context": length,
-        "rounds": len(steps),
-        "nodes": median(len(step.tree) for step in steps),
-        "accepted_per_round": mean(len(step.accepted) for step in steps),
-        **found,
-        "round_over_step": found["round_s"] / common.phases(base)["round_s"],
-    }
+    found = common.cost(method, length, steps)
+    accepted = mean(len(step.accepted) for step in steps)
+    over = found["round_s"] / common.phases(base)["round_s"]
+    return found | {"accepted_per_round": accepted, "round_over_step": over}
 
 
 def compared(row: dict[str, Any], published: Published | None) -> dict[str, Any]:
@@ -197,9 +191,7 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
 
 def _line(row: dict[str, Any]) -> dict[str, str]:
     return {
-        "method": row["method"],
-        "context": str(row["context"]),
-        **common.milliseconds(row),
+        **common.cells(row),
         "round / step": common.cell(row["round_over_step"]),
         "published": common.cell(row["published_round_over_step"]),
         "published tau": common.cell(row["published_tau_true"]),

@@ -41,7 +41,7 @@ class Round:
     growth: Growth
     steps: list[Step]  # one for each level below the root
 
-    def levels(self, used: Tensor) -> Tensor:
+    def level_of(self, used: Tensor) -> Tensor:
         """The level that rows `used` [r] answer for, [r]: 0 is the root's children's."""
         return (used + self.growth.width - 1) // self.growth.width
 

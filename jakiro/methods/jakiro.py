@@ -115,7 +115,7 @@ class JakiroDrafter(HeadDrafter):
         weights = torch.where(contrast[:, None], *gates.chunk(2, dim=-1)[::-1]).softmax(-1)
         some = len(used) - int(contrast.sum())  # rows of which experts are asked: they come first
         active = active[:some].unflatten(1, (self.head.count, -1))
-        experts = self.logprobs(self.head.own(residual[:some], active), last.levels(used[:some]))
+        experts = self.logprobs(self.head.own(residual[:some], active), last.level_of(used[:some]))
         best, pool = experts.topk(self.width).indices, last.proposed(used)
         if self._decoupled:  # a row of experts proposes the best of what each of them would
             logprobs = torch.cat([blend(experts, weights[:some]), logprobs[some:]])

@@ -107,8 +107,15 @@ def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) ->
     traces = list(traces)
     names = titled(traces, titles or {})
     diversities = [run_diversity(trace) for trace in traces]
-    found = {stop(trace, index) for trace in traces for index in range(len(trace.steps))}
     bases = [metrics.baseline(trace, traces) for trace in traces]
+    lanes = [
+        {"key": key}
+        | _facts(trace, name)
+        | {"headline": headline(trace, name, None if base is None else traces[base]), "baseline": base}
+        | {"figures": _figures(traces, index, names, diversities)}
+        for index, (trace, name, key, base) in enumerate(zip(traces, names, keys(traces), bases, strict=True))
+    ]
+    found = {kind for lane in lanes for kind in lane["stops"]}
     data = {
         "schema": SCHEMA,
         "themes": THEMES,
@@ -117,13 +124,7 @@ def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) ->
         "moments": MOMENTS,
         "stops": {kind: way.name for kind, way in STOPS.items() if kind in found},
         "lossless": summary.lossless(traces, names) if metrics.comparable(traces) else None,
-        "traces": [
-            {"key": key}
-            | _facts(trace, name)
-            | {"headline": headline(trace, name, None if base is None else traces[base]), "baseline": base}
-            | {"figures": _figures(traces, index, names, diversities)}
-            for index, (trace, name, key, base) in enumerate(zip(traces, names, keys(traces), bases, strict=True))
-        ],
+        "traces": lanes,
     }
     return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
 

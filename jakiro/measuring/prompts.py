@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jakiro.assets import PROMPTS
-
-MEAN = "mean"  # what tables call all tasks together (report.py)
+from jakiro.measuring.report import MEAN
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from typing import Any
 
 PHASES = ("draft", "verify", "overhead")
 AVERAGED = ("tau", "tokens_per_s", "speedup")
+MEAN = "mean"  # what tables and figures call all tasks together
 
 
 @dataclass(frozen=True, slots=True)

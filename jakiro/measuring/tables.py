@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from jakiro.measuring.report import PHASES, means, method_totals, short_of_one, temperatures
+from jakiro.measuring.report import MEAN, PHASES, means, method_totals, short_of_one, temperatures
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
@@ -42,7 +42,7 @@ def _speeds(report: dict[str, Any], temperature: float) -> str:
     mine = [row for row in report["rows"] if row["temperature"] == temperature]
     names = list(dict.fromkeys(row["method"] for row in mine))
     cells = {(row["task"], row["method"]): row for row in mine}
-    cells |= {("mean", name): values for name, values in means(report, temperature).items()}
+    cells |= {(MEAN, name): values for name, values in means(report, temperature).items()}
     tasks = dict.fromkeys(task for task, _ in cells)
     return table(["task", *names], [[task, *(_cell(cells.get((task, name), {})) for name in names)] for task in tasks])
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from jakiro.measuring.report import means, method_totals, temperatures
+from jakiro.measuring.report import MEAN, means, method_totals, temperatures
 from jakiro.ui.figures.bars import bars, curve, on, whiskers
 from jakiro.ui.figures.layout import EVEN, axis, caption, layout
 from jakiro.ui.figures.looks import Look, looks
@@ -19,14 +19,14 @@ ROW, TALL = 34, 90  # px of a line of the figure, and of what is around them
 def speed_figure(report: dict[str, Any], temperature: float, titles: Mapping[str, str] = ITSELF) -> dict:
     """Speed-up of every method on every task and in the mean, with its spread over the repeats."""
     rows = [row for row in report["rows"] if row["temperature"] == temperature and row["speedup"] is not None]
-    tasks = [*dict.fromkeys(row["task"] for row in rows), "mean"]
+    tasks = [*dict.fromkeys(row["task"] for row in rows), MEAN]
     averages = means(report, temperature)
     data = []
     for name, look in _looks(report).items():
         own = [row for row in rows if row["method"] == name]
         if not own:
             continue
-        own.append({"task": "mean", "speedup": averages[name]["speedup"], "tau": averages[name].get("tau")})
+        own.append({"task": MEAN, "speedup": averages[name]["speedup"], "tau": averages[name].get("tau")})
         data.append(_dots(titles.get(name, name), own, look))
     axes = {
         "xaxis": axis((0, 1), "y", "speed-up over vanilla in the same run", ticksuffix="×"),

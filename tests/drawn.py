@@ -20,6 +20,13 @@ def fill(template: dict, patch: dict, nodes: dict[str, list], labels: dict[int, 
     return figure
 
 
+def hung(timeline: dict, below: dict) -> dict:
+    """The timeline with another run's bars below its axis."""
+    first, *rest = timeline["data"]
+    axis = timeline["layout"]["yaxis"] | below["yaxis"]
+    return {"data": [first, below["bars"], *rest], "layout": timeline["layout"] | {"yaxis": axis}}
+
+
 def row(nodes: dict[str, list], labels: dict[int, str], node: Any) -> Any:
     """What hover templates and clicks see of a node: its columns without nulls, in words where WORDS has them."""
     if not isinstance(node, int) or node < 0:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import plotly.graph_objects as go
 import pytest
-from drawn import fill, paint
+from drawn import fill, hung, paint
 from hand import FIRST, HAND, SECOND, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
@@ -31,7 +31,7 @@ from jakiro.ui.figures.places import MARGIN, SPAN, STEP
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
 from jakiro.ui.figures.stops import stops_figure
 from jakiro.ui.figures.theme import PHASES, SOURCES, THEMES
-from jakiro.ui.figures.timeline import _bars, timeline_figure
+from jakiro.ui.figures.timeline import _bars, below, timeline_figure
 from jakiro.ui.figures.tree import tree_figure
 from jakiro.ui.inspector import fields, node_table
 
@@ -68,7 +68,7 @@ def figures(trace) -> list[dict]:
         calibration_figure(trace),
         diversity and run_diversity_figure([("a", "@jakiro", diversity)]),
     ]
-    whole.append(timeline_figure([trace, TRACES["eagle2"]], 0, 1, ["a", "b"]))
+    whole.append(hung(timeline_figure(trace, 0, "a"), below(trace, TRACES["eagle2"], 1, "b")))
     return found + [{"data": figure["data"], "layout": figure["layout"]} for figure in whole if figure]
 
 
@@ -331,9 +331,7 @@ def test_a_mark_that_has_nothing_to_be_put_on_is_named():
 
 def test_the_other_methods_bars_hang_under_the_same_text():
     """Rounds above hold tokens 1-3, 4 and 5. The run below has one a round: its first three share the first column."""
-    below = vanilla_trace(HAND.tokens)
-    bars = timeline_figure([HAND, below], 0, 1, ["a", "b"])["data"]
-    other = next(trace for trace in bars if trace["meta"] == 1)
+    other = below(HAND, vanilla_trace(HAND.tokens), 1, "b")["bars"]
     assert other["x"] == pytest.approx([-1 / 3, 0, 1 / 3, 1, 2], abs=1e-3) and other["y"] == [-1] * 5
     assert other["width"][0] == pytest.approx(other["width"][4] / 3, rel=1e-3) and other["customdata"] == [
         0,
@@ -342,7 +340,7 @@ def test_the_other_methods_bars_hang_under_the_same_text():
         3,
         4,
     ]
-    mine = bars[0]
+    mine = timeline_figure(HAND, 0, "a")["data"][0]
     assert mine["x"] == [0, 1, 2] and mine["y"] == [3, 1, 1] and mine["meta"] == 0
 
 
@@ -350,12 +348,12 @@ def test_a_what_if_hangs_behind_what_it_was_given():
     """The last test's run below, but for its first token, which was forced."""
     was, tokens = replace(HAND, branch="as it was"), HAND.tokens
     would = replace(vanilla_trace(tokens[1:]), branch="what if", prompt=[*HAND.prompt, tokens[0]])
-    other = next(one for one in timeline_figure([was, would], 0, 1, ["a", "b"])["data"] if one["meta"] == 1)
+    other = below(was, would, 1, "b")["bars"]
     assert other["x"] == pytest.approx([0, 1 / 3, 1, 2], abs=1e-3)
 
 
 def test_the_time_strip_stacks_the_phases_and_the_router_strip_the_gates():
-    data = timeline_figure([HAND], 0, None, ["a"])["data"]
+    data = timeline_figure(HAND, 0, "a")["data"]
     heights = {trace["name"]: trace["y"] for trace in data}
     assert heights["draft"] == [1000, 1000, 0] and heights["verify"] == [2000, 2000, 2500]
     assert heights["expert 0"] == [0.75, None, None] and heights["expert 1"] == [0.25, None, None]
@@ -367,7 +365,7 @@ def spending(seconds):
 
 @pytest.mark.parametrize(("seconds", "tick"), [(0.0378, 30), (0.00099, 0.9), (1.99, 1000), (0.0, 0)])
 def test_the_time_strip_has_a_tick_above_zero(seconds, tick):
-    axis = timeline_figure([spending(seconds)], 0, None, ["a"])["layout"]["yaxis2"]
+    axis = timeline_figure(spending(seconds), 0, "a")["layout"]["yaxis2"]
     assert axis["tickvals"] == [0, tick]
 
 

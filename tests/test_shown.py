@@ -179,8 +179,8 @@ def test_what_the_browser_gets_of_a_node():
     labels = {field["key"]: (field["label"], field["format"]) for field in found["fields"]}
     assert labels["pick_logprob"][1] == "exp" and found["rounds"]["nodes"] == [5]
     assert WORDS["source"][:2] == ["expert 0 alone", "expert 1 alone"]
-    own, other = found["figures"]["timeline"]
-    assert len(own["data"]) < len(other["data"])
+    own, other = found["figures"]["below"]
+    assert own is None and other["bars"]["meta"] == 1
 
 
 def test_the_figure_of_acceptance():
@@ -229,7 +229,7 @@ def test_the_bars_of_two_drafts_count_tokens_from_one():
 
 
 def test_the_timeline_and_the_tree():
-    bars = timeline_figure([HAND], 0, None, ["a"])["data"]
+    bars = timeline_figure(HAND, 0, "a")["data"]
     assert bars[0]["text"][0].startswith("round 1: 2 accepted")
     assert [trace["name"] for trace in bars if trace.get("yaxis") == "y3"] == ["expert 0", "expert 1"]
     step = replace(FIRST, target_logprobs=[0.0, math.log(0.8), QUARTER, math.log(0.9), HALF])

@@ -27,6 +27,10 @@ export function whole(figure, name, themes) {
   return (known[name] ??= paint(figure, themes[name]));
 }
 
+/** A timeline with another run's bars below its axis. */
+export const hung = ({data: [first, ...rest], layout}, {bars, yaxis}) =>
+  ({data: [first, bars, ...rest], layout: {...layout, yaxis: {...layout.yaxis, ...yaxis}}});
+
 /** A round's figure: dotted keys of the patch set into the template, node indices in customdata replaced by rows. */
 export function fill(source, round, lane, words, name, themes) {
   const patch = paint(source.rounds[round], themes[name]);

@@ -5,7 +5,7 @@ import {benchmarksView} from './benchmarks.js';
 import {bindButtons} from './buttons.js';
 import {facing} from './compare.js';
 import {eachFrame, helpBox, parts, show as reveal, stillness} from './dom.js';
-import {draw, plotly, whole} from './figures.js';
+import {draw, hung, plotly, whole} from './figures.js';
 import {fixed} from './format.js';
 import {headerView} from './header.js';
 import {large} from './labels.js';
@@ -286,7 +286,8 @@ export function mount({element: root, props, watch, send}) {
   function showTimeline(against) {
     transport.lane(race, lane, against);
     const other = race.lanes.find((one) => one.method === against) ?? lane;
-    const box = part('bars'), figure = large(box, whole(lane.figures.timeline[race.lanes.indexOf(other)], theme(), race.themes), TIMELINE);
+    const below = lane.figures.below[race.lanes.indexOf(other)], own = whole(lane.figures.timeline, theme(), race.themes);
+    const box = part('bars'), figure = large(box, below ? hung(own, whole(below, theme(), race.themes)) : own, TIMELINE);
     if (box.clientWidth < TIGHT) figure.layout.legend2.indentation = -12; // between names, not beside the colours
     timeline.show(lane, figure);
     if (Plotly) draw(Plotly, box, figure, race.config);

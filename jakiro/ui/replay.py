@@ -86,7 +86,7 @@ from jakiro.ui.figures.looks import lane_looks
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
 from jakiro.ui.figures.stops import stops_figure
 from jakiro.ui.figures.theme import CONFIG, THEMES
-from jakiro.ui.figures.timeline import timeline_figure
+from jakiro.ui.figures.timeline import below, timeline_figure
 from jakiro.ui.figures.tree import tree_figure
 from jakiro.ui.headline import headline
 from jakiro.ui.inspector import fields, node_table
@@ -189,7 +189,8 @@ def _figures(traces: list[Trace], index: int, names: list[str], found: list[RunD
         "tree": tree_figure(trace),
         "routing": round_routing_figure(trace),
         "diversity": round_diversity_figure(trace),
-        "timeline": [timeline_figure(traces, index, None if k == index else k, safe) for k in range(len(traces))],
+        "timeline": timeline_figure(trace, index, safe[index]),
+        "below": [None if k == index else below(trace, one, k, safe[k]) for k, one in enumerate(traces)],
         "run_routing": run_routing_figure(trace),
         "run_diversity": None if found[index] is None else run_diversity_figure(runs),
         "acceptance": acceptance_figure(trace),

@@ -20,28 +20,24 @@ GAP = 0.12  # of a round, between two bars
 SMALL = {"size": 11, "color": "@muted"}
 
 
-def timeline_figure(traces: list[Trace], above: int, below: int | None, titles: list[str]) -> dict:
-    """One run above the axis, another below (None: alone), with the first one's time and router underneath.
+def timeline_figure(trace: Trace, index: int, title: str) -> dict:
+    """A run above the axis, alone, with its time and its router underneath.
 
-    x is the round of the run above, from 0; `customdata` of a bar is its own round, `meta` the index of its run. The
-    titles stand in the figure as they are, so they come escaped.
+    x is its round, from 0; `customdata` of a bar is its round, `meta` the `index` of its run. The title stands in the
+    figure as it is, so it comes escaped.
     """
-    trace, other = traces[above], None if below is None else traces[below]
     routing = run_routing(trace)
     bottom = 0.54 if routing else 0.46
     strip = (0.22, bottom - 0.12) if routing else (0.04, bottom - 0.15)
-    data = [_tokens(trace, above, titles[above], _own(trace), 1, "@accepted")]
-    if other is not None:
-        data.append(_below(trace, other, below, titles[below]))
-    data += (phases := _time(trace, above))
+    data = [_tokens(trace, index, title, _own(trace), 1, "@accepted"), *(phases := _time(trace, index))]
     axes = {
         "xaxis": axis((0, 1), "y", range=[-0.5, max(len(trace.steps), 1) - 0.5], showgrid=False, showticklabels=False),
-        "yaxis": _tokens_axis(_most(trace), 0 if other is None else _most(other), bottom),
+        "yaxis": axis((bottom, 1), "x", "tokens", zeroline=True, zerolinecolor="@other", **_counts(_most(trace))),
         "yaxis2": axis(strip, "x", "ms", tickvals=_from_zero(phases), rangemode="tozero"),
     }
     captions = []
     if routing:
-        data += _router(trace, above, routing.root)
+        data += _router(trace, index, routing.root)
         axes["yaxis3"] = axis((0.0, 0.1), "x", range=[0, 1], showgrid=False, showticklabels=False)
         captions.append(caption(1, 0.1, "root's router: expert 0 below, 1 above", font=SMALL, xanchor="right"))
     margin = {"l": 50, "r": 8, "t": 32, "b": 4}  # the legend has room above the playhead
@@ -51,9 +47,22 @@ def timeline_figure(traces: list[Trace], above: int, below: int | None, titles: 
     return {"data": data, "layout": look}
 
 
-def _tokens_axis(top: int, low: int, bottom: float) -> dict:
-    zero = {"zeroline": True, "zerolinecolor": "@other"}
-    return axis((bottom, 1), "x", "tokens", range=[-low - 0.2, top + 0.2], **up_and_down(top, low, 4), **zero)
+def below(trace: Trace, other: Trace, index: int, title: str) -> dict:
+    """Another run upside down, for the timeline of `trace`: its `bars`, each over the stretch of that run's rounds that
+    holds the same text, and what becomes of the `yaxis`."""
+    edges = [start for start, _ in walk_positions(trace)] + [len(trace.tokens)]
+    ahead = len(other.prompt) - len(trace.prompt) if trace.branch else 0  # what a What if was given to begin with
+    places = []
+    for start, step in walk_positions(other):
+        start += ahead
+        left, right = _round_at(edges, start), _round_at(edges, start + len(step.emitted))
+        places.append(((left + right) / 2 - 0.5, right - left))
+    bars = _tokens(other, index, f"{title}, over the same text", places, -1, "@other")
+    return {"bars": bars, "yaxis": _counts(_most(trace), _most(other))}
+
+
+def _counts(top: int, low: int = 0) -> dict:
+    return {"range": [-low - 0.2, top + 0.2], **up_and_down(top, low, 4)}
 
 
 def _most(trace: Trace) -> int:
@@ -64,18 +73,6 @@ def _most(trace: Trace) -> int:
 def _own(trace: Trace) -> list[tuple[float, float]]:
     """The places of a run's rounds on its own axis."""
     return [(float(index), 1.0) for index in range(len(trace.steps))]
-
-
-def _below(trace: Trace, other: Trace, index: int, title: str) -> dict:
-    """The other run's bars, upside down, each over the stretch of this run's rounds that holds the same text."""
-    edges = [start for start, _ in walk_positions(trace)] + [len(trace.tokens)]
-    ahead = len(other.prompt) - len(trace.prompt) if trace.branch else 0  # what a What if was given to begin with
-    places = []
-    for start, step in walk_positions(other):
-        start += ahead
-        left, right = _round_at(edges, start), _round_at(edges, start + len(step.emitted))
-        places.append(((left + right) / 2 - 0.5, right - left))
-    return _tokens(other, index, f"{title}, over the same text", places, -1, "@other")
 
 
 def _round_at(edges: list[int], token: int) -> float:

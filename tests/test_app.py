@@ -355,6 +355,17 @@ def test_nothing_is_uploaded_but_traces(address):
         assert answer.status_code == 404 and "files of traces go to /races" in answer.text
 
 
+def test_nobody_gets_past_the_queue_or_its_limits(address):
+    """Gradio's own ways: one that waits for nobody, and JSON of any size, which it would read while all others wait."""
+    asked = {"data": [*GOOD.values(), None]}
+    answer = httpx.post(address + "gradio_api/run/race", json=asked, timeout=60)
+    assert answer.status_code == 404 and "join the queue" in answer.text
+    for path in ("call/race", "queue/join", "run/ready"):
+        answer = httpx.post(f"{address}gradio_api/{path}", content=b"[],," * (1 << 19), timeout=60)
+        assert answer.status_code == 413 and "shorten the prompt" in answer.text
+    assert httpx.get(address + "monitoring", timeout=60).status_code == 403
+
+
 def test_a_client_is_told_why_a_race_failed(client, monkeypatch):
     def rounds(race):
         raise RuntimeError("no memory left")

@@ -95,7 +95,10 @@ export function settings(button) {
 /** Copy the page's address; where the browser refuses, show it to be copied by hand. */
 export async function share(race, path, say) {
   if (race?.running) return say('This race can be shared when it is over.');
-  const url = new URL(path, location.href).href;
+  const address = new URL(path, location.href);
+  const hosts = [...address.searchParams.keys()].filter((name) => name.startsWith('__')); // as a private Space's token
+  hosts.forEach((name) => address.searchParams.delete(name));
+  const url = address.href;
   const lasts = !race || race.kind === 'recorded' || document.querySelector('#viewer.offline');
   const until = lasts ? '' : ' It holds as long as this server keeps the race; Export keeps it for good.';
   try {

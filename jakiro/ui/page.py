@@ -31,6 +31,7 @@ from jakiro.ui.models import Models, RequestError
 from jakiro.ui.modules import Modules
 from jakiro.ui.panel import Panel
 from jakiro.ui.questions import failure, line, refused, tell_run, when_over
+from jakiro.ui.small import Small
 from jakiro.ui.whatif import descriptions
 
 LOG = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ def build(models: Models, library: Library, gpu: Callable[[Callable], Callable] 
         asked = questions.wire(viewer, branches(models, library, gpu), comparisons(models, library, gpu), examine)
         viewer.stop(None, cancels=[running, *asked], api_visibility="private")
         _api(library, live)
-    demo.queue(max_size=WAITING)
+    demo.queue(max_size=WAITING, api_open=False)  # open, it would let anybody past it
     demo._queue.sleep_when_free = demo._queue.progress_update_sleep_when_free = POLL
     return demo
 
@@ -85,11 +86,12 @@ def options(models: Models, library: Library) -> dict[str, Any]:
         "head": head,
         "app_kwargs": {
             "routes": site.routes(modules, library, models, BENCHMARKS),
-            "middleware": [Middleware(Early)],
+            "middleware": [Middleware(Early), Middleware(Small)],
         },
         "footer_links": ["api"],
         "run_history": False,
         "ssr_mode": False,
+        "enable_monitoring": False,  # else anybody could ask how often what was run, and each who asks is printed
         "quiet": True,
         "max_file_size": 1,  # bytes: nothing here is uploaded through Gradio (site.py takes traces)
         "state_session_capacity": 100,  # visits of which Gradio keeps a copy of all components: 280 KB each

@@ -371,6 +371,14 @@ def test_the_address_goes_with_the_theme_that_is_shown(show):
     tab.wait_for_function("location.search.includes('race=question') && location.search.includes('theme=dark')")
 
 
+def test_what_a_host_puts_into_the_address_is_not_shared(show):
+    """A private Space shows the page in a frame, whose address has a token that opens it."""
+    tab = show("?race=question&__theme=dark&__sign=secret")
+    tab.locator("[data-do=share]").click()
+    expect(part(tab, "notice")).to_contain_text("race=question")
+    assert "__" not in part(tab, "notice").text_content() and "__sign=secret" in tab.url
+
+
 def test_a_theme_that_was_chosen_outlasts_a_change_of_the_systems(show):
     tab = show("?race=question", color_scheme="dark")
     tab.wait_for_selector("body.dark")

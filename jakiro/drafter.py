@@ -59,6 +59,10 @@ class Drafter(ABC):
 def within(tree: DraftTree, context: Context) -> DraftTree:
     """The tree without the levels that cannot count any more. A drafter that minds the room gets its own tree back."""
     assert tree.tokens, "a tree has its root at least"
+    whole = all(type(one) is int for one in (*tree.tokens, *tree.parents))
+    assert whole and all(isinstance(score, (int, float)) for score in tree.scores), (
+        "tokens, parents and scores are Python's own numbers: a tensor's or an array's tolist() gives them"
+    )
     assert tree.tokens[0] == context.tokens[-1], "the root of a tree is the last token of its context"
     assert len(tree.tokens) == len(tree.parents) == len(tree.scores), "a node has a token, a parent and a score"
     known = all(0 <= parent < node for node, parent in enumerate(tree.parents[1:], 1))

@@ -6,7 +6,7 @@ Every method runs through this loop, vanilla too. It knows nothing of how trees 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime, timezone
 from numbers import Integral
@@ -54,12 +54,13 @@ def decode(
     has had a run; in the middle of a run where target or drafter answer with NaN.
     """
     limit = _limit(target, prompt, max_new_tokens)
-    if first is not None and not 0 <= first < target.vocab_size:
+    if first is not None and (not isinstance(first, Integral) or not 0 <= first < target.vocab_size):
         raise ValueError(f"the token {first!s:.40} is outside 0 to {target.vocab_size - 1}, the target's vocabulary")
     if drafter.used:
         raise ValueError("this drafter remembers another text: it serves one run; make a new one for each")
     drafter.used = True
-    return _rounds(target, drafter, prompt, limit, sampling, inspect, first)
+    ids = [int(one) for one in prompt]  # numpy's are no JSON, and a draft may copy them
+    return _rounds(target, drafter, ids, limit, sampling, inspect, first)
 
 
 @torch.inference_mode()
@@ -178,7 +179,7 @@ def check_target(trace: Trace, target: Target) -> None:
 
 def _limit(target: Target, prompt: list[int], max_new_tokens: int) -> int:
     """How many tokens the run may emit, at least one."""
-    if isinstance(prompt, (str, Tensor)):
+    if isinstance(prompt, (str, Tensor)) or not isinstance(prompt, Sized):
         raise ValueError("the prompt is no list of token ids: encode(target.tokenizer, text) makes one")
     if len(prompt) == 0:  # an array, too
         raise ValueError("the prompt is empty; give at least one token")

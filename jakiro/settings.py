@@ -62,7 +62,7 @@ def autos(settings: Any) -> tuple[str, ...]:
 def check_numbers(settings: Any) -> None:
     """Raise ValueError where a number is still to be measured: nothing is drafted with AUTO."""
     if names := autos(settings):
-        raise ValueError(f"{names[0]} must be a number here, not {AUTO}")
+        raise ValueError(f"{names[0]} must be a number here, not {AUTO}: `python -m jakiro tune` finds one")
 
 
 def written(value: Any) -> str:

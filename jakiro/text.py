@@ -21,7 +21,12 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool = True) -
 
     Raises ValueError for a prompt with nothing in it, and where the chat template refuses it.
     """
-    if not isinstance(prompt, str) or not prompt.strip():
+    if prompt is not None and not isinstance(prompt, str):
+        raise ValueError(
+            "the prompt is no text: write a question as one; a conversation's ids are what the tokenizer's own "
+            "apply_chat_template gives"
+        )
+    if not prompt or not prompt.strip():
         raise ValueError("the prompt is empty; write a question or choose an example")
     if half(prompt):
         raise ValueError("the prompt has half a character (a lone surrogate), which cannot be shown; leave it out")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 
 from torch import Tensor
 
@@ -36,6 +36,9 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("temperature", "top_p"):
+            if not isinstance(getattr(self, name), Real):
+                raise ValueError(f"{name} is {getattr(self, name)!r:.40}, which is no number; use one, as 1.0")
         if not math.isfinite(self.temperature) or not (self.temperature == 0 or 0.001 <= self.temperature <= 100):
             raise ValueError(f"temperature is {self.temperature}; use 0 for greedy, or a number from 0.001 to 100")
         if not 0 < self.top_p <= 1:

@@ -227,6 +227,7 @@ def test_a_prompt_of_one_token(target):
         ([1, VOCAB], 5, "outside"),
         ([-1], 5, "outside"),
         ([1], 0, "at least 1"),
+        (None, 5, "no list of token ids"),
     ],
 )
 def test_impossible_runs_are_refused_before_they_start(target, prompt, count, message):
@@ -323,6 +324,9 @@ def test_numpys_whole_numbers_are_whole_numbers(target):
     assert (again.prompt, again.seed, len(again.tokens)) == (PROMPT, 4, 4)
     with pytest.raises(ValueError, match="empty"):
         record(target, Noise(1, 4), prompt[:0], four, GREEDY)
+    copies = METHODS["prompt_lookup"]
+    drafter = copies.load(target)(copies.defaults(target))
+    assert traces_json([record(target, drafter, numpy.arange(140), 12, GREEDY)])  # some of which it copies
 
 
 def test_seconds_are_the_rounds_wall_time(target, monkeypatch):
@@ -424,6 +428,20 @@ def test_a_tree_that_lost_levels_for_want_of_room_cuts_nothing(target):
     sizes = [(len(step.tree), len(step.tree.cut)) for step in trace.steps]
     assert set(sizes) >= {(5, 2), (3, 0)} and set(sizes) <= {(5, 2), (3, 0), (1, 0)}
     assert read_traces(traces_json([trace]))
+
+
+@pytest.mark.parametrize(
+    ("child", "score"), [(numpy.int64(5), -1.0), (torch.tensor(5), -1.0), (5.0, -1.0), (5, numpy.float32(-1))]
+)
+def test_a_trees_numbers_are_those_that_json_knows(target, child, score):
+    """Else the run would go on, and its trace could not be saved."""
+
+    class Foreign(Drafter):
+        def draft(self, context: Context) -> DraftTree:
+            return DraftTree([context.tokens[-1], child], [-1, 0], [0.0, score])
+
+    with pytest.raises(AssertionError, match=r"tolist\(\) gives them"):
+        record(target, Foreign(), PROMPT, 9, GREEDY)
 
 
 def test_more_cut_nodes_than_a_trace_keeps_are_a_drafters_mistake(target, monkeypatch):

@@ -28,6 +28,11 @@ def test_an_empty_prompt_is_refused_with_a_remedy(tokenizer, prompt):
         encode(tokenizer, prompt)
 
 
+def test_a_conversation_is_not_called_empty(tokenizer):
+    with pytest.raises(ValueError, match=r"the prompt is no text: .* apply_chat_template"):
+        encode(tokenizer, [{"role": "user", "content": "hi"}])
+
+
 def test_half_a_character_is_no_prompt(tokenizer):
     with pytest.raises(ValueError, match="half a character"):
         encode(tokenizer, "caf\ud8e9")

@@ -454,7 +454,7 @@ def test_methods_share_what_belongs_to_the_target(target, small, monkeypatch):
 
 
 def test_a_drafter_is_made_from_numbers(target):
-    with pytest.raises(AssertionError):
+    with pytest.raises(ValueError, match="depth must be a number here, not auto: "):
         make_of(target, "eagle2")(TreeSettings(depth=AUTO))
 
 

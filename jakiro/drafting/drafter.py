@@ -17,7 +17,7 @@ from torch import Tensor
 from jakiro.drafter import Context, Drafter
 from jakiro.models.products import spared_bytes
 from jakiro.noise import Noise
-from jakiro.settings import autos
+from jakiro.settings import check_numbers
 from jakiro.target import Target
 from jakiro.tree import MAX_CUT, CutNodes, DraftTree
 
@@ -35,8 +35,8 @@ class TreeDrafter(Drafter):
     """A drafter for one run that grows EAGLE-2's tree, a network's pass a level."""
 
     def __init__(self, target: Target, settings: TreeSettings, vocab: int) -> None:
-        """`vocab`: tokens that it may propose."""
-        assert not autos(settings), "what is auto is measured before a drafter is made"
+        """`vocab`: tokens that it may propose. Raises ValueError for sizes that are still to be measured."""
+        check_numbers(settings)
         self.target, self.settings = target, settings
         self.width = min(settings.top_k, vocab)
         self._round: Round | None = None

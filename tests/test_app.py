@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -90,9 +91,9 @@ def test_importing_the_app_starts_and_loads_nothing():
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """One of this worker's (conftest.py): one that the system names it may give to another before the page has it."""
+    first = int(os.environ["GRADIO_SERVER_PORT"]) + 50
+    return next(port for port in range(first, first + 50) if not listens(f"http://127.0.0.1:{port}/"))
 
 
 @contextmanager

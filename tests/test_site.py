@@ -145,10 +145,12 @@ def test_a_file_that_does_not_arrive_lets_the_next_be_read(router, monkeypatch, 
 def test_a_few_exports_are_made_at_once(tmp_path, monkeypatch):
     """Each may take seconds and a hundred MB; who waits keeps no thread from others."""
     models, library, going, most = Models(lambda: None), Library(tmp_path), [], []
+    together = threading.Barrier(site.LARGE)
 
     def slowly(traces, facts):
         going.append(1)
         most.append(len(going))
+        together.wait(60)
         time.sleep(0.05)
         going.pop()
         return "text"
@@ -163,10 +165,12 @@ def test_a_few_exports_are_made_at_once(tmp_path, monkeypatch):
 
 def test_a_few_races_are_prepared_at_once(tmp_path, monkeypatch):
     library, going, most = Library(tmp_path), [], []
+    together = threading.Barrier(site.LARGE)
 
     def slowly(*given):
         going.append(1)
         most.append(len(going))
+        together.wait(60)
         time.sleep(0.05)
         going.pop()
         return "{}"

@@ -57,7 +57,6 @@ export function treePlot(box) {
         drawn();
       });
     };
-    last = performance.now();
     clearTimeout(timer);
     if (hurried) {
       box.dataset.drawn = 'no';
@@ -67,6 +66,7 @@ export function treePlot(box) {
       group = like;
       settle();
     }
+    last = performance.now(); // drawing may take longer than REST
   }
 
   /** Where not the whole tree is in sight, bring the chosen node there, and the level below it, on which the bonus is. */

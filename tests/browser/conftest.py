@@ -103,10 +103,10 @@ def show_live(show, page_of, new_tokens, decoded):
     """Opens the page on a live race that is over, of which nothing has been asked yet."""
     _, _, library = page_of(new_tokens)
 
-    def open_one():
+    def open_one(**more):
         library.begin(id := Library.new_id(), PROMPT)
         library.keep(id, decoded)
-        tab = show(f"?race={id}&method=jakiro&motion=0")
+        tab = show(f"?race={id}&method=jakiro&motion=0", **more)
         tab.wait_for_selector("#viewer [data-models=ready]")
         wait_for_tree(tab)
         return tab

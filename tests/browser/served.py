@@ -34,8 +34,16 @@ SCREENS = {
 ON_EVERY_SCREEN = pytest.mark.parametrize("show", SCREENS, indirect=True)
 WIDE_AND_NARROW = pytest.mark.parametrize("show", ["light", "narrow"], indirect=True)  # where colours change nothing
 HOSTILE = "<img src=x onerror=window.hacked=1>"  # text of a recorded race that must stay text
-# A replay then lasts longer than the half second between two looks of Playwright.
 FEW_FRAMES = "window.requestAnimationFrame = (draw) => setTimeout(() => draw(performance.now()), 1000);"
+# A replay may be over between two looks of Playwright, so the page notes what its button says.
+HEAR_THE_REPLAY = """() => {
+  const play = document.querySelector('[data-part=play]');
+  window.said = '';
+  new MutationObserver(() => { said += play.textContent; }).observe(play, {childList: true});
+}"""
+REPLAYED = "/Pause.*Play/.test(said)"
+# What Gradio says of its stream of events that a reload cuts off. It may still be open when a race is over.
+CUT_OFF = "AbortError|errored out"
 DROP = """(text) => {
   const data = new DataTransfer();
   data.items.add(new File([text], 'dropped.json'));
@@ -105,6 +113,11 @@ def part(tab: Page, name: str) -> Locator:
     return tab.locator(f"#viewer [data-part={name}]")
 
 
+def wait_for_timeline(tab: Page) -> None:
+    """Until the timeline is drawn, the last figure of a page that opens: with it the lane is shown anew."""
+    tab.wait_for_selector("[data-part=bars][data-drawn=yes]")
+
+
 def wait_for_tree(tab: Page) -> None:
     """Until the round's tree is drawn, which a narrow screen does not begin with."""
     tab.locator("[data-tab=tree]").click()
@@ -129,6 +142,7 @@ def race_live(tab: Page, prompt: str) -> None:
     tab.wait_for_selector("#viewer [data-models=ready]")
     tab.locator("#prompt textarea").fill(prompt)
     tab.locator("[data-do=run]").click()
+    tab.wait_for_selector("#viewer [data-running=no]")  # the click has begun it; what is shown before may be live, too
     expect(part(tab, "kind")).to_have_text("live")
     wait_for_tree(tab)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, part, wait_until
+from served import CUT_OFF, HOSTILE, IN_CHROMIUM, part, wait_for_timeline, wait_until
 
 pytestmark = IN_CHROMIUM
 NEW_TOKENS = 32  # of its live races
 
 
 def test_a_comparison_is_there_again_with_its_address(show_live):
-    tab = show_live()
+    tab = show_live(expected=CUT_OFF)
     tab.locator("[data-tab=compare]").click()
     view = tab.locator("[data-view=compare]")
     view.get_by_label("The other lane").select_option(label="EAGLE-2")
@@ -127,6 +127,7 @@ def test_a_lane_that_is_chosen_changes_places_with_the_one_above_it(show):
 def test_nothing_below_stays_nothing(show):
     tab = show("?race=question&method=jakiro&round=0&tab=compare")
     expect(part(tab, "against")).to_have_value("eagle2")
+    wait_for_timeline(tab)
     part(tab, "against").select_option(label="nothing")
     shown = "[...document.querySelector('[data-part=bars]').data].filter((one) => one.meta !== undefined)"
     for number, lane in ((2, "eagle2"), (3, "jakiro")):
@@ -137,7 +138,7 @@ def test_nothing_below_stays_nothing(show):
     other = tab.locator("[data-view=compare]").get_by_label("The other lane")
     expect(other.locator("option:checked")).to_have_text("EAGLE-2")  # something to compare with there always is
     tab.wait_for_function("/method=jakiro.*against=nothing/.test(location.search)")  # it follows with a delay
-    tab.goto(tab.url.replace("against=nothing", "against=jakiro"))  # how it was written once
+    tab.goto(tab.evaluate("location.href").replace("against=nothing", "against=jakiro"))  # how it was written once
     tab.wait_for_selector("[data-ready=yes]")
     expect(part(tab, "against").locator("option:checked")).to_have_text("nothing")
 

@@ -9,7 +9,7 @@ import re
 import pytest
 import synthetic
 from playwright.sync_api import expect
-from served import HOSTILE, IN_CHROMIUM, SCREENS, WIDE, part, visit, wait_for_tree
+from served import HOSTILE, IN_CHROMIUM, SCREENS, WIDE, part, visit, wait_for_timeline, wait_for_tree
 
 from jakiro.ui.figures.theme import THEMES
 
@@ -454,6 +454,8 @@ def test_a_step_restyles_what_it_changes_and_not_the_page(chromium, address):
     tab = chromium.new_page(viewport=WIDE)
     visit(tab, address, "?race=question&method=jakiro&motion=0")
     wait_for_tree(tab)
+    wait_for_timeline(tab)  # which is drawn after the tree
+    tab.wait_for_selector("#viewer [data-models=ready]")  # Gradio's controls have changed, too
     chromium.start_tracing(page=tab, categories=["devtools.timeline"])
     for _ in range(3):
         tab.keyboard.press("ArrowRight")

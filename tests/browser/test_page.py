@@ -19,6 +19,7 @@ from served import (
     open_page,
     part,
     served,
+    wait_for_timeline,
     wait_for_tree,
     with_facts,
 )
@@ -526,7 +527,7 @@ def test_text_from_right_to_left_is_laid_out_so(show):
 
 def test_a_long_prompt_is_read_in_full_where_it_is_focused(show):
     tab = show("?race=question")
-    wait_for_tree(tab)  # what is shown until then may be shown again, with its own prompt
+    wait_for_timeline(tab)  # until then the lane is shown anew, with its own prompt
     prompt = part(tab, "prompt")
     prompt.evaluate("(element) => { element.textContent = 'word '.repeat(5000); }")
     height = prompt.bounding_box()["height"]

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 import synthetic
 from playwright.sync_api import expect
-from served import DROP, FEW_FRAMES, IN_CHROMIUM, WIDE_AND_NARROW, part, wait_for_tree
+from served import DROP, FEW_FRAMES, HEAR_THE_REPLAY, IN_CHROMIUM, REPLAYED, WIDE_AND_NARROW, part, wait_for_tree
 
 from jakiro.analysis import stops as ways
 from jakiro.analysis.endings import MOMENTS, moments
@@ -250,6 +250,7 @@ def test_a_replay_goes_on_from_its_round_on_another_clock(show):
 def test_a_replay_goes_on_in_another_tab_and_ends_with_a_move(show):
     tab = show("?race=question&method=jakiro&round=0&speed=0.25")
     at(tab, 0)
+    wait_for_tree(tab)
     tab.evaluate(SLOW_CLOCK)
     part(tab, "play").click()
     for name in ("table", "outline", "tree"):
@@ -335,10 +336,9 @@ def test_traces_without_seconds_are_replayed_on_the_clock_of_passes(show):
 def test_the_replay_ends_on_the_last_round(show):
     tab = show("?race=question&method=vanilla&round=0&speed=4")
     tab.wait_for_selector("[data-round='0'][data-method=vanilla]")
-    tab.evaluate(f"() => {{ {FEW_FRAMES} }}")
+    tab.evaluate(HEAR_THE_REPLAY)
     part(tab, "play").click()
-    expect(part(tab, "play")).to_contain_text("Pause")
-    expect(part(tab, "play")).to_contain_text("Play")
+    tab.wait_for_function(REPLAYED)
     last = int(part(tab, "scrub").get_attribute("max"))
     tab.wait_for_selector(f"[data-round='{last}'][data-method=vanilla]")
 
@@ -420,8 +420,8 @@ def test_for_a_talk_labels_are_larger_where_there_is_room(show):
     for width, larger in ((1440, True), (700, False)):
         tab.set_viewport_size({"width": width, "height": 900})
         sizes = []
-        for _ in range(2):
-            wait_for_tree(tab)
+        for talk in (1, 1.3):
+            tab.wait_for_selector(f"[data-figure=tree][data-drawn=yes][data-shows^='question jakiro light {talk} ']")
             tab.wait_for_timeout(300)
             sizes.append(tab.evaluate(LABELS))
             tab.keyboard.press("Shift+P")

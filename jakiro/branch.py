@@ -42,9 +42,10 @@ def branch(
 ) -> tuple[Trace, Trace]:
     """Rounds from round `index` on, with the run's own settings and with the changed ones.
 
-    Only the prefix comes from the trace: both are decoded now, in turns, so that their times can be compared. `heed` is
-    called after every turn with the share that is done; what it raises ends the work. Raises ValueError, saying why,
-    where the trace is not this target's, where there is no such round, or for a bad change.
+    Only the prefix comes from the trace: both are decoded now, in turns, so that their times can be compared. So are
+    the rounds before, if a drafter learns from what they rejected. `heed` is called after every turn with the share
+    that is done; what it raises ends the work. Raises ValueError, saying why, where the trace is not this target's,
+    where there is no such round, or for a bad change.
     """
     check_target(trace, target)
     if not 0 <= index < len(trace.steps):
@@ -66,13 +67,17 @@ def branch(
             f"{target.context} in all; force fewer, or choose an earlier round"
         )
     *before, last = [*text, *change.forced]
+    memory = _memory(target, make(had), trace, index, Sampling(**was))
 
     def length(prompt: list[int], settings: Any) -> int:
         found = _enough(settings, change.rounds)  # a run that could not go on has rounds that cannot either
         return found if trace.most is None else min(found, max(2, trace.most - len(prompt)))
 
     def rounds(prompt: list[int], first: int, settings: Any, sampling: Sampling) -> Iterator[StepTrace]:
-        events = decode(target, make(settings), prompt, length(prompt, settings), sampling, first=first)
+        drafter = make(settings)
+        if memory is not None:
+            drafter.memory = dict(memory)
+        events = decode(target, drafter, prompt, length(prompt, settings), sampling, first=first)
         return islice((event for event in events if not isinstance(event, Prefill)), change.rounds)
 
     def made(
@@ -97,6 +102,16 @@ def branch(
                 own.append(step)
     as_was, would = (made(which, steps[which], *side) for which, side in sides.items())
     return as_was, would
+
+
+def _memory(target: Target, drafter: Drafter, trace: Trace, index: int, sampling: Sampling) -> dict | None:
+    """What the drafter knew when it drafted round `index`; None for one that knows the text alone."""
+    if drafter.memory is None:
+        return None
+    length = trace.max_new_tokens or len(trace.tokens)
+    for _ in islice(decode(target, drafter, trace.prompt, length, sampling, False, trace.first), index + 2):
+        pass  # the prefill, the rounds before, this one
+    return drafter.memory
 
 
 def _enough(settings: Any, rounds: int) -> int:

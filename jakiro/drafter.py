@@ -14,13 +14,15 @@ from jakiro.tree import MAX_LEVELS, CutNodes, DraftTree
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a drafter is shown each round: what the target kept, and nothing of what it rejected."""
+    """What a drafter is shown each round."""
 
     tokens: list[int]  # prompt and text so far, the engine's own list; the last one is the root of the next tree
     features: Tensor  # [m, hidden], m >= 1, of the tokens before the root that are new since the last call; wider
     # where the drafter `reads` several layers
     room: int  # levels below the root that can still be accepted, >= 0
     noise: Noise | None = None  # that the target will pick with; None: it is greedy, or nobody says
+    tree: DraftTree | None = None  # the last one that the target read; None: there is none yet, or nobody says
+    logits: Tensor | None = None  # [n, vocab] of the target after its nodes, rejected ones too; until its next pass
 
 
 class Drafter(ABC):
@@ -28,6 +30,7 @@ class Drafter(ABC):
 
     used = False  # set by the engine: a run has it, or had it
     reads: tuple[int, ...] = ()  # layers whose inputs its features are; none: the last hidden state, as it is read out
+    memory: dict | None = None  # of one that learns from rejected nodes what it has learnt; a later run may be given it
     pass_bytes = 0  # that a network pass of a draft reads; for `bench --limits`
 
     @abstractmethod

@@ -75,14 +75,14 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
     if not math.isfinite(logits.float().logsumexp(-1)):
         raise target.no_number()
     yield Prefill(last, seconds)
-    tokens = [*prompt, last]
+    tokens, read = [*prompt, last], ()
     end = len(prompt) + limit
 
     def ends(token: int, count: int) -> bool:
         return token in target.ends or len(tokens) + count >= end
 
     while not ends(last, 0):
-        context = Context(tokens, features, end - len(tokens) - 1, noise)
+        context = Context(tokens, features, end - len(tokens) - 1, noise, *read)
         before = recording_seconds()
         start = clock()
         whole = drafter.draft(context)
@@ -103,6 +103,7 @@ def _rounds(target, drafter, prompt, limit, sampling, inspect, first) -> Iterato
         seconds = clock() - start
         draft_s, verify_s = drafted - start, verified - ready
         chosen = picks.all() if inspect else []
+        read = tree, logits
         tree, logprobs = checked(target, tree, chosen, logits, drafter if inspect else None, tree is whole)
         spent = draft_s, verify_s, seconds - draft_s - verify_s, recording_seconds() - before
         yield StepTrace(tree, accepted, last, logprobs, *spent)

@@ -217,7 +217,7 @@ class Target:
         if not self.logit_scale:
             raise ValueError(
                 f"{self.name} does more to its last hidden state than its output embedding, so no draft head can "
-                "predict its tokens: use vanilla, prompt_lookup or draft_model"
+                "predict its tokens: use vanilla, prompt_lookup, token_recycling or draft_model"
             )
 
     def masks(self, seen: Tensor, positions: Tensor, places: Tensor) -> Mask:

@@ -654,6 +654,20 @@ MUTANTS = [
         "test_stops.py",
     ),
     Mutant(
+        "token recycling learns nothing from rejected nodes",
+        "jakiro/methods/token_recycling.py",
+        "tokens, logits = context.tree.tokens, context.logits",
+        "tokens, logits = context.tree.tokens[:1], context.logits[:1]",
+        "test_token_recycling.py",
+    ),
+    Mutant(
+        "rounds decoded again know nothing of what the rounds before had rejected",
+        "jakiro/branch.py",
+        "drafter.memory = dict(memory)",
+        "drafter.memory = {}",
+        "test_branch.py",
+    ),
+    Mutant(
         "a draft model goes deeper than there is room",
         "jakiro/methods/draft_model.py",
         "return min(self.settings.depth, context.room, self.model.context - len(context.tokens) + 1)",

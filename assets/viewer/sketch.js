@@ -5,7 +5,7 @@ import {clear, share, write} from './labels.js';
 
 const CORNERS = {diamond: [4, 1.3, 0], square: [4, Math.SQRT2, Math.PI / 4], 'triangle-up': [3, 1.15, 0], 'triangle-down': [3, 1.15, Math.PI],
   'triangle-left': [3, 1.15, -Math.PI / 2], 'triangle-right': [3, 1.15, Math.PI / 2], pentagon: [5, 1, 0], hexagon: [6, 1, 0], hexagon2: [6, 1, Math.PI / 6], octagon: [8, 1, Math.PI / 8],
-  star: [5, 1.4, 0], 'star-diamond': [4, 1.4, 0], 'star-square': [4, 1.55, Math.PI / 4], 'star-triangle-up': [3, 1.6, 0]};
+  star: [5, 1.4, 0], 'star-diamond': [4, 1.4, 0], 'star-square': [4, 1.55, Math.PI / 4], 'star-triangle-up': [3, 1.6, 0], 'star-triangle-down': [3, 1.6, Math.PI]};
 const DASHES = {dot: [3, 3], '2px,2px': [2, 2]}; // px
 const NOTCH = 0.38; // of a star's radius
 

@@ -86,7 +86,8 @@ def stop(trace: Trace, index: int) -> str:
             return FULL
         if ended_early(trace, step):
             return SHORT
-        return NARROW if "pick_rank" in step.tree.columns else endings.WRONG
+        narrow = "pick_rank" in step.tree.columns and "remembered" not in trace.settings  # which expands all its nodes
+        return NARROW if narrow else endings.WRONG
     if ends == endings.UNPROPOSED:
         if lacked(step):
             return LACKED

@@ -124,7 +124,8 @@ def parser() -> argparse.ArgumentParser:
     asking.add_argument("--limit", type=positive, help=first)
 
     one = command("trace", "decode one prompt and write its trace", parents=[decoding])
-    one.add_argument("--method", required=True, help="vanilla, prompt_lookup, draft_model, eagle2, eagle3, jakiro")
+    known = "vanilla, prompt_lookup, token_recycling, draft_model, eagle2, eagle3, jakiro"
+    one.add_argument("--method", required=True, help=known)
     one.add_argument("--prompt", required=True, metavar="TEXT", help="what the target is asked")
     one.add_argument("--temperature", **heat)
 

@@ -16,6 +16,7 @@ from .eagle2 import Eagle2
 from .eagle3 import Eagle3
 from .jakiro import Jakiro
 from .prompt_lookup import PromptLookup
+from .token_recycling import TokenRecycling
 from .vanilla import Vanilla
 
 
@@ -43,6 +44,7 @@ METHODS: dict[str, Method] = {
     for method in (
         Vanilla(),
         PromptLookup(),
+        TokenRecycling(),
         DraftModel(),
         Eagle2(),
         Eagle3(),

@@ -206,7 +206,7 @@ def _api(library: Library, live: Callable[..., Iterator[str]]) -> None:
 
         Args:
             prompt: the user's turn; the target's chat template is applied.
-            methods: which methods, each once: vanilla, prompt_lookup, draft_model, eagle2, eagle3, jakiro.
+            methods: each once: vanilla, prompt_lookup, token_recycling, draft_model, eagle2, eagle3, jakiro.
             max_new_tokens: length cap of the answer.
             temperature: 0 for greedy, else 0.001 to 100.
             top_p: above 0 and up to 1, where 1 keeps every token.

@@ -10,6 +10,7 @@ Look = tuple[str, str]  # colour role, plotly symbol
 LOOKS: dict[str, Look] = {
     "vanilla": ("@other", "line-ns-open"),
     "prompt_lookup": ("@lookup", "triangle-left"),
+    "token_recycling": ("@recycling", "star-triangle-down"),
     "draft_model": ("@model", "star-triangle-up"),
     "eagle2": ("@eagle2", "hexagon"),
     "eagle3": ("@eagle3", "hexagon2"),

@@ -51,11 +51,15 @@ def decode(
     nothing is emitted past that. `inspect=False` leaves the columns out, `first` is the first token in place of the
     target's own. A run owns all its state, so a consumer may stop at any time. Raises ValueError at once for a prompt
     that is empty, foreign to the vocabulary, or too long, for a `first` that is foreign to it, and for a drafter that
-    has had a run; in the middle of a run where target or drafter answer with NaN.
+    is none or has had a run; in the middle of a run where target or drafter answer with NaN.
     """
     limit = _limit(target, prompt, max_new_tokens)
     if first is not None and (not isinstance(first, Integral) or not 0 <= first < target.vocab_size):
         raise ValueError(f"the token {first!s:.40} is outside 0 to {target.vocab_size - 1}, the target's vocabulary")
+    if not isinstance(drafter, Drafter):
+        raise ValueError(f"{drafter!r:.60} is no drafter: METHODS[name].load(target)(settings) makes one")
+    if not isinstance(sampling, Sampling):
+        raise ValueError(f"{sampling!r:.60} is no sampling: Sampling(temperature, top_p, seed) is one")
     if drafter.used:
         raise ValueError("this drafter remembers another text: it serves one run; make a new one for each")
     drafter.used = True

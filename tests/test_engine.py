@@ -214,6 +214,13 @@ def test_text_that_fills_context_and_length_at_once_ends_by_length(target):
     assert record(target, VanillaDrafter(), prompt, 3, GREEDY).stop == "length"
 
 
+def test_a_method_is_no_drafter_and_a_number_no_sampling(target):
+    with pytest.raises(ValueError, match=r"is no drafter: METHODS\[name\]"):
+        decode(target, METHODS["vanilla"], PROMPT, 5, GREEDY)
+    with pytest.raises(ValueError, match=r"0\.5 is no sampling: "):
+        decode(target, Noise(1, 4), PROMPT, 5, 0.5)
+
+
 def test_a_prompt_of_one_token(target):
     text = generated(target, [42], 12)
     assert record(target, Oracle([42, *text], 3), [42], 12, GREEDY).tokens == text

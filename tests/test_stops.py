@@ -33,6 +33,7 @@ UNRANKED = replace(FIRST, tree=replace(FIRST.tree, columns={"pick_rank": [None] 
         (asked(FIRST, depth=2), FULL),
         (asked(UNRANKED, depth=3), NARROW),
         (asked(UNRANKED, depth=3, total_tokens=5), NARROW),
+        (asked(UNRANKED, depth=3, total_tokens=5, remembered=8), endings.WRONG),  # every node is expanded
         (asked(UNRANKED, depth=3, total_tokens=6), SHORT),  # there was room for a level that was not drafted
         (asked(FIRST, depth=3), endings.WRONG),  # why nothing hangs below is not known
         (asked(FIRST), FULL),

@@ -143,6 +143,7 @@ def test_an_empty_round_of_a_method_that_drafts():
     trace = replace(tree_trace(2), steps=[run().steps, vanilla_trace(text(4)).steps[0], *tree_trace(2).steps][1:])
     assert whys(trace)[0].startswith("Nothing was drafted in this round")
     assert whys(replace(vanilla_trace(text(4)), method="jakiro"))[0].startswith("Nothing was drafted in this run")
+    assert whys(replace(trace, settings={"remembered": 8}))[0].startswith("What may follow the last token is not known")
 
 
 def test_prompt_lookup_says_no_match_wrong_copy_and_copied_to_the_end():

@@ -38,6 +38,8 @@ def _idle(trace: Trace) -> str:
     """Why rounds without a draft have none."""
     if any(_copies(step) for step in trace.steps):
         return "The last tokens occur nowhere earlier in the text, so there was nothing to copy"
+    if "remembered" in trace.settings:
+        return "What may follow the last token is not known yet, so there was nothing to recycle"
     if any(len(step.tree) > 1 for step in trace.steps):
         return "Nothing was drafted in this round"
     return "This method drafts nothing" if trace.method == "vanilla" else "Nothing was drafted in this run"

@@ -108,6 +108,15 @@ def test_the_end_of_the_prompt_is_learnt_before_the_first_round(target):
     assert set(prompt[-READ:]) <= set(one.memory) and prompt[0] not in one.memory
 
 
+def test_where_nobody_tells_of_trees_the_text_is_learnt_from(target):
+    """As in Compare, which drafts after every token of a text."""
+    one, features = drafter(target), torch.randn(3, target.hidden_size)
+    one.draft(Context([7, 8, 9], features[:2], 9))
+    assert [*one.memory] == [7, 8]
+    one.draft(Context([7, 8, 9, 7], features[2:], 9))
+    assert [*one.memory] == [7, 8, 9]
+
+
 def test_a_target_whose_features_cannot_be_read_is_learnt_from_its_logits_alone(target, monkeypatch):
     monkeypatch.setattr(target, "logit_scale", 0)
     plain = record(target, drafter(target), PROMPT, 24, GREEDY)

@@ -117,7 +117,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     if (always[name]) return always[name]();
     if (name === 'present' && race?.running) return view.presenting();
     if (!race || race.running) return;
-    if (!view.lane) view.redrawNow(); // due in this frame: a key that is earlier still counts
+    if (view.lane?.method !== state.method) view.redrawNow(); // due in this frame: a key that is earlier still counts
     const {lane} = view;
     if (name === 'round') toRound();
     else if (name === 'play') timeline.toggle(race, lane, state);

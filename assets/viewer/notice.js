@@ -3,16 +3,17 @@
 const BRIEF = 8000; // ms
 
 /** `say(text, until)`: a notice until the next 'move', which brings the race's own note back; until another 'race'; or
- * until the 'next', where the page waits for something or lacks it. `moved(note)` and `opened(note)` tell of those. While
- * a race is `running()` there are no moves: the notice then lasts BRIEF. What goes with a move lies over the page. */
+ * until the 'next', where the page lacks something, or 'soon', where it waits for something. `moved(note)` and
+ * `opened(note)` tell of those. While a race is `running()` there are no moves: the notice then lasts BRIEF. What goes
+ * with a move or by itself lies over the page: it would move what is below it twice. */
 export function noticeView(place, running) {
   let lasts = 'move', timer = null;
 
   function say(text, until = 'move') {
-    lasts = until;
+    lasts = until === 'soon' ? 'next' : until;
     clearTimeout(timer);
     if (text && until === 'move') timer = setTimeout(() => running() && say(''), BRIEF);
-    place.classList.toggle('brief', until === 'move');
+    place.classList.toggle('brief', until === 'move' || until === 'soon');
     place.textContent = text;
   }
 

@@ -21,7 +21,7 @@ export function openFiles(input, free, opened, say) {
   async function send(files) {
     if (!files.length || !free()) return;
     const name = files.length > NAMED ? `${files.length} files` : files.map((file) => file.name).join(', ');
-    say(`Reading ${name} …`, 'next');
+    say(`Reading ${name} …`, 'soon');
     const own = sent += 1;
     try {
       await Promise.all(files.map((file) => file.slice(0, 1).arrayBuffer())).catch(() => { throw new Error('it is a folder, or cannot be read: choose the files themselves.'); });

@@ -56,7 +56,8 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
   /** No answer comes yet: say why. */
   async function waits(own) {
     const there = await reachable();
-    if (own === unanswered) say(there ? 'Waiting for the model, which is busy …' : 'The server cannot be reached: is the network there?', 'next');
+    if (own !== unanswered) return;
+    if (there) say('Waiting for the model, which is busy …', 'soon'); else say('The server cannot be reached: is the network there?', 'next');
   }
 
   /** Send what is asked; where Gradio is not yet through with what was stopped, then: until then it would drop this. */
@@ -132,14 +133,14 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
     const own = busy('question', document.activeElement.matches('[data-part=views] button') ? document.activeElement : null);
     nonce = Date.now();
     [working, told] = [text, ''];
-    say(`${text}, when the model is free …`, 'next');
+    say(`${text}, when the model is free …`, 'soon');
     hand(own, name, {...request, nonce});
   }
 
   /** In steps that one can bear to hear: they are read out. */
   function progressed(share) {
     const text = `${working}: ${10 * Math.floor(10 * share)} %`;
-    if (share >= 0.1 && text !== told) say(told = text, 'next');
+    if (share >= 0.1 && text !== told) say(told = text, 'soon');
   }
 
   async function fetchCompared({race, lane, other}) {
@@ -198,7 +199,7 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
     leaving = stop.matches(':focus-visible');
     reveal(stop, false);
     let gone = null; // of a race that was stopped so early that there is nothing of it
-    const waits = setTimeout(() => own === asked && !text && say('The race is over; its trees are being prepared …', 'next'), PATIENCE);
+    const waits = setTimeout(() => own === asked && !text && say('The race is over; its trees are being prepared …', 'soon'), PATIENCE);
     const race = id && await fetched(id).catch((error) => {
       gone = error.gone ? id : null;
       text = gone ? (replay ? error.message : 'Stopped before its first token.') : `${error.message} The race is kept: choose it in the list.`;

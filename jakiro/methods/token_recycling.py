@@ -45,6 +45,7 @@ class TokenRecyclingDrafter(Drafter):
         self.memory: dict[int, dict[int, float]] = {}  # token -> next token -> log-probability, the likeliest first
         self._left: list[tuple[float, int, int]] = []  # of the last draft, what did not fit: -score, parent, token
         self._deepest = 0  # level that it might reach
+        self._first = True  # whether nothing was drafted yet
 
     def draft(self, context: Context) -> DraftTree:
         """Best first: again and again the likeliest node that may follow one of the tree, until that is full."""
@@ -84,13 +85,14 @@ class TokenRecyclingDrafter(Drafter):
 
     def _learn(self, context: Context) -> None:
         """From the last tree; where there is none from the text, whose logits are then made of its features."""
+        first, self._first = self._first, False
         if context.tree is not None:
             tokens, logits = context.tree.tokens, context.logits
-        elif self.target.logit_scale and not self.memory:
+        elif not self.target.logit_scale or (first and self.memory):
+            return  # features that cannot be read, or a memory that was given and knows the text
+        else:
             features = context.features[-READ:]
             tokens, logits = context.tokens[-1 - len(features) : -1], self.target.logits(features)
-        else:  # no target's features are read otherwise, and a memory that was given has them
-            return
         self.memory |= zip(tokens, _likeliest(logits, self.settings.remembered), strict=True)
 
     def _known(self, token: int) -> dict[int, float]:

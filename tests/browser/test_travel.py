@@ -576,6 +576,16 @@ def test_escape_ends_the_tour_and_gives_the_focus_back(show):
     assert tab.locator("#viewer .toured").count() == 0
 
 
+def test_a_key_is_for_the_lane_that_the_key_before_it_chose(show):
+    """Both came within a frame: the end was that of the lane that was still drawn."""
+    tab = show("?race=question&method=jakiro&round=0&motion=0")
+    wait_for_tree(tab)
+    tab.evaluate("""for (const key of ['1', 'End'])
+      document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}))""")
+    tab.wait_for_selector("#viewer .lane[data-method=vanilla].chosen")
+    expect(part(tab, "count")).to_have_text(re.compile(r"^round (\d+) / \1$"))
+
+
 def test_another_lane_is_shown_at_the_same_time_of_the_clock(show):
     tab = show("?race=question&method=jakiro&round=7")
     at(tab, 7)

@@ -44,8 +44,8 @@ def branch(
 
     Only the prefix comes from the trace: both are decoded now, in turns, so that their times can be compared. So are
     the rounds before, if a drafter learns from what they rejected. `heed` is called after every turn with the share
-    that is done; what it raises ends the work. Raises ValueError, saying why, where the trace is not this target's,
-    where there is no such round, or for a bad change.
+    that is done, which of the rounds before is none; what it raises ends the work. Raises ValueError, saying why, where
+    the trace is not this target's, where there is no such round, or for a bad change.
     """
     check_target(trace, target)
     if not 0 <= index < len(trace.steps):
@@ -67,7 +67,7 @@ def branch(
             f"{target.context} in all; force fewer, or choose an earlier round"
         )
     *before, last = [*text, *change.forced]
-    memory = _memory(target, make(had), trace, index, Sampling(**was))
+    memory = _memory(target, make(had), trace, index, Sampling(**was), heed)
 
     def length(prompt: list[int], settings: Any) -> int:
         found = _enough(settings, change.rounds)  # a run that could not go on has rounds that cannot either
@@ -104,13 +104,16 @@ def branch(
     return as_was, would
 
 
-def _memory(target: Target, drafter: Drafter, trace: Trace, index: int, sampling: Sampling) -> dict | None:
+def _memory(
+    target: Target, drafter: Drafter, trace: Trace, index: int, sampling: Sampling, heed: Callable[[float], None]
+) -> dict | None:
     """What the drafter knew when it drafted round `index`; None for one that knows the text alone."""
     if drafter.memory is None:
         return None
     length = trace.max_new_tokens or len(trace.tokens)
-    for _ in islice(decode(target, drafter, trace.prompt, length, sampling, False, trace.first), index + 2):
-        pass  # the prefill, the rounds before, this one
+    events = decode(target, drafter, trace.prompt, length, sampling, inspect=False, first=trace.first)
+    for _ in islice(events, index + 2):  # the prefill, the rounds before, this one
+        heed(0.0)
     return drafter.memory
 
 

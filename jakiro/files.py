@@ -128,7 +128,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 def differing(old: Any, new: Any, name: str = "") -> str:
     """The first field in which two JSON values differ, and what it was and is."""
     if isinstance(old, dict) and isinstance(new, dict):
-        at = next(key for key in old | new if old.get(key) != new.get(key))
+        at = next(key for key in old | new if (key in old, old.get(key)) != (key in new, new.get(key)))
         return differing(old.get(at), new.get(at), f"{name}.{at}".removeprefix("."))
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         at = next(index for index, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1])

@@ -184,6 +184,12 @@ def test_ranks_count_larger_ones_and_give_ties_to_the_smaller_id() -> None:
     assert both[1] == ([1, 2, None, 3, 0], [-1.0, -2.0, None, -5.0, -0.5])
 
 
+def test_of_equally_likely_tokens_that_are_not_proposed_the_smaller_id_ranks_first() -> None:
+    logprobs = torch.tensor([[0.4, 0.2, 0.2, 0.2]]).log()
+    [(ranks, _)] = place(logprobs[None], [0] * 4, [0, 1, 2, 3], torch.tensor([[0]]))
+    assert ranks == [0, 1, 2, 3]
+
+
 def test_a_token_that_no_expert_proposes_ranks_after_those_that_one_does() -> None:
     """Third with both experts, it is first in their blend, and still never drafted."""
     experts = torch.tensor([[0.35, 0.33, 0.32, 0.0, 0.0], [0.0, 0.0, 0.32, 0.35, 0.33]])[:, None].clamp_min(1e-6).log()

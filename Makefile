@@ -22,6 +22,7 @@ bench:  ## the six evaluation sets: the device's default tree, 60 nodes, Jakiro 
 	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --temperature 1 --prompts $(EVAL) --limit 10 --repeats 3 --out benchmarks/cpu-t1.json
 	$(PYTHON) -m jakiro bench --variants benchmarks/variants/coupled.json --prompts $(EVAL) --limit 10 --temperature 1 --out benchmarks/cpu-coupled.json
 	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,token_recycling,eagle2,jakiro --prompts $(EVAL) --limit 5 --max-new-tokens 128 --temperature 0 1 --repeats 2 --out benchmarks/token-recycling-cpu.json
+	$(PYTHON) -m jakiro bench --variants benchmarks/variants/token-recycling.json --prompts $(EVAL) --limit 3 --max-new-tokens 128 --out benchmarks/token-recycling-trees-cpu.json
 	$(PYTHON) -m jakiro bench --methods vanilla,draft_model,eagle2,jakiro --limits --prompts $(EVAL) --limit 10 --repeats 3 --out benchmarks/cpu-draft-model.json
 
 auto:  ## which tree pays on this machine, and whether it is as quick as the best of a grid

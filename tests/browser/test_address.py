@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
-from served import CUT_OFF, HOSTILE, IN_CHROMIUM, part, wait_for_timeline, wait_until
+from served import CUT_OFF, HOSTILE, IN_CHROMIUM, open_page, part, wait_for_timeline, wait_until
 
 pytestmark = IN_CHROMIUM
 NEW_TOKENS = 32  # of its live races
@@ -55,9 +55,9 @@ def test_the_button_waits_for_what_is_asked_of_the_address(show_live):
 
 
 @pytest.mark.parametrize("key", ["ArrowLeft", " "])
-def test_what_moves_when_back_is_pressed_does_not_come_into_the_history(show, key):
+def test_what_moves_when_back_is_pressed_does_not_come_into_the_history(chromium, address, key):
     """A key just before, or a replay: the race that is left must not be put on top of the one that is fetched."""
-    tab = show("?race=question&method=eagle2&round=3&motion=0")
+    tab, trouble = open_page(chromium, address, "?race=question&method=eagle2&round=3&motion=0")
     tab.wait_for_selector("[data-round='3'][data-method=eagle2]")
     tab.clock.install()
     part(tab, "races").select_option("hostile")
@@ -82,6 +82,8 @@ def test_what_moves_when_back_is_pressed_does_not_come_into_the_history(show, ke
     tab.clock.run_for(400)
     tab.go_forward()
     expect(part(tab, "prompt")).to_have_text(HOSTILE)
+    tab.context.close()
+    assert trouble == []
 
 
 def test_back_leads_to_a_race_that_was_left_at_once(show):

@@ -3,11 +3,10 @@
 import {show as reveal, stillness} from './dom.js';
 import {liveReader} from './live.js';
 import {comparison, fetched} from './race.js';
-import {reachable, serverWatch} from './reach.js';
+import {PATIENCE, serverWatch, turnWatch} from './reach.js';
 
 const STATUS_EVERY = 1000; // ms between two questions whether the models are there
 const LOADING = 'Loading model …', RUN = 'Run live'; // what the button says before it can be pressed, and then
-const PATIENCE = 700; // ms after which the page says that it waits, or that no answer comes
 const QUIET = 300; // ms without a word of Gradio after which it is through with a stop
 
 /**
@@ -24,13 +23,13 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
     started, grown, done: (id) => settle(id, !stillness(), ''), failed, progressed,
     compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); },
   });
-  const server = serverWatch(say);
+  const server = serverWatch(say), turn = turnWatch(inform);
   let doing = '', asked = 0, unanswered = 0; // 'race' or 'question'; how often anything was; which of it has no answer yet
   let halted = false, leaving = false; // whether the race was stopped; whether Stop is hidden, and had the keyboard's focus
   let held = 0, waiting = null, nonce = 0; // which of what was asked Gradio has; hands over the next; comes with the answer to a question
   let joining = false, stopping = false; // whether its server has yet to say how it calls what Gradio has, and what is to be stopped then
   let stopped = false, quiet = 0; // whether Gradio was told to stop what it has; the timer of its last word on that
-  let working = '', told = ''; // what the model does for the question that is asked, what was last said of how far it is
+  let working = '', told = ''; // what the model does for the question that is asked, what was last said of how far that is
   let asker = null; // the button of a view that a question was asked with by key
   let model = null, heads = [], lacking = 'The models are loading.'; // why there is no model yet, or never
   run.addEventListener('asked', () => (run.disabled ? say(run.dataset.help) : start())); // Enter in the prompt
@@ -43,9 +42,10 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
   function start() {
     if (doing) return say('The model is busy with what was asked: stop that first, or wait.');
     if (written()) return void setTimeout(start); // Gradio has read by then what was written
-    const own = busy('race');
-    setTimeout(() => own === unanswered && waits(own), PATIENCE);
-    hand(own, 'run');
+    busy('race');
+    told = '';
+    turn.begin('Waiting for the model, which is busy');
+    hand('run');
   }
 
   function read(text) {
@@ -53,17 +53,21 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
     reader.read(text);
   }
 
-  /** No answer comes yet: say why. */
-  async function waits(own) {
-    const there = await reachable();
-    if (own !== unanswered) return;
-    if (there) say('Waiting for the model, which is busy …', 'soon'); else say('The server cannot be reached: is the network there?', 'next');
+  /** Said once: it is read out. */
+  function inform(text, until = 'soon') {
+    if (text !== told) say(told = text, until);
+  }
+
+  /** What is asked has its answer, or will have none. */
+  function met() {
+    unanswered = 0;
+    turn.end();
   }
 
   /** Send what is asked; where Gradio is not yet through with what was stopped, then: until then it would drop this. */
-  function hand(own, ...given) {
+  function hand(...given) {
     waiting = () => {
-      [held, waiting, halted, joining, stopping] = [own, null, false, true, false];
+      [held, waiting, halted, joining, stopping] = [asked, null, false, true, false];
       send(...given);
     };
     if (!held) waiting();
@@ -110,7 +114,7 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
   function started(race) {
     if (halted) return reader.forget(); // stopped before it began
     if (doing !== 'race') busy('race');
-    unanswered = 0;
+    met();
     say('');
     shown(race, {replay: false});
   }
@@ -130,22 +134,23 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
   function take(request) { send('take', request); }
 
   function ask(name, request, text) {
-    const own = busy('question', document.activeElement.matches('[data-part=views] button') ? document.activeElement : null);
+    busy('question', document.activeElement.matches('[data-part=views] button') ? document.activeElement : null);
     nonce = Date.now();
     [working, told] = [text, ''];
-    say(`${text}, when the model is free …`, 'soon');
-    hand(own, name, {...request, nonce});
+    inform(`${text}, when the model is free …`);
+    turn.begin(`${text}, when the model is free`);
+    hand(name, {...request, nonce});
   }
 
   /** In steps that one can bear to hear: they are read out. */
   function progressed(share) {
-    const text = `${working}: ${10 * Math.floor(10 * share)} %`;
-    if (share >= 0.1 && text !== told) say(told = text, 'soon');
+    turn.end();
+    if (share >= 0.1) inform(`${working}: ${10 * Math.floor(10 * share)} %`);
   }
 
   async function fetchCompared({race, lane, other}) {
     const own = asked;
-    unanswered = 0;
+    met();
     try {
       const found = await comparison(race, lane, other);
       if (!found) throw new Error('What came of it is not kept any more: compare the lanes again.');
@@ -195,7 +200,7 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
   /** The run is over: show its traces, or, where there are none, what was shown before. */
   async function settle(id, replay, text) {
     const own = asked;
-    unanswered = 0;
+    met();
     leaving = stop.matches(':focus-visible');
     reveal(stop, false);
     let gone = null; // of a race that was stopped so early that there is nothing of it
@@ -228,8 +233,9 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
     if (!doing) asker = null;
     root.dataset.running = doing ? 'yes' : 'no';
     ready();
+    met();
     asked += 1;
-    unanswered = doing ? asked : 0;
+    if (doing) unanswered = asked;
     return asked;
   }
 

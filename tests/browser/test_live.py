@@ -656,6 +656,41 @@ def test_who_runs_again_after_a_stop_is_not_told_that_nothing_was_taken_on(show,
     assert not [one for one in tab.evaluate("heard") if "took nothing on" in one]
 
 
+def test_who_waits_is_told_before_how_many(show):
+    """Of those in the queue some may have come later, which is not known: never more than before."""
+    sizes = [2, 3, 1, 0]
+    soon = """const set = setTimeout;
+      window.setTimeout = (call, ms, ...given) => set(call, Math.min(ms, 700), ...given);"""
+    tab = show("?motion=0", script=soon)
+    tab.evaluate(HEAR_THE_NOTICE)
+    held = []
+    tab.route("**/queue/join*", lambda route: held.append(route))
+    tab.route("**/queue/status", lambda route: route.fulfill(json={"queue_size": sizes.pop(0) if sizes else 0}))
+    run(tab, "an the")
+    tab.wait_for_function("heard.at(-1) === 'Waiting for the model, which is busy …'")
+    said = [one for one in tab.evaluate("heard") if one]
+    assert said == [
+        f"Waiting for the model, which is busy{more} …"
+        for more in (": at most 2 are before you", ": one is before you", "")
+    ]
+    held[0].continue_()
+    expect(part(tab, "kind")).to_have_text("live")
+    tab.unroute("**/queue/join*")
+
+
+def test_a_race_that_waits_for_another_visitors_says_so(show, monkeypatch):
+    monkeypatch.setattr(Race, "rounds", slowly)
+    other = show("?motion=0")
+    run_until_it_is_in_the_address(other)
+    tab = show("?motion=0")
+    run(tab, "an the")
+    expect(part(tab, "notice")).to_have_text("Waiting for the model, which is busy: one is before you …")
+    other.locator("[data-do=stop]").click()
+    expect(part(tab, "kind")).to_have_text("running")
+    tab.locator("[data-do=stop]").click()
+    tab.wait_for_selector("#viewer [data-running=no]")
+
+
 def test_a_stop_before_the_server_has_answered_is_heard(show):
     tab = show("?motion=0")
     held = []

@@ -360,6 +360,13 @@ def test_models_that_read_no_tree_mask_are_refused():
         Target.wrap(bloom)
 
 
+def test_models_with_alibi_are_refused_for_that():
+    """Another attention would not help."""
+    falcon = tiny_model("falcon", num_attention_heads=4, alibi=True)
+    with pytest.raises(ValueError, match=r"\(ALiBi\): a tree is not its paths; use a model"):
+        Target.wrap(falcon)
+
+
 def test_models_that_assert_that_masks_are_flat_are_refused():
     """XLM does, and its assertion says nothing."""
 

@@ -49,6 +49,8 @@ def measure(target: Any) -> tuple[int, list, int]:
         raise ValueError(f"{target.name} {why}; try another --dtype, or {REMEDY}") from error
     if getattr(config, "attention_layers", None):  # GPT-Neo; nothing of it shows within a window
         raise ValueError(f"{target.name} masks rows of its cache, not positions, so a tree is not its paths; {REMEDY}")
+    if getattr(config, "alibi", False):  # Falcon's
+        raise ValueError(f"{target.name} has its cache's rows for positions (ALiBi): a tree is not its paths; {REMEDY}")
     limits = [positions(config), *short_factors(config)]
     if getattr(config, "attn_temperature_tuning", None):  # Llama 4 scales queries by their row of the cache
         limits.append(max(1, config.floor_scale - MOST_ROWS))
@@ -218,7 +220,10 @@ def record_if_possible(target: Any, wanted: bool) -> str:
         if out_of_memory(error):
             raise
         target.record_passes(False)
-        return f"{target.name} cannot be recorded: {str(error).strip().splitlines()[-1]}"
+        what = str(error).strip().splitlines()[-1]
+        if "TorchScript" in str(error):  # it failed when replayed: eager attention keeps how many rows it has read
+            what = f"its passes do not work at another length of the text ({what.removeprefix('RuntimeError: ')})"
+        return f"{target.name} cannot be recorded: {what}"
     plain, replayed = answers
     error = float((replayed - plain).norm() / (plain - plain.mean()).norm())
     if error < (0.01 if _exact(target) else 0.2):

@@ -26,7 +26,7 @@ from jakiro.training.claims import claim, contents, digest, lies_in
 from jakiro.training.data import Shelf
 from jakiro.training.growth import check_growth, grow, mean, silence
 from jakiro.training.optim import check_schedule
-from jakiro.training.packing import load_rows, row_widths
+from jakiro.training.packing import Rows, load_rows, row_widths
 from jakiro.training.recipe_file import check_dtype
 from jakiro.training.target_job import StageJob
 from jakiro.training.target_recipe import AS_SAVED, Recipe, Stage
@@ -57,6 +57,7 @@ def train(
     so, or `run` holds a stage of another recipe, other data, tokenizer, parent or `start`.
     """
     done = _stages_of(start, recipe) if start else []
+    todo = list(enumerate(recipe.stages))[len(done) :]
     _check(accelerator, recipe, len(done), shard)
     for given in filter(None, (start, like, parent, recipe.parent and Path(recipe.parent))):
         if out.resolve() == given.resolve():
@@ -73,7 +74,6 @@ def train(
     model = _model_of(start, recipe, tokenizer) if start else None
     origin = {"tokenizer": _words(tokenizer), "start": digest(model.state_dict()) if model else None}
     origin |= {"parent": digest(whole.model.state_dict())} if whole else {}
-    todo = list(enumerate(recipe.stages))[len(done) :]
     shelf: Shelf = {}
     with accelerator.main_process_first():  # all rows at once: texts are encoded once, and what is wrong is soon known
         for number, stage in todo:
@@ -84,7 +84,7 @@ def train(
                 make_rows(recipe, stage, number, tokenizer, data, folder, shelf)
     del shelf
     if whole and not (run / "stage0/model.pt").exists():
-        rows, *_ = load_rows(run / "stage0/rows.npz", row_widths(recipe.stages[0].row, recipe.stages[0].short))[-1]
+        rows, *_ = _rows(run / "stage0", recipe.stages[0])[-1]
         whole.model.to(accelerator.device)
         model = pruning.part(whole, _config(recipe, tokenizer, recipe.stages[0].layers), rows[: pruning.ROWS])
     del whole
@@ -93,31 +93,42 @@ def train(
     for number, stage in todo:
         folder = run / f"stage{number}"
         model = grow(model, stage.layers) if model else build(recipe, tokenizer, stage.layers)
-        weights = folder / "model.pt"
-        missing = not weights.exists()
+        missing = not (folder / "model.pt").exists()
         accelerator.wait_for_everyone()  # all have looked before one writes
         if missing:
             with accelerator.main_process_first():
                 looping = prompts_that_loop(accelerator, recipe, stage, number, model, tokenizer, data, folder)
-            rows = load_rows(folder / "rows.npz", row_widths(stage.row, stage.short))
-            job = StageJob(accelerator, model, stage, rows, looping, compiled, recipe, shard)
-            loop.run(job, folder, accelerator.is_main_process)
-            states = workers.parameters(job.trained)
-            if accelerator.is_main_process:
-                loop.save(states, weights)
-            del job, states
+            _learn(StageJob(accelerator, model, stage, _rows(folder, stage), looping, compiled, recipe, shard), folder)
             accelerator.free_memory()  # it keeps what it prepared
             accelerator.wait_for_everyone()
             model = build(recipe, tokenizer, stage.layers)  # whole and bare, whatever it was prepared for
-        model.load_state_dict(loop.read(weights))
+        model.load_state_dict(loop.read(folder / "model.pt"))
         if stage.average:
             model.load_state_dict(mean(model.state_dict(), after[stage.average]))
         after[number + 1] = copy.deepcopy(model.state_dict()) if number + 1 in named else None
         rows = history.metrics(folder)
         seen = {"tokens": int(sum(row["tokens"] for row in rows)), "loss": round(history.late(rows, "loss", 50), 4)}
         done.append({"stage": asdict(stage), **seen})
-    if not accelerator.is_main_process:
-        return
+    if accelerator.is_main_process:
+        _write(model, tokenizer, recipe, done, out)
+
+
+def _rows(folder: Path, stage: Stage) -> list[Rows]:
+    return load_rows(folder / "rows.npz", row_widths(stage.row, stage.short))
+
+
+def _learn(job: StageJob, folder: Path) -> None:
+    """Do what is missing of a stage and keep its weights."""
+    loop.run(job, folder, job.accelerator.is_main_process)
+    states = workers.parameters(job.trained)
+    if job.accelerator.is_main_process:
+        loop.save(states, folder / "model.pt")
+
+
+def _write(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: Recipe, done: list[dict], out: Path
+) -> None:
+    """The folder of the model, unless just these weights are there, with tokenizer, recipe and history."""
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     there = lies_in(out, model.to(DTYPES[recipe.dtype]))

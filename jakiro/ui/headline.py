@@ -39,7 +39,8 @@ def _speed(trace: Trace, vanilla: Trace | None) -> str:
     if max(recording(run) / sum(seconds(run).values()) for run in (trace, vanilla)) < NOTABLE:
         return text
     whole = [(len(run.tokens) - 1) / (sum(seconds(run).values()) + recording(run)) for run in (trace, vanilla)]
-    return f"{text} ({whole[0] / whole[1]:.2f} times with what recording took, though tapes serve all lanes)"
+    shared = ", though tapes serve all lanes" if trace.threads else ""  # CUDA graphs are each run's own
+    return f"{text} ({whole[0] / whole[1]:.2f} times with what recording took{shared})"
 
 
 def _rescues(trace: Trace) -> list[str]:

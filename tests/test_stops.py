@@ -38,6 +38,7 @@ UNRANKED = replace(FIRST, tree=replace(FIRST.tree, columns={"pick_rank": [None] 
         (asked(FIRST, depth=3), endings.WRONG),  # why nothing hangs below is not known
         (asked(FIRST), FULL),
         (asked(rejected(pick_rank=3), top_k=4), endings.CUT),
+        (asked(rejected(pick_rank=7), remembered=8), endings.CUT),  # of 32 cut nodes or more, the trace has the best
         (asked(rejected(pick_rank=4), top_k=4), NEAR),
         (asked(rejected(pick_rank=7), top_k=4), NEAR),
         (asked(rejected(pick_rank=7, pick_score=-2.0, cutoff=-3.0), top_k=4), NEAR),

@@ -35,7 +35,7 @@ def ending(trace: Trace, index: int) -> str:
         return TEXT_END
     if len(step.tree) == 1:
         return NOTHING_DRAFTED
-    rank, width = at_stop(step, "pick_rank"), trace.number("top_k")
+    rank, width = at_stop(step, "pick_rank"), trace.number("top_k") or trace.number("remembered")
     if (step.stop_node, step.bonus) in zip(step.tree.cut.parents, step.tree.cut.tokens, strict=True):
         return CUT
     if rank is None:

@@ -91,7 +91,7 @@ def test_the_draft_never_looked_past_a_node_outside_its_beam():
 @pytest.mark.parametrize(("columns", "settings"), [({}, SETTINGS), ({"pick_rank": column(None)}, {"nodes": 4})])
 def test_a_leaf_is_not_said_to_be_outside_a_beam_that_nobody_knows(columns, settings):
     told = sentence(columns, accepted=(3,), settings=settings)
-    assert told == "The draft stopped at “␣four”: nothing was drafted after it, and the target chose “␣six”."
+    assert told == "The draft stopped at “␣four”: the tree has nothing after it, and the target chose “␣six”."
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_copies_beside_the_path_are_not_called_right():
     tree = DraftTree([1, 2, 3, 4], [-1, 0, 1, 0], [0.0] * 4, {"copied_from": [None, 0, 1, 5]})
     step = StepTrace(tree, [1, 2], 6, [0.0, -0.1, -0.1, -3.0], 0.1, 0.1, 0.1)
     trace = replace(run(step), pieces=PIECES, stop="stopped")
-    assert whys(trace)[0] == "The draft stopped at “⏎”: nothing was drafted after it, and the target chose “␣six”."
+    assert whys(trace)[0] == "The draft stopped at “⏎”: the tree has nothing after it, and the target chose “␣six”."
     guess = DraftTree([1, 2], [-1, 0], [0.0] * 2, {"copied_from": [None, None]})  # which copies nothing
     accepted, wrong = (StepTrace(guess, path, 6, [0.0, -0.1], 0.1, 0.1, 0.1) for path in ([1], []))
     said = whys(replace(run(accepted, wrong), pieces=PIECES, stop="stopped"))

@@ -64,7 +64,7 @@ def _draft_ended(trace: Trace, step: StepTrace) -> str:
         return _all(trace, step, "level", depth)
     after = _after(trace, step)
     width = trace.number("top_k") if "pick_rank" in step.tree.columns else None
-    reason = "nothing was drafted after it" if width is None else f"it was not among the {width} best of its level"
+    reason = "the tree has nothing after it" if width is None else f"it was not among the {width} best of its level"
     if ended_early(trace, step):
         model = trace.method == "draft_model"  # whose own context may be full
         reason = "the draft model reads no further" if model else "nothing was drafted there, though there was room"

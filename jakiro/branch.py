@@ -43,9 +43,10 @@ def branch(
     """Rounds from round `index` on, with the run's own settings and with the changed ones.
 
     Only the prefix comes from the trace: both are decoded now, in turns, so that their times can be compared. So are
-    the rounds before, if a drafter learns from what they rejected. `heed` is called after every turn with the share
-    that is done, which of the rounds before is none; what it raises ends the work. Raises ValueError, saying why, where
-    the trace is not this target's, where there is no such round, or for a bad change.
+    the rounds before, if a drafter learns from what they rejected; those of a branch are not known. `heed` is called
+    after every turn with the share that is done, which of the rounds before is none; what it raises ends the work.
+    Raises ValueError, saying why, where the trace is not this target's, where there is no such round, or for a bad
+    change.
     """
     check_target(trace, target)
     if not 0 <= index < len(trace.steps):
@@ -110,6 +111,11 @@ def _memory(
     """What the drafter knew when it drafted round `index`; None for one that knows the text alone."""
     if drafter.memory is None:
         return None
+    if trace.branch:
+        raise ValueError(
+            "these rounds began in the middle of a run, and what their drafter had learnt before is not kept: choose a "
+            "round of the run itself"
+        )
     length = trace.max_new_tokens or len(trace.tokens)
     events = decode(target, drafter, trace.prompt, length, sampling, inspect=False, first=trace.first)
     for _ in islice(events, index + 2):  # the prefill, the rounds before, this one

@@ -192,6 +192,13 @@ def test_rounds_may_be_decoded_again_from_those_that_were(loaded):
     assert again(loaded, capped, 0, rounds=2)[1].max_new_tokens == 40
 
 
+def test_what_was_learnt_before_rounds_that_were_decoded_again_is_not_made_up(loaded):
+    """Without it other trees would be drafted, and said to be those of before."""
+    for made in again(loaded, run(loaded, "token_recycling"), 4, rounds=4):
+        with pytest.raises(ValueError, match="is not kept: choose a round of the run itself"):
+            again(loaded, made, 1)
+
+
 def test_what_neither_decoded_is_not_counted_as_the_same(loaded):
     as_was, would = again(loaded, run(loaded, "vanilla"), 3, rounds=5)
     assert "the same text as far as both went (5 tokens)" in told(as_was, would, 3, "Vanilla")

@@ -360,6 +360,24 @@ def test_models_that_read_no_tree_mask_are_refused():
         Target.wrap(bloom)
 
 
+def test_a_model_that_masks_tokens_is_checked_by_the_others():
+    """As Chameleon does: beside a logit of finfo.min no error of another would count."""
+
+    def masked(by):
+        model = tiny_model(num_hidden_layers=1)
+        model.lm_head.register_forward_hook(lambda _, given, logits: logits.index_fill(-1, torch.tensor([3]), by))
+        return model
+
+    lowest = torch.finfo(torch.float32).min
+    assert Target.wrap(masked(lowest)).tapes is not None
+    blind = masked(lowest)
+    blind.register_forward_pre_hook(lambda _, given, named: (given, named | {"attention_mask": None}), with_kwargs=True)
+    with pytest.raises(ValueError, match="scores a tree differently from its paths"):
+        Target.wrap(blind)
+    with pytest.raises(ValueError, match="an infinite logit, which a trace cannot hold"):
+        Target.wrap(masked(-torch.inf))
+
+
 def test_models_with_alibi_are_refused_for_that():
     """Another attention would not help."""
     falcon = tiny_model("falcon", num_attention_heads=4, alibi=True)

@@ -25,6 +25,7 @@ REMEDY = "use a model whose layers are all plain attention"
 SIBLINGS, LEAVES = 26, 8  # of the tree that is tried: many siblings, so that a leaf's row is far from its position
 PROMPT = 3  # tokens before that tree
 WINDOW = 3  # with which a sliding window is tried: the tree's leaves see no token of the prompt
+MASKED = 6e4  # what is larger than this no model computes; float16 ends at 65504
 MOST_ROWS = 1024  # nodes of the largest tree that rows are kept for, where a row's number must not pass a limit
 
 
@@ -96,6 +97,9 @@ def check_trees(target: Any) -> tuple[int, int, float]:
         raise ValueError(f"{target.name} cannot score a tree with {attention}: {why}") from error
     if paths.isnan().any():
         raise target.no_number()
+    if paths.isinf().any():
+        why = "gives tokens an infinite logit, which a trace cannot hold: have it mask them with a large number"
+        raise ValueError(f"{target.name} {why}, as torch.finfo(dtype).min")
     if not (error := _distance(target, logits[-LEAVES:], paths)) < _tolerance(target):
         raise ValueError(
             f"{target.name} scores a tree differently from its paths (relative error {error:.2g}): it does not follow "
@@ -159,9 +163,15 @@ def _distance(target: Any, found: Tensor, expected: Tensor) -> float:
     """How far logits [n, vocab] are from those expected: the largest relative error of a row; the median one in half
     precision, where rounding moves a token to another expert of a mixture now and then.
     """
-    found, expected = found.float(), expected.float()
+    found, expected = _unmasked(found, expected)
     errors = (found - expected).norm(dim=-1) / (expected - expected.mean(dim=-1, keepdim=True)).norm(dim=-1)
     return float(errors.max() if _exact(target) else errors.median())
+
+
+def _unmasked(found: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
+    """Both without tokens that the model masks: beside logits so large no error of another would count."""
+    kept = expected.abs() < MASKED
+    return found.float().where(kept, 0.0), expected.float().where(kept, 0.0)
 
 
 def _tolerance(target: Any) -> float:
@@ -224,7 +234,7 @@ def record_if_possible(target: Any, wanted: bool) -> str:
         if "TorchScript" in str(error):  # it failed when replayed: eager attention keeps how many rows it has read
             what = f"its passes do not work at another length of the text ({what.removeprefix('RuntimeError: ')})"
         return f"{target.name} cannot be recorded: {what}"
-    plain, replayed = answers
+    replayed, plain = _unmasked(*reversed(answers))
     error = float((replayed - plain).norm() / (plain - plain.mean()).norm())
     if error < (0.01 if _exact(target) else 0.2):
         return ""

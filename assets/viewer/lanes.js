@@ -1,12 +1,13 @@
 // The race: one card a method, on one clock.
 
-import {h, show as reveal} from './dom.js';
+import {h} from './dom.js';
 import {WORDS, fixed, inOrder, seconds} from './format.js';
 import {column} from './node.js';
 import {doneAt, length, roundAt, ticking, tokensAt} from './race.js';
 
 const KINDS = ['t0', 't1', 't2'];
 const UNDERLINE = 1; // px of a line's underline that are in the next line
+const UNKNOWN = '–\u2008\u2007\u2007'; // as wide as 1.00: what comes with the first round takes no other line
 const ROOMY = 3; // lanes beside each other that have room for a unit beside their name
 
 /** The view of all lanes in `box`. For clicks: `choose({method, round})` on a token, `cross(index)` elsewhere on a lane.
@@ -105,8 +106,7 @@ export function lanesView(box, choose, cross, summaries = {}) {
     const {tps, speedup, tau, passes} = lane.summary;
     parts.tps.textContent = fixed(tps, 1);
     parts.speedup.textContent = speedup === null ? '' : `${fixed(speedup, 2)}×`;
-    reveal(parts.tau, tau !== null);
-    parts.tau.textContent = tau === null ? '' : `τ ${fixed(tau, 2)}${race.lanes.length > ROOMY ? '' : ' tokens / pass'}`;
+    parts.tau.textContent = `τ ${tau === null ? UNKNOWN : fixed(tau, 2)}${race.lanes.length > ROOMY ? '' : ' tokens / pass'}`;
     parts.time.textContent = `${seconds(lane.summary.seconds)} · ${passes} ${passes === 1 ? 'pass' : 'passes'}${stopped(lane) ? ' · stopped' : ''}`;
     if (race.running) parts.bar.style.width = '0';
   }

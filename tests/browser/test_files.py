@@ -299,6 +299,16 @@ def test_many_lanes_take_several_rows_and_each_looks_like_its_method(show):
     assert first["y"] == second["y"] and first["width"] + second["width"] > 800  # few fill the row
 
 
+def test_the_bars_of_a_row_are_level_where_a_name_takes_two_lines(show):
+    tab = show("?race=question&round=3", viewport={"width": 1320, "height": 900})
+    names = ["vanilla", "prompt_lookup", "token_recycling", "draft_model", "eagle2", "jakiro"]
+    tab.evaluate(DROP, traces_json([replace(RUN, method=name) for name in names]))
+    expect(tab.locator(".lane")).to_have_count(6)
+    edges = "(all) => all.map((one) => one.getBoundingClientRect().top)"
+    for name in (".numbers", ".bar", ".text"):
+        assert len({round(top) for top in tab.locator(f".lane {name}").evaluate_all(edges)}) == 1, name
+
+
 def test_no_speed_is_held_against_a_vanilla_of_another_prompt(show):
     tab, vanilla = show("?race=question&round=3"), synthetic.vanilla_trace(RUN.tokens)
     wait_for_tree(tab)

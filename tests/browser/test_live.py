@@ -44,6 +44,15 @@ COUNT_COPIES = """{
 # The page then says of every wait that it waits.
 NO_PATIENCE = """const set = setTimeout;
   window.setTimeout = (call, ms, ...given) => set(call, ms === 700 ? 100 : ms, ...given);"""
+NOTE_THE_HEIGHTS = """() => {
+  window.heights = new Set();
+  const look = () => {
+    const lane = document.querySelector('.running .lane');
+    if (lane) heights.add(lane.offsetHeight);
+    requestAnimationFrame(look);
+  };
+  look();
+}"""
 WATCH_THE_LANES = """() => {
   window.tops = new Set();
   const lanes = document.querySelector('#viewer [data-part=lanes]');
@@ -186,6 +195,16 @@ def test_nothing_on_the_screen_moves_when_a_race_is_over(show, monkeypatch):
     tab.wait_for_selector("#viewer [data-running=no]")
     expect(part(tab, "kind")).to_have_text("live")
     assert part(tab, "lanes").bounding_box() == before
+
+
+def test_a_lane_is_as_high_before_its_first_round_as_after(show, monkeypatch):
+    """On a screen where the mean of a lane stands below its name."""
+    monkeypatch.setattr(Race, "rounds", slowly)
+    tab = show("?race=question&motion=0", viewport={"width": 768, "height": 900})
+    tab.evaluate(NOTE_THE_HEIGHTS)
+    run(tab, "the an the")
+    expect(tab.locator(".running .lane .numbers", has_text=re.compile("[1-9] pass"))).not_to_have_count(0)
+    assert tab.evaluate("heights.size") == 1
 
 
 def test_a_stopped_race_is_shown_as_far_as_it_went(show, monkeypatch):

@@ -430,6 +430,18 @@ def test_a_definition_stays_where_the_page_scrolls_to_what_has_the_keyboard(show
         assert 0 <= below["y"] - above["y"] - above["height"] < 20
 
 
+def test_a_button_of_signs_says_what_it_does_when_it_is_pointed_at(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    signs = tab.locator("#viewer button:not(.modebar-btn):visible").filter(has_not_text=re.compile(r"[A-Za-z0-9]"))
+    assert signs.count() > 8
+    for button in signs.all():
+        said = button.get_attribute("data-help")
+        assert said, button.get_attribute("aria-label")
+        button.hover()
+        expect(part(tab, "tip")).to_have_text(said)
+
+
 def test_a_mouse_that_moves_after_a_key_is_listened_to_at_once(show):
     tab = show("?race=question&method=jakiro&round=3")
     wait_for_tree(tab)

@@ -23,7 +23,7 @@ export function doctorView(panel, ask) {
     if (!reveal(box, heads.includes(lane.kind)) || box.dataset.shows === about) return;
     box.dataset.shows = about;
     button.dataset.method = lane.kind;
-    button.textContent = `Examine ${lane.title}’s head`;
+    button.textContent = `Examine the head of ${lane.title}`;
     button.disabled = Boolean(why);
     reason.textContent = why || WHAT;
     list.replaceChildren(...findings.map(({check, verdict, text}) => h('tr', {class: verdict},

@@ -275,6 +275,8 @@ def test_runs_of_one_method_are_named_by_what_sets_them_apart():
     assert titled(ways, {}) == ["hand (mixture)", "hand (decoupled)"]
     alone = [replace(HAND, settings=common | {"expert": one}) for one in ("all", "0")]
     assert titled(alone, {}) == ["hand (expert all)", "hand (expert 0)"]
+    newer = replace(HAND, settings=common | {"coupled": False})  # which the other run does not know
+    assert titled([alike, newer], {}) == ["hand", "hand (2)"]
     many = replace(HAND, settings={"top_k": 8, "depth": 9, "total_tokens": 60})
     assert titled([alike, many], {}) == ["hand", "hand (2)"]  # no title has room for that
 

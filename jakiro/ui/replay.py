@@ -212,13 +212,13 @@ def keys(traces: Sequence[Trace]) -> list[str]:
 
 def titled(traces: Sequence[Trace], titles: Mapping[str, str]) -> list[str]:
     """What the page calls each lane: its method's title, its side of a what-if; where that is said twice the settings
-    that differ, if they are few, or a number."""
+    that differ, if they are few, or a number. A setting that was not there yet when one was recorded tells nothing."""
     sides = {"as it was": ", unchanged", "what if": ", what if"}  # the former decoded again, too: not what was recorded
     names = [titles.get(one.method, one.method) + sides.get(one.branch, "") for one in traces]
     found = []
     for name, trace in zip(names, traces, strict=True):
         same = [other.settings for other, called in zip(traces, names, strict=True) if called == name]
-        own = [key for key, value in trace.settings.items() if any(one.get(key) != value for one in same)]
+        own = [key for key, value in trace.settings.items() if any(one.get(key, value) != value for one in same)]
         differs = ", ".join(_said(key, [trace.settings, *same]) for key in own)
         found.append(f"{name} ({differs})" if 0 < len(own) <= FEW else name)
     return _told_apart(found, "{} ({})")

@@ -36,7 +36,8 @@ export function headerView(part, {races, exports, files}) {
 
   /** A race is shown. */
   function race(shown) {
-    for (const {parentElement: row} of [part('pick'), part('export')]) row.style.minHeight = shown.running ? `${row.getBoundingClientRect().height}px` : ''; // what comes back when it is over moves nothing
+    const row = part('pick').parentElement;
+    for (const one of [row, part('export').parentElement, row.parentElement]) one.style.minHeight = shown.running ? `${one.getBoundingClientRect().height}px` : ''; // what comes back when it is over moves nothing
     OF_A_RACE.forEach((name) => reveal(part(name), true));
     part('kind').textContent = shown.running ? 'running' : shown.kind;
     sourced(shown.kind, shown);

@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import replace
 
+import pytest
 import synthetic
 from playwright.sync_api import expect
 from served import (
@@ -118,11 +119,11 @@ def test_a_live_race_streams_and_can_be_opened(show):
     expect(part(tab, "prompt")).to_have_text("the an the")
 
 
-@WIDE_AND_NARROW
-def test_a_race_that_begins_and_ends_moves_no_lane(show, monkeypatch):
+@pytest.mark.parametrize("width", [1440, 768, 390])
+def test_a_race_that_begins_and_ends_moves_no_lane(show, monkeypatch, width):
     """What is not there while it runs leaves its place."""
     monkeypatch.setattr(Race, "rounds", slowly)
-    tab = show("?motion=0", script=NO_PATIENCE)
+    tab = show("?motion=0", script=NO_PATIENCE, viewport={"width": width, "height": 900})
     race_live(tab, "the an the")
     tab.evaluate(WATCH_THE_LANES)
     tab.locator("[data-do=run]").click()

@@ -88,6 +88,17 @@ def test_halves_are_for_weights_that_float16_holds():
 
 
 @packs
+@pytest.mark.parametrize("plan", [INTEL, OTHERS], ids=["intel", "others"])
+@torch.inference_mode()
+def test_a_pass_of_the_embedded_target_reads_every_large_weight_in_float16(plan):
+    layers = [nn.Linear(576, out, bias=False) for out in (576, 192, 192)]  # the smallest that it has
+    for layer in layers:
+        layer.weight.copy_(layer.weight.bfloat16())
+    assert join(layers, plan), "one product for query, key and value"
+    assert Product(layers[1].weight, plan=plan).nbytes == layers[1].weight.nbytes // 2
+
+
+@packs
 def test_what_a_pass_reads_is_counted_as_it_is_laid_out():
     model = nn.Sequential(nn.Linear(256, 2100, bias=False), nn.Linear(256, 64))
     model[0].weight.data = model[0].weight.data.bfloat16().float()

@@ -75,6 +75,17 @@ def test_what_was_written_down_gives_what_python_gives(work):
 
 
 @torch.inference_mode()
+def test_a_number_is_made_a_tensor_once():
+    """And not, with a conversion, in every call."""
+    inputs = [torch.randn(2, 8)]
+    tape = Tape(lambda: (inputs[0] + 1e-5) * 0.1, inputs)
+    with torch.profiler.profile() as profile:
+        found = tape(inputs)
+    assert torch.equal(found, (inputs[0] + 1e-5) * 0.1)
+    assert "aten::_to_copy" not in {event.key for event in profile.key_averages()}
+
+
+@torch.inference_mode()
 def test_it_writes_where_the_work_wrote():
     """Into inputs, through views of them, and into tensors that it was not given."""
     held, given = torch.zeros(4), torch.arange(4.0)

@@ -66,6 +66,8 @@ def test_the_headline_counts_what_a_run_drafted_and_where_it_ends():
     assert "drafted 2.0 tokens a round, 1.00 of them were accepted" in text  # rounds without a draft count
     assert "In 1 of 2 rounds an accepted token was in the top-k of one expert alone" in text
     assert text.endswith("alone: 2 in expert 0's, 0 in expert 1's.")
+    both = run(replace(FIRST, tree=replace(FIRST.tree, columns=columns | {"source": [None, 2, 2, 2, 2]})), THIRD)
+    assert headline(both, "Hand", None).endswith("In no round was an accepted token in the top-k of one expert alone.")
 
 
 def test_a_level_is_the_weakest_of_at_least_two_that_enough_rounds_reached():

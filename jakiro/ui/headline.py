@@ -48,6 +48,8 @@ def _rescues(trace: Trace) -> list[str]:
     if found is None or found.rescued_rounds is None or found.accepted_by_source is None:
         return []
     alone = found.accepted_by_source[:2]
+    if not any(alone):
+        return ["In no round was an accepted token in the top-k of one expert alone."]
     return [
         f"In {found.rescued_rounds} of {len(trace.steps)} rounds an accepted token was in the top-k of one expert "
         f"alone: {alone[0]} in expert 0's, {alone[1]} in expert 1's."

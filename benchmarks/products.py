@@ -1,10 +1,11 @@
 """What weights that are laid out beforehand save on a CPU: `python -m benchmarks.products`.
 
 `products`: for each shape of the target's weights and of its heads', one product of so many rows as torch makes it by
-itself, with the weight kept column by column, packed for oneDNN, and packed for FBGEMM in float16. `passes`: the
-target's pass over a tree of n nodes, a walk's picks included, as torch makes its products, with all weights in columns
-or all packed for oneDNN, and as jakiro/models/products.py lays them out on an Intel processor and on others. `drafts`:
-those of its heads for one text, likewise. `used` says which of these this processor gets. Medians; the ways take turns.
+itself, with the weight kept column by column, packed for oneDNN, and packed for FBGEMM in float16, each from a tape, as
+passes are: from Python some begin later than others. `passes`: the target's pass over a tree of n nodes, a walk's picks
+included, as torch makes its products, with all weights in columns or all packed for oneDNN, and as
+jakiro/models/products.py lays them out on an Intel processor and on others. `drafts`: those of its heads for one text,
+likewise. `used` says which of these this processor gets. Medians; the ways take turns.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ from jakiro.measuring.rehearsal import verify_cost
 from jakiro.methods import METHODS, on_heads
 from jakiro.models import products as layouts
 from jakiro.models.products import INTEL, OTHERS, Layout, Part, Plan, Product, by_fbgemm, by_onednn, lay_out, usual_plan
+from jakiro.tape import Tape
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.verify import GREEDY
 
-SCHEMA = "jakiro-products/4"
+SCHEMA = "jakiro-products/5"
 TURNS, CALLS = 9, 40
 NEW_TOKENS = 48  # of a text that is drafted for
 COLUMNS: Plan = (Layout("columns"),)
@@ -51,7 +53,7 @@ def product_row(weight: torch.Tensor, rows: int) -> dict[str, Any]:
     """One product of `rows` rows, in four ways."""
     x = torch.randn(rows, weight.shape[1])
     makers = (partial(F.linear, weight=weight), Product(weight, plan=COLUMNS), by_onednn(weight), by_fbgemm(weight))
-    works = {way: partial(multiply, x) for way, multiply in zip(WAYS, makers, strict=True)}
+    works = {way: partial(Tape(partial(multiply, x), [x]), [x]) for way, multiply in zip(WAYS, makers, strict=True)}
     found: dict[str, list[float]] = {way: [] for way in WAYS}
     for _ in range(TURNS):
         for way, work in works.items():

@@ -77,7 +77,6 @@ class _Scribe(TorchDispatchMode):
         super().__init__()
         self.tensors: list[Tensor] = []  # made before the work, and no inputs
         self.objects: dict[str, list[ScriptObject]] = {}  # packed weights, by the name of their class
-        self._numbers: dict[float, Tensor] = {}
         self._lines: list[str] = []
         self._names = {id(one): f"inputs[{at}]" for at, one in enumerate(inputs)}
         self._alive: list[Any] = list(inputs)  # while they are, no other object has their id
@@ -92,7 +91,7 @@ class _Scribe(TorchDispatchMode):
         kinds = {one.name: one.type.annotation_str for one in schema.arguments}
         named = dict(zip(kinds, args, strict=False)) | kwargs  # by their names, which tell overloads apart
         if isinstance(result, Tensor) and args and _fills(args[0]):
-            named |= {name: self._number(one) for name, one in named.items() if kinds[name] == "Tensor"}
+            named |= {name: _number(one) for name, one in named.items() if kinds[name] == "Tensor"}
         given = [self._word(one, kinds[name]) for name, one in named.items()]
         given[1:] = [f"{name}={word}" for name, word in zip(named, given, strict=True)][1:]
         call = f"torch.ops.{schema.name.replace('::', '.')}({', '.join(given)})"
@@ -111,12 +110,6 @@ class _Scribe(TorchDispatchMode):
         objects = [f"o{at}: List[{kind}]" for at, kind in enumerate(self.objects)]
         head = ", ".join(["inputs: List[Tensor]", "tensors: List[Tensor]", *objects])
         return "\n    ".join([f"def tape({head}):", *self._lines, f"return {returned}"]) + "\n"
-
-    def _number(self, value: Any) -> Any:
-        """A number where a tensor is asked for: it would be made one, and that converted, in every call."""
-        if not isinstance(value, float):
-            return value
-        return self._numbers.setdefault(value, torch.tensor(value, dtype=torch.float32))
 
     def _known(self, one: Any, name: str) -> str:
         self._alive.append(one)
@@ -147,6 +140,11 @@ class _Scribe(TorchDispatchMode):
 def _fills(one: Any) -> bool:
     """Whether it decides, beside a number in float32, of which kind a result is."""
     return isinstance(one, Tensor) and one.dtype == torch.float32 and one.dim() > 0 and one.device.type == "cpu"
+
+
+def _number(value: Any) -> Any:
+    """A number where a tensor is asked for, as a tensor: it would be made one, and that converted, in every call."""
+    return torch.tensor(value, dtype=torch.float32) if isinstance(value, float) else value
 
 
 def _waits(operation: OpOverload, args: Sequence[Any]) -> bool:

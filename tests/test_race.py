@@ -242,9 +242,9 @@ def test_a_source_rests_once_it_is_announced_and_is_flushed_once_a_period(monkey
             clock[0] += 0.01
 
     monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=rest))
-    texts = list(flushed(source(), threading.Event(), Pace(0.2, 0.15)))
+    texts = list(flushed(source(), threading.Event(), Pace(0.2, 0.15, 0.05)))
     assert texts[-1].count("\n") == 60
-    assert flushes == [(0.0, 0.15), (pytest.approx(0.35), 0.0), (pytest.approx(0.55), 0.0)]
+    assert flushes == [(0.0, 0.15), (pytest.approx(0.35), 0.05), (pytest.approx(0.6), 0.05)]
 
 
 def test_a_source_is_not_flushed_within_a_period(monkeypatch):

@@ -98,8 +98,10 @@ def check_trees(target: Any) -> tuple[int, int, float]:
     if paths.isnan().any():
         raise target.no_number()
     if paths.isinf().any():
-        why = "gives tokens an infinite logit, which a trace cannot hold: have it mask them with a large number"
-        raise ValueError(f"{target.name} {why}, as torch.finfo(dtype).min")
+        raise ValueError(
+            f"{target.name} gives tokens an infinite logit in {target.dtype}, which a trace cannot hold: use bfloat16 or "
+            "float32; where it masks them so, torch.finfo(dtype).min does, too"
+        )
     if not (error := _distance(target, logits[-LEAVES:], paths)) < _tolerance(target):
         raise ValueError(
             f"{target.name} scores a tree differently from its paths (relative error {error:.2g}): it does not follow "

@@ -45,7 +45,7 @@ class Layout(NamedTuple):
 
 
 Plan = tuple[Layout, ...]  # the first that takes a weight; without any it stays as it is
-INTEL = (Layout("halves", 1 << 16, rows=64), Layout("columns"))  # docs/measured.md
+INTEL = (Layout("halves", 1 << 16, rows=64), Layout("columns"))  # products-xeon.json
 OTHERS = (Layout("halves", 1 << 16), Layout("onednn", 1 << 16))  # products-cpu.json
 
 

@@ -38,10 +38,11 @@ class Pace(NamedTuple):
     """How a race leaves time to the browser, on whose cores it may run."""
 
     period: float  # seconds between two flushes, each of which is drawn
-    rest: float  # seconds between the first, which announces the lanes, and the first round
+    first: float  # seconds between the first, which announces the lanes, and the first round
+    rest: float = 0.0  # between another and the next round: none is timed while the browser draws
 
 
-FREE, CROWDED = Pace(0.25, 0.0), Pace(0.5, 0.15)
+FREE, CROWDED = Pace(0.25, 0.0), Pace(0.5, 0.15, 0.05)
 
 
 def events(race: Race, name: str) -> Iterator[dict[str, Any]]:
@@ -98,7 +99,7 @@ def flushed(source: Iterator[dict[str, Any]], left: threading.Event, pace: Pace)
 def _work(
     source: Iterator[dict[str, Any]], box: queue.SimpleQueue, due: threading.Event, left: threading.Event, pace: Pace
 ) -> None:
-    rest, flushed_at = pace.rest, -math.inf
+    rest, flushed_at = pace.first, -math.inf
     try:
         for event in source:
             box.put(event)
@@ -107,7 +108,7 @@ def _work(
             if time.monotonic() >= flushed_at + pace.period:
                 due.set()
                 time.sleep(rest)
-                rest, flushed_at = 0.0, time.monotonic()
+                rest, flushed_at = pace.rest, time.monotonic()
     except Exception as error:  # raised again in the thread that reads, without the caches that it was raised over
         traceback.clear_frames(error.__traceback__)
         box.put(error)

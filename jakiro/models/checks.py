@@ -99,8 +99,8 @@ def check_trees(target: Any) -> tuple[int, int, float]:
         raise target.no_number()
     if paths.isinf().any():
         raise ValueError(
-            f"{target.name} gives tokens an infinite logit in {target.dtype}, which a trace cannot hold: use bfloat16 or "
-            "float32; where it masks them so, torch.finfo(dtype).min does, too"
+            f"{target.name} gives tokens an infinite logit in {target.dtype}, which a trace cannot hold: use bfloat16 "
+            "or float32; where it masks tokens so, torch.finfo(dtype).min does, too"
         )
     if not (error := _distance(target, logits[-LEAVES:], paths)) < _tolerance(target):
         raise ValueError(

@@ -125,7 +125,8 @@ def _memory(
 
 def _enough(settings: Any, rounds: int) -> int:
     """A length cap that so many rounds, after their first token, cannot reach; the cache is made for it."""
-    return 2 + rounds * (1 + getattr(settings, "depth", DEEPEST))
+    copies = settings.total_tokens - 1 if getattr(settings, "lookup", 0) else 0
+    return 2 + rounds * (1 + max(copies, getattr(settings, "depth", DEEPEST)))
 
 
 def told(as_was: Trace, would: Trace, index: int, title: str) -> str:

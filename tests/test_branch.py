@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from jakiro.branch import MOST_ROUNDS, Change, _drafted, branch, parted, told
+from jakiro.branch import MOST_ROUNDS, Change, _drafted, _enough, branch, parted, told
 from jakiro.drafter import Context, Drafter
 from jakiro.engine import record
 from jakiro.methods import METHODS
@@ -111,6 +111,12 @@ def test_the_cache_is_made_for_the_rounds_that_are_asked_for(loaded, name, monke
     for made in again(loaded, trace, 0, rounds=2):
         assert len(made.steps) == 2 and made.stop == "stopped"
     assert max(asked) < 500
+
+
+def test_the_length_cap_leaves_room_for_copies_that_are_longer_than_drafts():
+    settings = METHODS["eagle2"].settings(top_k=2, depth=1, total_tokens=12)
+    assert _enough(settings, 4) == 2 + 4 * 2
+    assert _enough(replace(settings, lookup=1), 4) == 2 + 4 * 12, "eleven copied tokens and the bonus"
 
 
 def test_rounds_that_fill_the_context_end_by_it_as_before(loaded, monkeypatch):

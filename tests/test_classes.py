@@ -6,6 +6,7 @@ import pytest
 from hand import FIRST, HAND, SECOND, THIRD, run
 
 from jakiro.analysis.classes import CLASSES, by_class, token_class
+from jakiro.tree import DraftTree
 from jakiro.ui.headline import headline
 
 VANILLA = replace(run(THIRD, THIRD), method="vanilla")
@@ -96,3 +97,11 @@ def test_runs_without_drafts_or_rounds_are_told_as_they_are():
     shorter = replace(run(FIRST, THIRD), stop="stopped", branch="what if")  # to so many rounds, as was asked
     assert "stopped" not in headline(shorter, "Hand", None)
     assert headline(stopped, "Hand", VANILLA) == "Hand was stopped after its first token: there are no rounds."
+
+
+def test_what_copies_brought_is_told_apart():
+    chain = DraftTree([15, 16, 17], [-1, 0, 1], [0.0] * 3, {"copied_from": [None, 3, 4]})
+    copy = replace(SECOND, tree=chain, accepted=[1])
+    said = "In 1 of 3 rounds it copied from the text in place of a draft, and 1.00 tokens of a copy were accepted."
+    assert said in headline(replace(run(FIRST, copy, THIRD), settings={"lookup": 2}), "Hand", None)
+    assert "copied" not in headline(run(FIRST, copy, THIRD), "Hand", None)  # one that does nothing else

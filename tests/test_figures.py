@@ -11,7 +11,7 @@ from itertools import pairwise
 import plotly.graph_objects as go
 import pytest
 from drawn import fill, hung, paint
-from hand import FIRST, HAND, SECOND, run
+from hand import FIRST, HAND, SECOND, THIRD, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
 from jakiro.analysis.diversity import run_diversity
@@ -219,6 +219,22 @@ def test_hover_asks_only_for_columns_that_the_trace_has():
     assert "draft rank" in templates and "gate0" not in templates and "expert" not in templates
 
 
+def test_copies_among_drafts_have_a_look_and_hover_texts_of_their_own():
+    chain = DraftTree([15, 16, 17], [-1, 0, 1], [0.0] * 3, {"copied_from": [None, 3, 4]})
+    trace = run(FIRST, replace(SECOND, tree=chain), THIRD)
+    drafts, copies = ({one[3:5] for node, one in markers(tree(trace, index)).items() if node > 0} for index in (0, 1))
+    assert copies == {("cross", "@both")} and not drafts & copies
+    data = tree_figure(trace)["template"]["data"]
+    hover = {
+        one["legendgroup"]: one["hovertemplate"] for one in data if "legendgroup" in one and "hovertemplate" in one
+    }
+    assert "copied from position" in hover["copied"] and "draft q" not in hover["copied"]
+    assert "draft q" in hover["both"] and "copied" not in hover["both"] and "gate0" in hover["both"]
+    assert "copied" in {one.get("name") for one in data}
+    assert {"q", "score", "copied_from"} <= {field["key"] for field in fields(trace)}
+    assert {*node_table(trace.steps[1])["q"]} == {None} and node_table(trace.steps[0])["q"][1] == pytest.approx(0.5)
+
+
 def test_a_copy_has_no_probability_under_a_draft():
     trace = lookup_trace(list(range(30)))
     step = next(step for step in trace.steps if len(step.tree) > 1)
@@ -227,6 +243,8 @@ def test_a_copy_has_no_probability_under_a_draft():
     assert nodes_table(trace)["q"].isna().all() and nodes_table(trace)["p"].notna().any()
     hovers = [one["hovertemplate"] for one in tree_figure(trace)["template"]["data"] if "hovertemplate" in one]
     assert any("target p" in hover for hover in hovers) and not any("draft q" in hover for hover in hovers)
+    [one] = {one[3:5] for node, one in markers(tree(trace, trace.steps.index(step))).items() if node > 0}
+    assert one == ("cross", "@both")
     drafted = nodes_table(HAND)
     assert drafted["q"].isna().tolist() == drafted["p"].isna().tolist() == (drafted["node"] == 0).tolist()
     assert drafted["q"][4] == pytest.approx(0.25)

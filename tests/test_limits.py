@@ -38,6 +38,14 @@ def test_every_method_is_held_against_both_yardsticks(found):
     assert found["bandwidth_bytes_per_s"] > 0 and found["matmul_flops_per_s"] > 0
 
 
+def test_a_method_that_copies_is_measured_where_it_drafts(target, monkeypatch):
+    for name, value in {"TURNS": 1, "PASSES": 2, "NEW_TOKENS": 24, "SQUARE_ON_CPU": 32}.items():
+        monkeypatch.setattr(limits, name, value)
+    asked = load_methods(target, ["eagle2"], {"top_k": "2", "depth": "2", "total_tokens": "20", "lookup": "1"})
+    [found] = limits.limits(target, asked, "the man ran and the man ran")["methods"].values()
+    assert (found["nodes"], found["draft_passes"]) == (7, 2)  # a copy would have 20
+
+
 def test_runs_with_and_without_columns_take_turns_at_being_first(target, monkeypatch):
     decode, started = limits.decode, []
 

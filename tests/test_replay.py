@@ -277,6 +277,10 @@ def test_runs_of_one_method_are_named_by_what_sets_them_apart():
     assert titled(alone, {}) == ["hand (expert all)", "hand (expert 0)"]
     newer = replace(HAND, settings=common | {"coupled": False})  # which the other run does not know
     assert titled([alike, newer], {}) == ["hand", "hand (2)"]
+    copying = [replace(HAND, settings=common | {"lookup": one}) for one in (0, 2)]
+    assert titled(copying, {}) == ["hand", "hand + lookup"]  # which is said of a lone one, too
+    assert titled([*copying, replace(HAND, settings=common | {"lookup": 3})], {})[1:] == [
+        "hand + lookup (lookup 2)", "hand + lookup (lookup 3)"]  # fmt: skip
     many = replace(HAND, settings={"top_k": 8, "depth": 9, "total_tokens": 60})
     assert titled([alike, many], {}) == ["hand", "hand (2)"]  # no title has room for that
 

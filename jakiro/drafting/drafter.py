@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -158,7 +159,7 @@ class HeadDrafter(TreeDrafter):
         if target.graphs:
             self._state = FixedState(*sizes, fresh=settings.depth + 1, compile=target.compiled)
         elif target.tapes:
-            self._state = TapedState(*sizes, key=(type(self), settings))
+            self._state = TapedState(*sizes, key=(type(self), replace(settings, lookup=0)))
         else:
             self._state = HeadState(*sizes)
 

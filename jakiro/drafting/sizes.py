@@ -33,6 +33,13 @@ class TreeSettings:
         "Where the target samples: draft with the noise that it will pick with, so that more is accepted, at top_p 1: "
         "drafts do not know of a lower one, and less may be accepted then. Greedy: no difference.",
     )
+    lookup: int = setting(
+        0,
+        "Where the last so many tokens occurred before, what followed them is copied in place of a draft, without a "
+        "pass: prompt lookup. 0: never.",
+        0,
+        16,
+    )
 
     def __post_init__(self) -> None:
         check(self)

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from jakiro.drafter import Context
+from jakiro.drafter import Context, Drafter
 from jakiro.drafting.builder import best
+from jakiro.drafting.copying import copying
 from jakiro.drafting.drafter import TreeDrafter
 from jakiro.drafting.passes import Step
 from jakiro.drafting.sizes import TreeSettings, sizes
@@ -142,7 +143,7 @@ class DraftModel(OnHead):
         asked = {name: config[name] for name in ("draft_temperature",) if name in config}
         return build(TreeSettings, TreeSettings(**sizes(target.device)), asked)
 
-    def load(self, target: Target) -> Callable[[TreeSettings], DraftModelDrafter]:
+    def load(self, target: Target) -> Callable[[TreeSettings], Drafter]:
         """Read the model, in the target's dtype. Raises OSError or ValueError where it cannot draft for the target."""
         folder = self.folder(target)
         hub.check_weights(folder)
@@ -151,7 +152,7 @@ class DraftModel(OnHead):
         recorded = bool(target.graphs or target.tapes)
         model = Target(weights, name=hub.place(folder), path=folder, graphs=recorded, compile=target.compiled)
         check_vocabulary(model, target)
-        return lambda settings: DraftModelDrafter(model, target, settings)
+        return lambda settings: copying(DraftModelDrafter(model, target, settings), settings)
 
 
 def check_vocabulary(model: Target, target: Target) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from jakiro.drafter import Drafter
 from jakiro.drafting.builder import best
+from jakiro.drafting.copying import copying
 from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.fused import FusedEagle
 from jakiro.drafting.head import EagleHead
@@ -36,7 +38,7 @@ class Eagle2(OnHead):
     settings = TreeSettings
     head = EagleHead
 
-    def load(self, target: Target) -> Callable[[TreeSettings], Eagle2Drafter]:
+    def load(self, target: Target) -> Callable[[TreeSettings], Drafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
         head = FusedEagle(load_head(self.folder(target), target, self.head))
-        return lambda settings: Eagle2Drafter(head, target, settings)
+        return lambda settings: copying(Eagle2Drafter(head, target, settings), settings)

@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from jakiro.drafter import Drafter
 from jakiro.drafting.builder import Children, best
+from jakiro.drafting.copying import copying
 from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.eagle3 import FusedEagle3
 from jakiro.drafting.eagle3_head import Eagle3Head, layers, load_eagle3
@@ -64,8 +66,8 @@ class Eagle3(OnHead):
     head = Eagle3Head
     levels = 8  # its released code's depth of 7
 
-    def load(self, target: Target) -> Callable[[TreeSettings], Eagle3Drafter]:
+    def load(self, target: Target) -> Callable[[TreeSettings], Drafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
         layers(target)
         head = FusedEagle3(load_eagle3(self.folder(target), target))
-        return lambda settings: Eagle3Drafter(head, target, settings)
+        return lambda settings: copying(Eagle3Drafter(head, target, settings), settings)

@@ -19,8 +19,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from jakiro.drafter import Drafter
 from jakiro.drafting.builder import Children
 from jakiro.drafting.columns import Places, common, of_experts, spread
+from jakiro.drafting.copying import copying
 from jakiro.drafting.drafter import HeadDrafter
 from jakiro.drafting.fused import FusedJakiro
 from jakiro.drafting.head import JakiroHead, contrast_weights
@@ -160,7 +162,7 @@ class Jakiro(OnHead):
     settings = JakiroSettings
     head = JakiroHead
 
-    def load(self, target: Target) -> Callable[[JakiroSettings], JakiroDrafter]:
+    def load(self, target: Target) -> Callable[[JakiroSettings], Drafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
         head = FusedJakiro(load_head(self.folder(target), target, self.head))
-        return lambda settings: JakiroDrafter(head, target, settings)
+        return lambda settings: copying(JakiroDrafter(head, target, settings), settings)

@@ -2,7 +2,7 @@
 
 After Saxena's prompt lookup decoding (2023), with two differences. Of several matches the most recent one is copied,
 since a text goes on more like its last lines than its first. A copy that reaches the end of the context goes on with
-what it has drafted, as LZ77 does, so that a loop of any period is drafted to full depth.
+what it has drafted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from jakiro.drafter import Context, Drafter
+from jakiro.drafting.copying import Repeats
 from jakiro.settings import check, setting
 from jakiro.target import Target
 from jakiro.tree import DraftTree
@@ -28,43 +29,13 @@ class Settings:
 
 
 class PromptLookupDrafter(Drafter):
-    """A chain copied from the context, or only the root where nothing matches.
-
-    There is no draft distribution, so every score is 0.0: the copy is proposed without a doubt.
-    """
+    """A chain copied from the context, or only the root where nothing matches."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.follower: dict[tuple[int, ...], int] = {}  # n-gram -> index of the token after its latest occurrence
-        self.indexed = 0  # tokens whose n-grams are in `follower`
+        self._depth, self._text = settings.depth, Repeats(1, settings.max_ngram)
 
     def draft(self, context: Context) -> DraftTree:
-        tokens = context.tokens
-        self._index(tokens)
-        start = self._match(tokens)
-        depth = 0 if start is None else min(self.settings.depth, context.room)
-        copied = [start + level % (len(tokens) - start) for level in range(depth)]
-        return DraftTree(
-            [tokens[-1], *(tokens[index] for index in copied)],
-            list(range(-1, depth)),
-            [0.0] * (depth + 1),
-            {"copied_from": [None, *copied]},
-        )
-
-    def _index(self, tokens: list[int]) -> None:
-        """Note the follower of every n-gram but the last, which nothing follows yet."""
-        for end in range(self.indexed + 1, len(tokens)):
-            for size in range(1, min(self.settings.max_ngram, end) + 1):
-                self.follower[tuple(tokens[end - size : end])] = end
-        self.indexed = len(tokens) - 1
-
-    def _match(self, tokens: list[int]) -> int | None:
-        """What followed the longest ending of the context that occurred before."""
-        for size in range(min(self.settings.max_ngram, len(tokens) - 1), 0, -1):
-            start = self.follower.get(tuple(tokens[-size:]))
-            if start is not None:
-                return start
-        return None
+        return self._text.chain(context.tokens, min(self._depth, context.room))
 
 
 class PromptLookup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from jakiro.analysis.diversity import run_diversity
+from jakiro.graph import copied
 from jakiro.metrics import reached, recording, seconds, tau, tokens_per_second, tried
 from jakiro.trace import Trace
 
@@ -29,7 +30,7 @@ def headline(trace: Trace, title: str, vanilla: Trace | None) -> str:
     )
     if trace.stop == "stopped" and not trace.branch:
         text += f" It was stopped after {len(trace.tokens)} tokens."
-    return " ".join([text, *_rescues(trace), *_weakest(trace)])
+    return " ".join([text, *_copies(trace), *_rescues(trace), *_weakest(trace)])
 
 
 def _speed(trace: Trace, vanilla: Trace | None) -> str:
@@ -41,6 +42,17 @@ def _speed(trace: Trace, vanilla: Trace | None) -> str:
     whole = [(len(run.tokens) - 1) / (sum(seconds(run).values()) + recording(run)) for run in (trace, vanilla)]
     shared = ", though tapes serve all lanes" if trace.threads else ""  # CUDA graphs are each run's own
     return f"{text} ({whole[0] / whole[1]:.2f} times with what recording took{shared})"
+
+
+def _copies(trace: Trace) -> list[str]:
+    """Of a run that copies in place of some drafts."""
+    found = [len(step.accepted) for step in trace.steps if copied(step.tree)]
+    if not found or "lookup" not in trace.settings:
+        return []
+    return [
+        f"In {len(found)} of {len(trace.steps)} rounds it copied from the text in place of a draft, and "
+        f"{sum(found) / len(found):.2f} tokens of a copy were accepted."
+    ]
 
 
 def _rescues(trace: Trace) -> list[str]:

@@ -92,7 +92,7 @@ def node_table(step: StepTrace) -> dict[str, list]:
 def fields(trace: Trace) -> list[dict[str, str]]:
     """The inspector's rows for a trace: those of the known columns that it has, then the unknown ones."""
     has = {"id", "state", "depth", "p"} | {name for step in trace.steps for name in step.tree.columns}
-    if not any(copied(step.tree) for step in trace.steps):
+    if any(not copied(step.tree) for step in trace.steps):
         has |= {"q", "score"}
     if alone(trace):
         has -= {"gate0", "gate1"}  # whatever the router says, it is not asked

@@ -211,10 +211,15 @@ def keys(traces: Sequence[Trace]) -> list[str]:
 
 
 def titled(traces: Sequence[Trace], titles: Mapping[str, str]) -> list[str]:
-    """What the page calls each lane: its method's title, its side of a what-if; where that is said twice the settings
-    that differ, if they are few, or a number. A setting that was not there yet when one was recorded tells nothing."""
+    """What the page calls each lane: its method's title, whether it copies, too, its side of a what-if; where that is
+    said twice the settings that differ, if they are few, or a number. A setting that was not there yet when one was
+    recorded tells nothing."""
     sides = {"as it was": ", unchanged", "what if": ", what if"}  # the former decoded again, too: not what was recorded
-    names = [titles.get(one.method, one.method) + sides.get(one.branch, "") for one in traces]
+    copies = [" + lookup" if one.settings.get("lookup") else "" for one in traces]
+    names = [
+        titles.get(one.method, one.method) + more + sides.get(one.branch, "")
+        for one, more in zip(traces, copies, strict=True)
+    ]
     found = []
     for name, trace in zip(names, traces, strict=True):
         same = [other.settings for other, called in zip(traces, names, strict=True) if called == name]

@@ -36,7 +36,7 @@ def _end_of_text(trace: Trace, step: StepTrace) -> str:
 
 def _idle(trace: Trace) -> str:
     """Why rounds without a draft have none."""
-    if any(_copies(step) for step in trace.steps):
+    if any(_copies(step) for step in trace.steps) and "lookup" not in trace.settings:
         return "The last tokens occur nowhere earlier in the text, so there was nothing to copy"
     if "remembered" in trace.settings:
         return "What may follow the last token is not known yet, so there was nothing to recycle"

@@ -77,14 +77,16 @@ THEMES: dict[str, dict[str, str]] = {
 # The phases of a round: the role of their bars, which no lane has, and of text on them.
 PHASES = {"draft": ("@draft", "@surface"), "verify": ("@verify", "@text"), "overhead": ("@quiet", "@text")}
 
-CONTRASTIVE = 4
-# Who proposes a node: the values of the column `source`; CONTRASTIVE without one on that level, None elsewhere.
+CONTRASTIVE, COPIED = 4, 5
+# Who proposes a node: the values of the column `source`; without one CONTRASTIVE on that level, COPIED for what was
+# copied from the text, None elsewhere.
 SOURCES: dict[int | None, tuple[str, str, str]] = {  # role, plotly symbol, name
     0: ("expert0", "circle", "expert 0 alone"),
     1: ("expert1", "diamond", "expert 1 alone"),
     2: ("both", "square", "both"),
     3: ("mixture", "triangle-up", "their mixture"),
     CONTRASTIVE: ("mixture", "triangle-down", "contrastive"),
+    COPIED: ("both", "cross", "copied"),
     None: ("both", "circle", "drafted"),
 }
 

@@ -16,14 +16,15 @@ from jakiro.graph import ACCEPTED, BONUS, CUT, PASSED, REJECTED, ROOT, UNREACHED
 from jakiro.trace import Trace
 from jakiro.ui.figures.labels import label, percent
 from jakiro.ui.figures.places import MARGIN, STEP, curved, fitted, points, row_count
-from jakiro.ui.figures.theme import CONTRASTIVE, SOURCES
+from jakiro.ui.figures.theme import CONTRASTIVE, COPIED, SOURCES
 from jakiro.ui.figures.tree_template import EDGE_WIDTHS, template
 
 LEVEL_WIDTH = 112  # px of a level below which labels would run into the next one
 LABEL, PATH_LABEL = 11, 9  # characters that fit into it, the latter with a percentage behind
 FEW, MORE, WIDER = 4, 4, 38  # so few levels have room for so many characters more, in so many px more
 MIN_ROWS = 7, 13  # a smaller tree keeps this pitch instead of filling the height: of a run of small trees, of another
-PROPOSERS = range(CONTRASTIVE)  # values of the column `source`
+PROPOSED_BY = ("source", "head", "copied_from")  # columns that tell
+PROPOSERS = range(CONTRASTIVE)  # values of the first
 EDGE_LIMITS = (0.05, 0.2, 0.5)  # draft probabilities between the widths of edges
 LARGEST, SMALLEST, OUTLINE = 20, 4, 5  # px: nodes, and what an accepted node's outline adds
 
@@ -60,20 +61,20 @@ def _sources(trace: Trace) -> list[int | None]:
     found = set()
     for step in trace.steps:
         nothing = [None] * len(step.tree)
-        columns = (step.tree.columns.get(name, nothing)[1:] for name in ("source", "head"))
+        columns = (step.tree.columns.get(name, nothing)[1:] for name in PROPOSED_BY)
         found |= {_proposer(*pair) for pair in zip(*columns, strict=True)}
     return [source for source in SOURCES if source in found] or [None]
 
 
 def _source(facts: dict[str, Any]) -> int | None:
     """Who proposes a node, as a key of SOURCES."""
-    return _proposer(facts.get("source"), facts.get("head"))
+    return _proposer(*map(facts.get, PROPOSED_BY))
 
 
-def _proposer(source: int | None, head: int | None) -> int | None:
+def _proposer(source: int | None, head: int | None, copied_from: int | None) -> int | None:
     if source in PROPOSERS:
         return source
-    return CONTRASTIVE if head == 1 else None
+    return COPIED if copied_from is not None else CONTRASTIVE if head == 1 else None
 
 
 def _patch(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from jakiro.graph import copied
 from jakiro.trace import Trace
 from jakiro.ui.figures.layout import layout
 from jakiro.ui.figures.places import MARGIN, SPAN, STEP
-from jakiro.ui.figures.theme import CLEAR, CONTRASTIVE, MONO, SOURCES
+from jakiro.ui.figures.theme import CLEAR, CONTRASTIVE, COPIED, MONO, SOURCES
 
 WORDY = 8  # levels that have room for a word each
 EDGE_WIDTHS = (0.8, 1.6, 2.8, 4.2)  # px
@@ -48,7 +49,7 @@ def line(width: float, color: str, dash: str = "solid") -> dict:
 def _legend(sources: list[int | None], drafts: bool, cut: bool) -> list[dict]:
     """Traces without points that only stand in the legend, which so looks the same in every round."""
     entries = []
-    if sources and sources[0] not in (CONTRASTIVE, None):
+    if sources and sources[0] not in (CONTRASTIVE, COPIED, None):
         # no title: plotly leaves its width out when it breaks the legend into lines
         entries.append({"name": "in the top-k of:", "mode": "markers", "marker": {"color": CLEAR}})
     for source in sources:
@@ -105,8 +106,10 @@ def text_trace(color: str, marker: dict, **extra: Any) -> dict:
 
 def _hover(trace: Trace, source: int | None) -> str:
     """The hover text of a drafted node of a source, from the columns that the trace has."""
-    has = {name for step in trace.steps for name in step.tree.columns}
-    router, at, copies = "router", "at its parent", "copied_from" in has
+    trees = [step.tree for step in trace.steps]
+    copies = source == COPIED or all(map(copied, trees))
+    has = {name for tree in trees if copied(tree) == copies for name in tree.columns}
+    router, at = "router", "at its parent"
     if source == CONTRASTIVE:
         has -= {"expert0_rank", "source"}
         router, at = "weights", "of the contrastive feature"

@@ -10,6 +10,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 FORMS: tuple[Callable[[str], Any], ...] = (str, lambda text: [{"type": "text", "text": text}])  # of a message's content
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # byte fallback of SentencePiece vocabularies
@@ -176,6 +177,4 @@ def _show(data: bytes) -> str:
 @cache
 def _byte_of_letter() -> dict[str, int]:
     """Byte-level vocabularies write each byte as a letter: itself where that prints, else one from U+0100 up."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(0x100) if byte not in plain]
-    return {chr(byte): byte for byte in plain} | {chr(0x100 + at): byte for at, byte in enumerate(others)}
+    return {letter: byte for byte, letter in bytes_to_unicode().items()}

@@ -170,7 +170,6 @@ def experiment(options: argparse.Namespace) -> int:
     from jakiro.measuring.bootstrap import check_tasks
     from jakiro.measuring.findings import as_page
     from jakiro.measuring.prompts import read_prompts
-    from jakiro.models.loading import DTYPES
     from jakiro.training import recipe_file, workers
 
     for file in filter(None, (options.out, options.page)):
@@ -184,8 +183,6 @@ def experiment(options: argparse.Namespace) -> int:
     if options.page:
         check_begins(options.page, f"# {asked.question}\n".encode(), "page about this experiment")
     check_folder(options.run_folder)
-    if options.dtype not in DTYPES:
-        raise ValueError(f"dtype is {options.dtype!r}; use one of {', '.join(DTYPES)}")
     texts = read_prompts(options.prompts, options.limit)
     check_tasks([text.task for text in texts])
     recipe, data = _with_data(asked.training, options.data)

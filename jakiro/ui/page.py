@@ -30,8 +30,9 @@ from jakiro.ui.live import branches, comparisons, examinations, live_races
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.modules import Modules
 from jakiro.ui.panel import Panel
-from jakiro.ui.questions import failure, line, refused, tell_run, when_over
+from jakiro.ui.questions import failure, refused, tell_run, when_over
 from jakiro.ui.small import Small
+from jakiro.ui.stream import line
 from jakiro.ui.whatif import descriptions
 
 LOG = logging.getLogger(__name__)

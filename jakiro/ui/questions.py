@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -16,7 +15,7 @@ from gradio.events import Dependency
 
 from jakiro.memory import out_of_memory
 from jakiro.ui.models import Left, RequestError
-from jakiro.ui.stream import FREE, flushed
+from jakiro.ui.stream import FREE, flushed, line
 
 LOG = logging.getLogger(__name__)
 Asked, Heed = Mapping[str, Any], Callable[[float], None]  # which takes the share of the work that is done
@@ -30,26 +29,23 @@ def wire(
 ) -> list[Dependency]:
     """What is asked of the model about a finished race or a head. The answer is a line like those of a running one."""
 
-    def decode_again(event: gr.EventData) -> Iterator[str]:
-        yield from lines(lambda asked, heed: {"event": "done", "race": again(asked, heed)}, event._data)
+    def asking(ask: Callable[..., Dependency], work: Callable[[Asked, Heed], dict[str, Any]]) -> Dependency:
+        def answer(event: gr.EventData) -> Iterator[str]:
+            yield from lines(work, event._data)
 
-    def compared(event: gr.EventData) -> Iterator[str]:
-        yield from lines(lambda asked, heed: {"event": "compared", **compare(asked, heed)}, event._data)
+        model = {"concurrency_id": "model", "concurrency_limit": 1, "api_visibility": "private"}
+        asked = ask(answer, None, viewer, show_progress="hidden", **model)
+        when_over(asked, "over", "failed")
+        return asked
 
-    def examined(event: gr.EventData) -> Iterator[str]:
-        def found(asked: Asked, heed: Heed) -> dict[str, Any]:
-            return {"event": "examined", "method": asked.get("method"), **examine(asked, heed)}
-
-        yield from lines(found, event._data)
-
-    model = {"concurrency_id": "model", "concurrency_limit": 1, "api_visibility": "private"}
-    wired = [
-        ask(answer, None, viewer, show_progress="hidden", **model)
-        for ask, answer in ((viewer.branch, decode_again), (viewer.compare, compared), (viewer.doctor, examined))
+    return [
+        asking(viewer.branch, lambda asked, heed: {"event": "done", "race": again(asked, heed)}),
+        asking(viewer.compare, lambda asked, heed: {"event": "compared", **compare(asked, heed)}),
+        asking(
+            viewer.doctor,
+            lambda asked, heed: {"event": "examined", "method": asked.get("method"), **examine(asked, heed)},
+        ),
     ]
-    for one in wired:
-        when_over(one, "over", "failed")
-    return wired
 
 
 def heedless(done: float) -> None:
@@ -125,8 +121,3 @@ def when_over(asked: Dependency, over: str, failed: str) -> None:
 def tell_run(event: str) -> str:
     """A script that tells the viewer's Run button of something (assets/viewer/runs.js)."""
     return f"() => document.querySelector('#viewer [data-do=run]').dispatchEvent(new Event('{event}'))"
-
-
-def line(event: dict[str, Any]) -> str:
-    """An event as the viewer reads it."""
-    return json.dumps(event, ensure_ascii=False, allow_nan=False) + "\n"

@@ -60,8 +60,13 @@ def events(race: Race, name: str) -> Iterator[dict[str, Any]]:
     for index, event in race.rounds():
         tokens, facts = _facts(event)
         text = pieces(target.tokenizer, tokens)
-        line = {"event": "tokens", "lane": index, "id": tokens, "text": [text[token] for token in tokens]}
-        yield line | facts | {"at": race.lanes[index].seconds}
+        news = {"event": "tokens", "lane": index, "id": tokens, "text": [text[token] for token in tokens]}
+        yield news | facts | {"at": race.lanes[index].seconds}
+
+
+def line(event: dict[str, Any]) -> str:
+    """An event as the viewer reads it."""
+    return json.dumps(event, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def pace(device: torch.device) -> Pace:
@@ -126,8 +131,7 @@ def _drain(box: queue.SimpleQueue) -> tuple[str, bool]:
     for event in found:
         if isinstance(event, Exception):
             raise event
-    lines = [json.dumps(event, ensure_ascii=False, allow_nan=False) + "\n" for event in found if event is not None]
-    return "".join(lines), None not in found
+    return "".join(line(event) for event in found if event is not None), None not in found
 
 
 def _facts(event: Prefill | StepTrace) -> tuple[list[int], dict[str, Any]]:

@@ -7,7 +7,7 @@ import secrets
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ class Library:
         self.recorded = {race.id: race for race in recorded.read(folder)}
         self._live: OrderedDict[str, Kept] = OrderedDict()
         self._packed: OrderedDict[str, bytes] = OrderedDict()
-        self._compared: OrderedDict[str, str] = OrderedDict()  # race, lane and other -> JSON text
+        self._compared: OrderedDict[tuple[str, int, int], str] = OrderedDict()  # race, lane and other -> JSON text
         self._waiting = 0
         self._running: dict[str, tuple[str, Mapping[str, Any]]] = {}  # id -> prompt, facts
         self._preparing: set[str] = set()  # ids whose text is being made
@@ -146,12 +146,12 @@ class Library:
     def keep_comparison(self, race: str, lane: int, other: int, text: str) -> None:
         """Keep what came of comparing two lanes of a race."""
         with self._changed:
-            _put(self._compared, f"{race} {lane} {other}", text, sys.getsizeof, KEPT_TEXT_BYTES)
+            _put(self._compared, (race, lane, other), text, sys.getsizeof, KEPT_TEXT_BYTES)
 
     def comparison(self, race: str, lane: int, other: int) -> str:
         """What was kept. Raises RequestError where it is not there (any more)."""
         with self._changed:
-            found = self._compared.get(f"{race} {lane} {other}")
+            found = self._compared.get((race, lane, other))
         if found is None:
             raise RequestError("these lanes have not been compared, or not of late: compare them again")
         return found
@@ -159,13 +159,12 @@ class Library:
     def comparisons(self, race: str) -> dict[str, str]:
         """All that are kept of a race: "lane/other" -> JSON text."""
         with self._changed:
-            found = [(key.split(), text) for key, text in self._compared.items()]
-        return {f"{lane}/{other}": text for (id, lane, other), text in found if id == race}
+            return {f"{lane}/{other}": text for (id, lane, other), text in self._compared.items() if id == race}
 
     def _forget(self, id: str) -> None:
         """What was made of a race goes with it."""
         self._packed.pop(id, None)
-        for key in [key for key in self._compared if key.startswith(f"{id} ")]:
+        for key in [key for key in self._compared if key[0] == id]:
             del self._compared[key]
 
     def _wait(self, ready: Callable[[], bool]) -> None:
@@ -201,16 +200,16 @@ def _opened(kept: Kept) -> bool:
 
 def _put(
     shelf: OrderedDict,
-    id: str,
+    key: Hashable,
     value: Any,
     size: Callable[[Any], int],
     most: int,
     soon: Callable[[Any], bool] = lambda value: False,
-) -> list[str]:
-    """Put a value on a shelf of KEPT values of `most` together, but always the last one; the ids of what has to go:
+) -> list[Any]:
+    """Put a value on a shelf of KEPT values of `most` together, but always the last one; the keys of what has to go:
     those that go `soon` before others."""
-    shelf[id] = value
-    shelf.move_to_end(id)
+    shelf[key] = value
+    shelf.move_to_end(key)
     gone = []
     while len(shelf) > KEPT or (len(shelf) > 1 and sum(map(size, shelf.values())) > most):
         others = list(shelf)[:-1]

@@ -36,8 +36,7 @@ from jakiro.commands.arguments import RECIPES, positive
 from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
-from jakiro.training.head_recipe import HeadRecipe
-from jakiro.training.head_shape import new_head
+from jakiro.training.head_recipe import HeadRecipe, new_head
 from jakiro.training.packing import Rows
 from jakiro.training.precision import product_dtype
 

@@ -16,8 +16,7 @@ from jakiro.models.products import Layout
 from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
-from jakiro.training.head_recipe import KINDS, HeadRecipe
-from jakiro.training.head_shape import head_config, new_head
+from jakiro.training.head_recipe import KINDS, HeadRecipe, head_config, new_head
 from jakiro.training.losses import Losses, Wanted, loss_of
 from jakiro.training.packing import Rows
 from jakiro.training.target_job import Batch, StageJob

@@ -21,8 +21,7 @@ from jakiro.methods import METHODS
 from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
-from jakiro.training.head_recipe import HeadRecipe
-from jakiro.training.head_shape import new_head
+from jakiro.training.head_recipe import HeadRecipe, new_head
 from jakiro.training.heads import give_words, train_heads
 from jakiro.training.losses import Wanted, own_loss
 from jakiro.training.packing import Rows

@@ -23,8 +23,7 @@ from jakiro.training.answers import Answers
 from jakiro.training.data import draw
 from jakiro.training.growth import widen
 from jakiro.training.head_job import HeadJob
-from jakiro.training.head_recipe import KINDS, HeadRecipe
-from jakiro.training.head_shape import head_config
+from jakiro.training.head_recipe import KINDS, HeadRecipe, head_config
 from jakiro.training.heads import answer, train_heads
 from jakiro.training.losses import TOP, Losses, Wanted, loss_of
 from jakiro.training.packing import Rows, load_rows

@@ -15,8 +15,7 @@ from jakiro.drafting.head import HeadOutput
 from jakiro.target import Target
 from jakiro.training import loop, repeats, workers
 from jakiro.training.head_job import HeadJob
-from jakiro.training.head_recipe import KINDS, HeadRecipe
-from jakiro.training.head_shape import head_config
+from jakiro.training.head_recipe import KINDS, HeadRecipe, head_config
 from jakiro.training.optim import Optimizer
 from jakiro.training.packing import Rows
 from jakiro.training.target_job import Batch, StageJob

@@ -27,8 +27,7 @@ from jakiro.files import refilling
 from jakiro.target import Target
 from jakiro.training import claims, curves, heads, history, loop, packing, repeats, workers
 from jakiro.training.claims import claim, digest, lies_in
-from jakiro.training.head_recipe import HeadRecipe, Plan
-from jakiro.training.head_shape import new_head
+from jakiro.training.head_recipe import HeadRecipe, Plan, new_head
 from jakiro.training.heads import train_heads
 from jakiro.training.losses import Losses
 from jakiro.training.sources import Source

@@ -25,8 +25,7 @@ from jakiro.training.claims import claim, contents, digest, lies_in
 from jakiro.training.data import Document, draw, take
 from jakiro.training.growth import widen
 from jakiro.training.head_job import HeadJob, layers_read
-from jakiro.training.head_recipe import HeadRecipe
-from jakiro.training.head_shape import new_head
+from jakiro.training.head_recipe import HeadRecipe, new_head
 from jakiro.training.optim import check_schedule
 from jakiro.training.packing import Rows, distinct_tokens, load_rows, row_widths, save_rows
 from jakiro.training.precision import product_dtype

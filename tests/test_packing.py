@@ -81,8 +81,6 @@ def test_rows_tell_their_texts_apart_and_how_many_tokens_are_different(tmp_path)
     [rows] = load_rows(tmp_path / "rows.npz", [8])
     assert rows.ids.tolist() == [[5, 6, 7, 8, 9, 5, 6, 7, 0]] and rows.texts.tolist() == [[0, 0, 0, 1, 1, 2, 2, 2, 3]]
     assert distinct_tokens(tmp_path / "rows.npz") == 5
-    np.savez(tmp_path / "before.npz", **{"ids 8": rows.ids, "said 8": rows.said})
-    assert load_rows(tmp_path / "before.npz", [8])[0].texts is None and distinct_tokens(tmp_path / "before.npz") == 8
 
 
 def test_conversations_are_learned_in_the_form_that_the_template_takes(trained, data):

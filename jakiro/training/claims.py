@@ -20,7 +20,6 @@ from jakiro.files import differing, hold, write_text
 from jakiro.training import history
 from jakiro.training.sources import HUB, LEADS, Source
 
-NAMED = {"weight": 1, "only": [], "without": [], "longest": 0}  # of a source that --data names
 SUFFIXES = (".npz", ".csv", ".jsonl", "")  # of what a run makes by itself
 WRITTEN = ("recipe.json", "curves.html", "metrics.csv")  # in the folder of a run, whatever it trains
 BLOCK = 1 << 20  # bytes that are read at once
@@ -40,10 +39,8 @@ def claim(
     now. Other processes are kept from it. Raises ValueError naming the parts that differ, and the files.
     """
     made.parent.mkdir(parents=True, exist_ok=True)
-    note, own = made.with_name(f"{made.stem}-from.json"), json.loads(json.dumps(parts))
-    beside = note.with_name(f"{made.name}-from.json")  # where anyone names the file: `a.jsonl` and `a.txt` may both be
-    if made.suffix not in SUFFIXES and (beside.exists() or not _holds(made)):
-        note = beside
+    name = made.stem if made.suffix in SUFFIXES else made.name  # what anyone names: `a.json` and `a.txt` may both be
+    note, own = made.with_name(f"{name}-from.json"), json.loads(json.dumps(parts))
     if note.exists():
         hold(note)
     found = [str(one) for one in (made, *map(made.with_name, later)) if one.is_dir() or _holds(one)]
@@ -60,7 +57,6 @@ def claim(
         kept |= {name: json.loads(json.dumps(read(kept[name]))) for name, read in today.items() if name in kept}
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{note}, which says what {found[0]} was made from, is damaged ({error}); {remedy}") from error
-    kept = _with_all_turns(kept, own)
     if other := [name for name in own | kept if own.get(name) != kept.get(name)]:
         how = differing(*({name: parts[name] for name in other if name in parts} for parts in (kept, own)))
         what = f"another {' and another '.join(other)} ({note.name}: {how})"
@@ -72,17 +68,6 @@ def _check_unused(run: Path) -> None:
     there = [run / name for name in WRITTEN if _holds(run / name)]
     if there and not any(run.glob("*-from.json")):
         raise ValueError(f"{there[0]} is of no run, and would be written over: choose another --run-folder")
-
-
-def _with_all_turns(kept: Any, own: Any) -> Any:
-    """What was kept, with all turns of a file that --data names where `own` has them: two were kept of it before."""
-    if isinstance(kept, dict) and isinstance(own, dict):
-        if {**own, **NAMED, "turns": 0} == own and {**own, "turns": 2} == kept:
-            return own
-        return {name: _with_all_turns(value, own.get(name)) for name, value in kept.items()}
-    if isinstance(kept, list) and isinstance(own, list) and len(kept) == len(own):
-        return [_with_all_turns(*pair) for pair in zip(kept, own, strict=True)]
-    return kept
 
 
 def _holds(file: Path) -> bool:

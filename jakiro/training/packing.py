@@ -78,11 +78,9 @@ def save_rows(file: Path, documents: list[Document], widths: list[int], seed: in
 
 
 def distinct_tokens(file: Path) -> int:
-    """Tokens of different documents in what `save_rows` wrote; of all where that was not kept."""
+    """Tokens of different documents in what `save_rows` wrote."""
     with np.load(file) as kept:
-        if "distinct" in kept:
-            return int(kept["distinct"])
-        return sum(int((kept[name] > 0).sum()) for name in kept if name.startswith("ids "))
+        return int(kept["distinct"])
 
 
 def by_width(documents: list[Document], widths: list[int]) -> list[list[Document]]:
@@ -102,8 +100,7 @@ def load_rows(file: Path, widths: list[int]) -> list[Rows]:
     """What `save_rows` wrote. Raises ValueError naming a file that is damaged."""
     try:
         with np.load(file) as kept:
-            known = [name for name in Rows._fields if f"{name} {widths[0]}" in kept or name != "texts"]  # once unkept
-            return [Rows(*(kept[f"{name} {width}"] for name in known)) for width in widths]
+            return [Rows(*(kept[f"{name} {width}"] for name in Rows._fields)) for width in widths]
     except (BadZipFile, EOFError, KeyError, ValueError) as error:
         raise ValueError(f"{file} is damaged: delete it, and the rows are made again") from error
 

@@ -218,9 +218,6 @@ def _made_from(recipe: Recipe, number: int, files: dict[str, str]) -> dict[str, 
     own = {source.file: files[source.file] for mix in mixes.values() for source in mix}
     asked = asdict(replace(recipe, stages=stages, mixes=mixes))
     del asked["dtype"], asked["parent"]  # whose weights are asked for by themselves
-    for stage in asked["stages"]:
-        if not stage["average"]:
-            del stage["average"]  # as in runs from before there were averages
     return {"recipe": asked, "data": own}
 
 

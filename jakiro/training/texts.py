@@ -123,7 +123,7 @@ def write(
     made = {"recipe": {name: value for name, value in asdict(recipe).items() if name not in ("tokens", "note")}}
     made |= {"teacher": digest(model.state_dict()), "template": tokenizer.chat_template}
     claim(file, option="--out", **made, data=contents(recipe.mix, data))
-    done = _done(file, recipe.tokens)
+    done = _done(file)
     number = done[-1].batch + 1 if done else 0
     total, barren = sum(record.tokens for record in done), 0
     known = {record.prompt for record in done}
@@ -198,7 +198,7 @@ class _Record(NamedTuple):
     batch: int
     tokens: int
     prompt: str
-    last: bool  # of its batch; files of before do not say so
+    last: bool  # of its batch
 
     @classmethod
     def of(cls, line: bytes) -> _Record:
@@ -207,8 +207,8 @@ class _Record(NamedTuple):
         return cls(int(record["batch"]), int(record["tokens"]), str(record["messages"][0]["content"]), last)
 
 
-def _done(file: Path, tokens: int) -> list[_Record]:
-    """The records of a file's batches. The last goes where it may not be whole, unless there are `tokens` tokens."""
+def _done(file: Path) -> list[_Record]:
+    """The records of a file's whole batches; what an interrupt left of another goes."""
     file.touch()
     lines = [line for line in file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
     records = []
@@ -219,7 +219,7 @@ def _done(file: Path, tokens: int) -> list[_Record]:
             raise ValueError(
                 f"{file} is damaged in line {number} ({error!r}): delete from there on, and it is written anew"
             ) from error
-    if records and not records[-1].last and sum(record.tokens for record in records) < tokens:
+    if records and not records[-1].last:
         records = [record for record in records if record.batch < records[-1].batch]
     os.truncate(file, sum(map(len, lines[: len(records)])))
     return records

@@ -105,10 +105,9 @@ def _chats(mix: list[Source]) -> list[Source]:
 
 
 def _claim(folder: Path, recipe: Recipe, chats: list[list[Source]], files: dict[str, str]) -> None:
-    """Of the first of the chats. A tokenizer that is there may be of the others: stages were appended since. Or of an
-    older version, which did not write down its texts: such a run goes on as it did."""
+    """Of the first of the chats. A tokenizer that is there may be of the others: stages were appended since."""
     parts = [{"mix": [*map(asdict, one)], "data": {source.file: files[source.file] for source in one}} for one in chats]
-    for own in (*parts, {}):
+    for own in parts:
         with suppress(ValueError):
             return claim(folder, vocab_size=recipe.vocab_size, **own)
     claim(folder, vocab_size=recipe.vocab_size, **parts[0])

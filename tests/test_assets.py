@@ -16,7 +16,7 @@ from jakiro.bench import load_methods
 from jakiro.engine import record
 from jakiro.target import Target
 from jakiro.text import encode
-from jakiro.training.card_text import CARD
+from jakiro.training.card import CARD
 from jakiro.ui import recorded
 from jakiro.verify import Sampling
 
@@ -109,4 +109,5 @@ def test_files_are_small_and_models_have_a_card():
     for part in ("## Data and licences", "## Recipe", "## Measured", "## Twelve answers", "## Limits"):
         assert part in card
     assert card.count("\n**") == 12
-    assert all(words in card for words, *_ in string.Formatter().parse(CARD))  # as `python -m jakiro card` writes it
+    parts = string.Formatter().parse(CARD.read_text(encoding="utf-8"))
+    assert all(words in card for words, *_ in parts)  # as `python -m jakiro card` writes it

@@ -22,13 +22,19 @@ from jakiro.models.loading import load_model
 from jakiro.target import Target
 from jakiro.text import decode, encode
 from jakiro.training import history
-from jakiro.training.card_text import BEGUN, CARD, GROWING, LICENCES
 from jakiro.training.data import Documents
 from jakiro.training.packing import pack, row_widths
 from jakiro.training.repeats import goes_round
 from jakiro.training.target_recipe import Recipe, Stage
 from jakiro.verify import GREEDY
 
+CARD = Path(__file__).with_name("card.md")  # its words, with places for what is filled in here
+BEGUN = """\
+It began as a part of [{parent}](https://huggingface.co/{parent}): as many of its layers, {units} units of the
+feed-forward part of each, and the first tokens of its vocabulary (`jakiro/training/pruning.py`).
+
+"""
+GROWING = " of growing depth (new layers start as the identity)"
 ANSWERED = 10  # prompts of each evaluation set whose answers are looked at
 HEADS = ("eagle2", "jakiro")
 SHOWN = 2  # of them, on the card
@@ -50,7 +56,7 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
     answers = _answers(target, data)
     config = target.model.config
     folders = {"target": target.path} | {name: target.heads[name] for name in HEADS}
-    text = CARD.format(
+    text = CARD.read_text(encoding="utf-8").format(
         name=target.name,
         parameters=target.model.num_parameters() / 1e6,
         layers=config.num_hidden_layers,
@@ -61,7 +67,6 @@ def write(target: Target, made: Path, heads: list[Path], reports: dict[str, dict
         eagle=_head_size(target, "eagle2"),
         jakiro=_head_size(target, "jakiro"),
         assisted=_draft_model(target),
-        licences=LICENCES,
         base=f"base_model: {recipe.parent}\n" if recipe.parent else "",
         target_recipe=made.name,
         begun=BEGUN.format(parent=recipe.parent, units=config.intermediate_size) if recipe.parent else "",
@@ -126,7 +131,8 @@ def _head_runs(target: Target) -> str:
             distinct, seen = entry["distinct"], entry["steps"] * entry["tokens"]
             rows = f"{distinct:,} tokens, each seen {seen / distinct:.1f} times"
             if entry["temperatures"]:
-                rows = f"its own answers (temperature {_and(entry['temperatures'])}), {rows}"
+                heats = " and ".join(f"{one:g}" for one in entry["temperatures"])
+                rows = f"its own answers (temperature {heats}), {rows}"
             head = f"`{name}`" + f", {entry['note']}" * bool(entry["note"])
             top1 = f"{100 * entry['top1']:.1f} %"
             cells = [head, entry["steps"], entry["tokens"], entry["passes"], rows, top1]
@@ -136,10 +142,6 @@ def _head_runs(target: Target) -> str:
 
 def _in_turn(recipes: list[Path]) -> str:
     return ", then `--start` from there with ".join(f"`jakiro/training/recipes/{one.name}`" for one in recipes)
-
-
-def _and(numbers: list[float]) -> str:
-    return " and ".join(f"{one:g}" for one in numbers)
 
 
 def measured(reports: dict[str, dict[str, Any]], target: str, weights: dict[str, str] | None = None) -> dict[str, Any]:

@@ -83,22 +83,19 @@ def load(target: Target) -> Loaded:
     """Load every method that the target allows, and warm each up, so that the first race is timed like the others."""
     makers, defaults, missing = {}, {}, {}
     for name, method in METHODS.items():
-        why = method.unavailable(target)
-        if not why:
-            try:
-                makers[name] = method.load(target)
-                defaults[name] = method.defaults(target)
-                _warm_up(target, makers[name](defaults[name]))
-                continue
-            except (ValueError, OSError) as error:  # a damaged or foreign head: the other methods still race
-                why = str(error)
-                LOG.warning("%s cannot run: %s", name, error)
-            except Exception as error:
-                why = f"{type(error).__name__}: {error}"
-                LOG.exception("%s cannot run", name)
-        makers.pop(name, None)
-        defaults.pop(name, None)
-        missing[name] = why
+        if why := method.unavailable(target):
+            missing[name] = why
+            continue
+        try:
+            make, settings = method.load(target), method.defaults(target)
+            _warm_up(target, make(settings))
+            makers[name], defaults[name] = make, settings
+        except (ValueError, OSError) as error:  # a damaged or foreign head: the other methods still race
+            missing[name] = str(error)
+            LOG.warning("%s cannot run: %s", name, error)
+        except Exception as error:
+            missing[name] = f"{type(error).__name__}: {error}"
+            LOG.exception("%s cannot run", name)
     return Loaded(target, makers, defaults, missing, Tuner(target))
 
 

@@ -47,11 +47,12 @@ def metric_rows(trace: Trace) -> list[dict[str, str]]:
     """The numbers of a run as rows {"label", "text", "help"}; those it does not have are left out."""
     totals = metrics.totals(trace)
     rows = [
-        {"label": label, "text": write(totals[key]), "help": help}
+        (label, write(totals[key]), help)
         for key, (label, write, help) in TOTALS.items()
         if totals[key] is not None and (totals[key] or not key.endswith("_s"))  # seconds that were not taken are 0
     ]
-    return rows + _routing_rows(trace) + _diversity_rows(trace)
+    rows += _routing_rows(trace) + _diversity_rows(trace)
+    return [dict(zip(("label", "text", "help"), row, strict=True)) for row in rows]
 
 
 def header(trace: Trace) -> list[list[str]]:
@@ -133,32 +134,29 @@ def _token(trace: Trace, token: int | None) -> str:
     return "the end" if token is None else quote(trace.piece(token))
 
 
-def _routing_rows(trace: Trace) -> list[dict[str, str]]:
+def _routing_rows(trace: Trace) -> list[tuple[str, str, str]]:
     run = run_routing(trace)
     if run is None:
         return []
     share = max(run.dominant_share)
     leader = run.dominant_share.index(share)
     return [
-        _row("router's favourite", f"expert {leader} at {share:.0%}",
-             "Share of all parents at which that expert has the larger weight, the contrastive level's apart."),
-        _row("router's entropy", f"{run.mean_entropy:.2f} nats",
-             "Mean over all parents; 0 = one expert alone, 0.69 = an even mixture."),
+        ("router's favourite", f"expert {leader} at {share:.0%}",
+         "Share of all parents at which that expert has the larger weight, the contrastive level's apart."),
+        ("router's entropy", f"{run.mean_entropy:.2f} nats",
+         "Mean over all parents; 0 = one expert alone, 0.69 = an even mixture."),
     ]  # fmt: skip
 
 
-def _diversity_rows(trace: Trace) -> list[dict[str, str]]:
+def _diversity_rows(trace: Trace) -> list[tuple[str, str, str]]:
     run = run_diversity(trace)
     if run is None:
         return []
-    rows = [_row("different tokens in a tree", f"{run.unique:.1f} of {run.drafted:.1f}",
-                 "Mean over the rounds that drafted.")]  # fmt: skip
+    rows = [
+        ("different tokens in a tree", f"{run.unique:.1f} of {run.drafted:.1f}", "Mean over the rounds that drafted.")
+    ]
     if run.rescued_rounds is not None:
         rescued = sum(run.accepted_by_source[:2])
-        rows.append(_row("rescues", f"{counted(rescued, 'token')} in {counted(run.rescued_rounds, 'round')}",
-                         "Accepted tokens that only one expert proposes, on ordinary levels."))  # fmt: skip
+        text = f"{counted(rescued, 'token')} in {counted(run.rescued_rounds, 'round')}"
+        rows.append(("rescues", text, "Accepted tokens that only one expert proposes, on ordinary levels."))
     return rows
-
-
-def _row(label: str, text: str, help: str) -> dict[str, str]:
-    return {"label": label, "text": text, "help": help}

@@ -59,16 +59,7 @@ def train_heads(
     recipe, target, `start` or of other data, or where a head of `start` has another shape or would be written over.
     """
     _check(names, accelerator, recipe, shard)
-    if start and any(out[name].resolve() == (start / name).resolve() for name in names):
-        raise ValueError(f"the heads in {start}, where they start, would be written over: name another --out")
-    if any(out[name].resolve() == run.resolve() for name in names):
-        raise ValueError(f"{run} is the folder of a head, too: name another --run-folder")
-    if (run / "config.json").exists():
-        raise ValueError(f"{run} is the folder of a model: name another --run-folder")
-    for name in names:
-        history.check_own(out[name], "steps")
-        if start and not (start / name).is_dir() and (start / history.FILE).is_file():
-            raise ValueError(f"--start takes the folder that holds {name}/, and {start} is a head: give {start.parent}")
+    _check_folders({name: out[name] for name in names}, run, start)
     recipe = replace(recipe, heads={name: recipe.heads[name] for name in names})
     model = model.to(accelerator.device)
     checked = _check_target(recipe, model)
@@ -138,6 +129,20 @@ def _check(names: list[str], accelerator: Accelerator, recipe: HeadRecipe, shard
             raise ValueError(f"head {name!r} cannot be tried as `trial` of the recipe says: {error}") from error
 
 
+def _check_folders(out: dict[str, Path], run: Path, start: Path | None) -> None:
+    """Raise ValueError where a folder is not what it is named as, or something else would be written over."""
+    for name, folder in out.items():
+        if start and folder.resolve() == (start / name).resolve():
+            raise ValueError(f"the heads in {start}, where they start, would be written over: name another --out")
+        if folder.resolve() == run.resolve():
+            raise ValueError(f"{run} is the folder of a head, too: name another --run-folder")
+        history.check_own(folder, "steps")
+        if start and not (start / name).is_dir() and (start / history.FILE).is_file():
+            raise ValueError(f"--start takes the folder that holds {name}/, and {start} is a head: give {start.parent}")
+    if (run / "config.json").exists():
+        raise ValueError(f"{run} is the folder of a model: name another --run-folder")
+
+
 def _check_target(recipe: HeadRecipe, model: PreTrainedModel) -> Target:
     """Raise ValueError where no head can draft for the target, or rows go beyond its positions."""
     target = Target.wrap(model, graphs=False)
@@ -171,9 +176,8 @@ def _made_from(recipe: HeadRecipe, model: PreTrainedModel, tokenizer, data: Path
         raise ValueError("the recipe names no texts: give --data one JSONL file, or the name of a dataset")
     if recipe.answers and all(map(is_plain, recipe.mix)):
         raise ValueError("the recipe asks for `answers`, and its mix holds no conversations: name a source of them")
-    files = contents(recipe.mix, data)
     target = {"target": digest(model.state_dict()), "template": tokenizer.chat_template}
-    return {"recipe": _asked(recipe), **target, "data": files}
+    return {"recipe": _asked(recipe), **target, "data": contents(recipe.mix, data)}
 
 
 def _asked(recipe: HeadRecipe) -> dict[str, Any]:

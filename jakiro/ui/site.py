@@ -101,35 +101,6 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     async def nowhere(request: Request) -> Response:
         return PlainTextResponse("files of traces go to /races", status_code=404)
 
-    large = asyncio.Semaphore(LARGE)
-    bodies = asyncio.Semaphore(BODIES)
-    reading = asyncio.Lock()  # one file at a time: reading a large one takes seconds
-
-    def kept(text: str) -> str:
-        with models.quiet():
-            traces = read_traces(text)
-        id = library.add(traces)
-        models.settle()
-        return id
-
-    async def opened(request: Request) -> Response:
-        if request.headers.get("sec-fetch-site") == "cross-site":  # nothing for pages of others to do
-            return PlainTextResponse("traces are taken from this page, and from programs", status_code=403)
-        try:
-            size = request.headers.get("content-length", "")
-            _sized(size)
-            small = size.isdecimal() and int(size) <= SMALL
-            async with nullcontext() if small else bodies:
-                text = await asyncio.wait_for(_text(request), ARRIVING)
-                async with reading:
-                    return JSONResponse({"id": await run_in_threadpool(kept, text)})
-        except asyncio.TimeoutError:
-            return JSONResponse({"error": "the file has not arrived in time: try again"})
-        except ClientDisconnect:  # a tab that was closed: nobody reads the answer, and nothing is wrong
-            return Response(status_code=400)
-        except TraceError as error:
-            return JSONResponse({"error": str(error)})  # a status of 400 would be an error of the page in its console
-
     def status(request: Request) -> Response:
         return JSONResponse(models.status(), headers={"Cache-Control": "no-store"})
 
@@ -146,6 +117,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         return _packed(request, packed, "application/json")
 
     _prepare(library)
+    large = asyncio.Semaphore(LARGE)
     return [
         Route(f"/{modules.path}/{{name}}", module),
         Route(f"/{PLOTLY}", plotly_js),
@@ -153,7 +125,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         Route("/races/{id}/cut/{lane:lane}.json", _in_turn(_worded(cut), large)),
         Route("/races/{id}/compare/{lane:lane}/{other:lane}.json", compared),
         Route("/races/{id}/{name}", _in_turn(_worded(export), large)),
-        Route("/races", opened, methods=["POST"]),
+        Route("/races", _opening(library, models), methods=["POST"]),
         Route("/gradio_api/upload", nowhere, methods=["POST"]),
         Route("/models.json", status),
         Route("/benchmarks.json", measured),
@@ -182,6 +154,39 @@ def _in_turn(answer: Callable[[Request], Response], few: asyncio.Semaphore) -> C
             return await run_in_threadpool(answer, request)
 
     return waiting
+
+
+def _opening(library: Library, models: Models) -> Callable[[Request], Awaitable[Response]]:
+    """What takes a file of traces."""
+    bodies = asyncio.Semaphore(BODIES)
+    reading = asyncio.Lock()  # one file at a time: reading a large one takes seconds
+
+    def kept(text: str) -> str:
+        with models.quiet():
+            traces = read_traces(text)
+        id = library.add(traces)
+        models.settle()
+        return id
+
+    async def opened(request: Request) -> Response:
+        if request.headers.get("sec-fetch-site") == "cross-site":  # nothing for pages of others to do
+            return PlainTextResponse("traces are taken from this page, and from programs", status_code=403)
+        try:
+            size = request.headers.get("content-length", "")
+            _sized(size)
+            small = size.isdecimal() and int(size) <= SMALL
+            async with nullcontext() if small else bodies:
+                text = await asyncio.wait_for(_text(request), ARRIVING)
+                async with reading:
+                    return JSONResponse({"id": await run_in_threadpool(kept, text)})
+        except asyncio.TimeoutError:
+            return JSONResponse({"error": "the file has not arrived in time: try again"})
+        except ClientDisconnect:  # a tab that was closed: nobody reads the answer, and nothing is wrong
+            return Response(status_code=400)
+        except TraceError as error:
+            return JSONResponse({"error": str(error)})  # a status of 400 would be an error of the page in its console
+
+    return opened
 
 
 async def _text(request: Request) -> str:

@@ -58,3 +58,12 @@ def paint(figure: Any, theme: str) -> Any:
     if isinstance(figure, str) and figure.startswith("@"):
         return THEMES[theme][figure[1:]]
     return figure
+
+
+def strings(value: Any) -> list[str]:
+    """All texts within a value, names of fields left out."""
+    if isinstance(value, dict):
+        return [found for item in value.values() for found in strings(item)]
+    if isinstance(value, list):
+        return [found for item in value for found in strings(item)]
+    return [value] if isinstance(value, str) else []

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import plotly.graph_objects as go
 import pytest
-from drawn import fill, hung, paint
+from drawn import fill, hung, paint, strings
 from hand import FIRST, HAND, SECOND, THIRD, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
@@ -70,14 +70,6 @@ def figures(trace) -> list[dict]:
     ]
     whole.append(hung(timeline_figure(trace, 0, "a"), below(trace, TRACES["eagle2"], 1, "b")))
     return found + [{"data": figure["data"], "layout": figure["layout"]} for figure in whole if figure]
-
-
-def strings(value) -> list[str]:
-    if isinstance(value, dict):
-        return [found for item in value.values() for found in strings(item)]
-    if isinstance(value, list):
-        return [found for item in value for found in strings(item)]
-    return [value] if isinstance(value, str) else []
 
 
 def roles(value) -> list[str]:

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from drawn import strings
 from hand import FIRST, HAND, SECOND, THIRD, run
 from synthetic import lookup_trace, text, tree_trace, vanilla_trace
 
@@ -122,16 +123,8 @@ def test_every_id_that_is_shown_has_a_piece_and_a_label():
 
 def test_colours_are_roles_of_both_themes():
     data = read(tree_trace(2), vanilla_trace([1, 2, 3]))
-    roles = {part[1:] for part in text_of([trace["figures"] for trace in data["traces"]]) if part.startswith("@")}
+    roles = {part[1:] for part in strings([trace["figures"] for trace in data["traces"]]) if part.startswith("@")}
     assert roles and roles <= THEMES["light"].keys() and data["themes"] == THEMES
-
-
-def text_of(value) -> list[str]:
-    if isinstance(value, dict):
-        return [found for item in value.values() for found in text_of(item)]
-    if isinstance(value, list):
-        return [found for item in value for found in text_of(item)]
-    return [value] if isinstance(value, str) else []
 
 
 def test_a_race_of_four_kinds_compares_each_with_the_first():

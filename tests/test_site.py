@@ -24,9 +24,13 @@ from jakiro.ui.modules import Modules
 BODY = to_json(synthetic.tree_trace(3, nodes=4)).encode()
 
 
+def served(library, models=None, benchmarks=BENCHMARKS):
+    return Router(site.routes(Modules(ASSETS / "viewer"), library, models or Models(lambda: None), benchmarks))
+
+
 @pytest.fixture
 def router(tmp_path):
-    return Router(site.routes(Modules(ASSETS / "viewer"), Library(tmp_path), Models(lambda: None), BENCHMARKS))
+    return served(Library(tmp_path))
 
 
 def test_all_recorded_races_are_prepared_before_somebody_asks(tmp_path):
@@ -142,28 +146,9 @@ def test_a_file_that_does_not_arrive_lets_the_next_be_read(router, monkeypatch, 
     assert "id" in answer and all("not arrived" in one["error"] for one in slow)
 
 
-def test_a_few_exports_are_made_at_once(tmp_path, monkeypatch):
-    """Each may take seconds and a hundred MB; who waits keeps no thread from others."""
-    models, library, going, most = Models(lambda: None), Library(tmp_path), [], []
-    together = threading.Barrier(site.LARGE)
-
-    def slowly(traces, facts):
-        going.append(1)
-        most.append(len(going))
-        together.wait(60)
-        time.sleep(0.05)
-        going.pop()
-        return "text"
-
-    monkeypatch.setitem(site.EXPORTS, "nodes.csv", ("text/csv", slowly))
-    race = library.add([synthetic.tree_trace(3, nodes=4)])
-    router = Router(site.routes(Modules(ASSETS / "viewer"), library, models, BENCHMARKS))
-    with TestClient(router) as client, ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(client.get, [f"races/{race}/nodes.csv"] * 8))
-    assert [answer.text for answer in answers] == ["text"] * 8 and max(most) == site.LARGE
-
-
-def test_a_few_races_are_prepared_at_once(tmp_path, monkeypatch):
+@pytest.mark.parametrize("file", ["nodes.csv", "json"])
+def test_a_few_exports_are_made_and_races_prepared_at_once(tmp_path, monkeypatch, file):
+    """Each may take seconds and a hundred MB; who waits for an export keeps no thread from others."""
     library, going, most = Library(tmp_path), [], []
     together = threading.Barrier(site.LARGE)
 
@@ -175,19 +160,18 @@ def test_a_few_races_are_prepared_at_once(tmp_path, monkeypatch):
         going.pop()
         return "{}"
 
+    monkeypatch.setitem(site.EXPORTS, "nodes.csv", ("text/csv", slowly))
     monkeypatch.setattr(library_module, "prepared", slowly)
-    races = [library.add([synthetic.tree_trace(3, nodes=4)]) for _ in range(6)]
-    router = Router(site.routes(Modules(ASSETS / "viewer"), library, Models(lambda: None), BENCHMARKS))
-    with TestClient(router) as client, ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(client.get, [f"races/{race}.json" for race in races]))
-    assert [answer.status_code for answer in answers] == [200] * 6 and max(most) == site.LARGE
+    races = [library.add([synthetic.tree_trace(3, nodes=4)]) for _ in range(8)]
+    with TestClient(served(library)) as client, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(client.get, [f"races/{race}{'.' if file == 'json' else '/'}{file}" for race in races]))
+    assert [answer.text for answer in answers] == ["{}"] * 8 and max(most) == site.LARGE
 
 
 def test_reports_are_prepared_once(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(site, "payload", lambda folder, tunings: made.append(folder) or "{}")
-    router = Router(site.routes(Modules(ASSETS / "viewer"), Library(tmp_path), Models(lambda: None), tmp_path))
-    with TestClient(router) as client:
+    with TestClient(served(Library(tmp_path), benchmarks=tmp_path)) as client:
         assert [client.get("benchmarks.json").text for _ in range(2)] == ["{}", "{}"] and len(made) == 1
         (tmp_path / "new.json").write_text("{}")
         assert client.get("benchmarks.json").status_code == 200 and len(made) == 2
@@ -198,10 +182,9 @@ def test_figures_are_made_between_races(tmp_path, monkeypatch):
     models, library = Models(lambda: None), Library(tmp_path)
     models._loaded = Loaded(None, {}, {}, {}, None)
     race, made = library.add([synthetic.tree_trace(3, nodes=4)]), []
-    router = Router(site.routes(Modules(ASSETS / "viewer"), library, models, BENCHMARKS))
     monkeypatch.setattr("jakiro.ui.library.prepared", lambda *given: made.append(models._loaded.busy.locked()) or "{}")
     monkeypatch.setattr(site, "cut_figure", lambda trace: made.append(models._loaded.busy.locked()) or "{}")
-    with TestClient(router) as client:
+    with TestClient(served(library, models)) as client:
         for address in (f"races/{race}.json", f"races/{race}/cut/0.json", f"races/{race}/traces.json"):
             answers = []
             with models._loaded.busy:  # a race runs

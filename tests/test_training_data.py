@@ -4,7 +4,7 @@ import json
 
 import pytest
 from recipes import TEMPLATE
-from texts import write_texts
+from texts import message, write_texts
 from tiny import tiny_model, tiny_tokenizer
 
 from jakiro.__main__ import main
@@ -13,10 +13,6 @@ from jakiro.training.answers import prompts_of
 from jakiro.training.data import take
 from jakiro.training.sources import Source, held_out, only_source, read_chats
 from jakiro.training.trial import Trial, held_out_prompts
-
-
-def message(role, content):
-    return {"role": role, "content": content}
 
 
 def write(folder, *conversations):

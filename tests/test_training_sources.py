@@ -12,6 +12,7 @@ import datasets
 import pytest
 from huggingface_hub.errors import HTTPError
 from recipes import TEMPLATE
+from texts import message
 from tiny import tiny_tokenizer
 
 from jakiro.__main__ import main
@@ -21,10 +22,6 @@ from jakiro.training.sources import Source, check_files, held_out, only_source, 
 
 CHAT = Source("chat.jsonl", 1.0)
 STRICT = "{% if messages[0].role == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + TEMPLATE
-
-
-def message(role, content):
-    return {"role": role, "content": content}
 
 
 def talks(count, held=False):

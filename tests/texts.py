@@ -10,6 +10,10 @@ from pathlib import Path
 TEXT = "the cat sat on a red mat and then saw two small dogs run over one green hill near that old house"
 
 
+def message(role: str, content: object) -> dict:
+    return {"role": role, "content": content}
+
+
 def write_texts(folder: Path) -> Path:
     """A folder with one chat file and one plain file."""
     (folder / "plain").mkdir(parents=True)
@@ -20,7 +24,7 @@ def write_texts(folder: Path) -> Path:
 
     with (folder / "chat.jsonl").open("w") as file:
         for _ in range(400):
-            turns = [{"role": "user", "content": sentence(5)}, {"role": "assistant", "content": sentence(9)}]
+            turns = [message("user", sentence(5)), message("assistant", sentence(9))]
             file.write(json.dumps({"source": "made", "messages": turns}) + "\n")
     with lzma.open(folder / "plain" / "text.txt.xz", "wt") as file:
         file.write("\n<|doc|>\n".join("\n".join(sentence(12) for _ in range(40)) for _ in range(8)))

@@ -11,7 +11,7 @@ import synthetic
 from jakiro.methods import METHODS
 from jakiro.settings import build
 from jakiro.ui.models import Loaded, RequestError, load
-from jakiro.ui.panel import NEW_TOKENS, Inputs, panel, take
+from jakiro.ui.panel import NEW_TOKENS, Panel, panel, take
 from jakiro.ui.race import Race, check
 
 
@@ -21,12 +21,12 @@ def models(target) -> Loaded:
 
 
 @pytest.fixture
-def inputs() -> Inputs:
+def inputs() -> Panel:
     with gr.Blocks():
-        return panel().inputs
+        return panel()
 
 
-def values_of(inputs: Inputs, updates: list) -> list:
+def values_of(inputs: Panel, updates: list) -> list:
     """What the components hold after updates."""
     return [
         update.get("value", one.value) if isinstance(update, dict) else update

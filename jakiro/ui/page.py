@@ -146,11 +146,9 @@ def _layout(library: Library, examples: list[dict[str, str]]) -> tuple[gr.HTML, 
 def _wire(
     viewer: gr.HTML, prompt: gr.Textbox, settings: Panel, models: Models, live: Callable[..., Iterator[str]]
 ) -> Dependency:
-    inputs = settings.inputs
-
     def run(prompt, methods, length, temperature, top_p, seed, *values) -> Iterator[str]:
         ordered = [name for name in METHODS if name in (methods or [])]
-        changes = inputs.controls.read(values)
+        changes = settings.controls.read(values)
         id, text = Library.new_id(), ""
         try:
             for text in live(id, prompt, ordered, length, temperature, top_p, seed, changes):
@@ -167,12 +165,12 @@ def _wire(
         try:
             loaded = models.get()
         except RequestError:
-            return [gr.skip()] * (1 + len(inputs.shown()))
-        return [gr.update(interactive=True), *inputs.show(loaded)]
+            return [gr.skip()] * (1 + len(settings.shown()))
+        return [gr.update(interactive=True), *settings.show(loaded)]
 
     running = viewer.run(
         run,
-        [prompt, *inputs.components()],
+        [prompt, *settings.components()],
         viewer,
         show_progress="hidden",
         concurrency_id="model",
@@ -184,7 +182,7 @@ def _wire(
     told = viewer.ready(
         ready,
         None,
-        [settings.take, *inputs.shown()],
+        [settings.take, *settings.shown()],
         show_progress="hidden",
         queue=False,
         api_visibility="private",

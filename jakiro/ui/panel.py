@@ -21,8 +21,9 @@ NEW_TOKENS = 96  # of a race, at first
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
-    """The components that a run reads besides its prompt, in the order of its arguments."""
+class Panel:
+    """The components that a run reads besides its prompt, in the order of its arguments; the button that takes those of
+    the race shown, and where it is said what came of that."""
 
     methods: gr.CheckboxGroup
     max_new_tokens: gr.Number
@@ -30,8 +31,11 @@ class Inputs:
     top_p: gr.Number
     seed: gr.Number
     controls: Controls
+    take: gr.Button
+    said: gr.HTML
 
     def components(self) -> list[gr.components.Component]:
+        """What a run reads."""
         fixed = [self.methods, self.max_new_tokens, self.temperature, self.top_p, self.seed]
         return [*fixed, *self.controls.components]
 
@@ -45,15 +49,6 @@ class Inputs:
     def shown(self) -> list[gr.blocks.Block]:
         """What `show` updates."""
         return [self.methods, *self.controls.components, *self.controls.sections.values()]
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """The panel: its inputs, the button that takes those of the race shown, and where it is said what came of that."""
-
-    inputs: Inputs
-    take: gr.Button
-    said: gr.HTML
 
 
 def panel() -> Panel:
@@ -72,7 +67,7 @@ def panel() -> Panel:
     temperature = gr.Number(0, label="temperature", info="0 is greedy; else 0.001 to 100.", step=0.1)
     top_p = gr.Number(1, label="top_p", info="Sample from the likeliest tokens with this mass.", step=0.05)
     seed = gr.Number(0, label="seed", info="Same seed, same text, whatever the method.")
-    return Panel(Inputs(methods, length, temperature, top_p, seed, Controls()), take, said)
+    return Panel(methods, length, temperature, top_p, seed, Controls(), take, said)
 
 
 def wire(viewer: gr.HTML, panel: Panel, models: Models, library: Library) -> None:
@@ -82,18 +77,18 @@ def wire(viewer: gr.HTML, panel: Panel, models: Models, library: Library) -> Non
         asked = event._data if isinstance(event._data, Mapping) else {}
         try:
             traces, [chosen] = library.chosen(asked.get("race"), asked.get("lane"))
-            values, text = take(panel.inputs, models.get(), traces, chosen)
+            values, text = take(panel, models.get(), traces, chosen)
         except RequestError as error:
-            values, text = [gr.skip()] * len(panel.inputs.components()), f"Nothing was taken: {error}"
+            values, text = [gr.skip()] * len(panel.components()), f"Nothing was taken: {error}"
         return [*values, gr.update(value=html.escape(text), visible=True)]
 
     panel.take.click(None, js=tell_run("take"), api_visibility="private")
-    outputs = [*panel.inputs.components(), panel.said]
+    outputs = [*panel.components(), panel.said]
     viewer.take(taken, None, outputs, show_progress="hidden", queue=False, api_visibility="private")
 
 
-def take(inputs: Inputs, loaded: Loaded, traces: list[Trace], chosen: Trace) -> tuple[list[Any], str]:
-    """Updates of `inputs` to what the lanes of a race were run with, and what to say of it.
+def take(panel: Panel, loaded: Loaded, traces: list[Trace], chosen: Trace) -> tuple[list[Any], str]:
+    """Updates of the panel to what the lanes of a race were run with, and what to say of it.
 
     Of several lanes of one method the `chosen` one counts, else the first. Raises RequestError where none can run here.
     """
@@ -115,4 +110,4 @@ def take(inputs: Inputs, loaded: Loaded, traces: list[Trace], chosen: Trace) -> 
         told.append(f"The race shown is of {chosen.target}; here {loaded.target.name} decodes.")
     sampled = [chosen.temperature, chosen.top_p, chosen.seed]
     length = chosen.max_new_tokens or len(chosen.tokens)
-    return [able, length, *sampled, *inputs.controls.fill(settings)], " ".join(told)
+    return [able, length, *sampled, *panel.controls.fill(settings)], " ".join(told)

@@ -51,9 +51,7 @@ class RunRouting:
     by_depth: dict[int, tuple[float, float]]  # depth of the children -> mean weights
     dominant_share: tuple[float, float]  # share of all parents at which expert 0, expert 1 has the larger weight
     mean_entropy: float
-    acceptance: list[
-        tuple[float, float | None, int]
-    ]  # a bin of expert 0's weight: its middle, share stepped in, parents
+    acceptance: list[tuple[float, float | None, int]]  # a bin of expert 0's weight: middle, share stepped in, parents
 
     @property
     def root(self) -> list[tuple[float, float] | None]:

@@ -161,6 +161,11 @@ def short_of_one(share: float) -> float:
     return share if share == 1 else min(share, 0.99)
 
 
+def number(value: float | None, digits: int, scale: float = 1, unit: str = "") -> str:
+    """A cell of a table; empty where there is no such number."""
+    return "" if value is None else f"{value * scale:.{digits}f}{unit}"
+
+
 def method_totals(report: dict[str, Any]) -> list[dict[str, Any]]:
     """Each of our methods at each temperature over all prompts together, where a mean of the tasks counts each as much:
     tau, seconds a round and their shares, acceptance, memory, and seconds of a prompt in which it was read and in which

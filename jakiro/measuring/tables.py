@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from jakiro.measuring.report import MEAN, PHASES, means, method_totals, short_of_one, temperatures
+from jakiro.measuring.report import MEAN, PHASES, means, method_totals, number, short_of_one, temperatures
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
@@ -74,16 +74,12 @@ def details(report: dict[str, Any]) -> str:
         lines.append([
             one["method"],
             f"{one['temperature']:g}",
-            *(_number(one[name], 2) for name in ("tau", "pays_from", "speedup", "speedup_recorded")),
-            _number(one["round_s"], 2, 1000),
-            *(_number(share, 1, 100) for share in one["shares"]),
-            " ".join(_number(rate, 1, 100) for rate in one["acceptance_rate_per_position"]),
-            *(_number(one[name], 1, 1000) for name in ("prefill_s", "recording_s")),
-            _number(one["peak_bytes"], 0, 2**-20),
-            _number(same, 2),
+            *(number(one[name], 2) for name in ("tau", "pays_from", "speedup", "speedup_recorded")),
+            number(one["round_s"], 2, 1000),
+            *(number(share, 1, 100) for share in one["shares"]),
+            " ".join(number(rate, 1, 100) for rate in one["acceptance_rate_per_position"]),
+            *(number(one[name], 1, 1000) for name in ("prefill_s", "recording_s")),
+            number(one["peak_bytes"], 0, 2**-20),
+            number(same, 2),
         ])  # fmt: skip
     return table(head, lines)
-
-
-def _number(value: float | None, digits: int, scale: float = 1) -> str:
-    return "" if value is None else f"{value * scale:.{digits}f}"

@@ -23,9 +23,7 @@ class Losses:
 
     feature: float = 1.0  # smooth L1 between predicted and true features
     mixture: float = 1.0  # cross-entropy of what the predicted feature says; Jakiro: the experts' weighted sum L
-    decoupled: float = (
-        0.5  # Jakiro: cross-entropy of w0 p0 + w1 p1, the experts' own distributions as the gate mixes them
-    )
+    decoupled: float = 0.5  # Jakiro: cross-entropy of w0 p0 + w1 p1, the experts' own, as the gate mixes them
     # Jakiro: feature and cross-entropy of R, half as in haiduo/Jakiro, jakiro/train/main.py. At L's positions, so R
     # learns what follows an answer's end, too, which the release leaves out.
     contrast: float = 0.5

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jakiro.measuring.findings import summary
-from jakiro.measuring.report import means, method_totals, prompts_a_task, short_of_one, temperatures
+from jakiro.measuring.report import means, method_totals, number, prompts_a_task, short_of_one, temperatures
 from jakiro.ui.about import TITLES
 from jakiro.ui.figures import benchmark, experiment
 from jakiro.ui.figures.costs import long_text_figure, shapes_figure
@@ -47,9 +47,9 @@ def payload(folder: Path, tunings: Sequence[dict[str, Any]] = ()) -> str:
     Files of other schemas are not for this view.
     """
     reports = []
-    for number, data in enumerate(tunings, 1):
+    for at, data in enumerate(tunings, 1):
         title = f"auto on this machine: {_method(data)}, {_heat(data)}"
-        reports.append(_tuning(data) | {"name": f"here-{number}", "title": title})
+        reports.append(_tuning(data) | {"name": f"here-{at}", "title": title})
     for path in sorted(folder.glob("*.json"), key=lambda path: path.stem):
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
@@ -124,7 +124,7 @@ def _shapes(data: dict[str, Any]) -> dict[str, Any]:
     said = [["published", published["source"]]] if published else []
     facts = [*_common(data | {"target": f"random weights of the shape {data['shape']}"}), *said]
     figure = {"title": "A round over a step of vanilla, by context", **shapes_figure(data, NAMES)}
-    rows = [[*_costs(row), _number(row["round_over_step"], 2), _number(row["published_round_over_step"], 2)]
+    rows = [[*_costs(row), number(row["round_over_step"], 2), number(row["published_round_over_step"], 2)]
             for row in data["rows"]]  # fmt: skip
     table = {"head": [*COSTS, "over a step", "published"], "rows": rows}
     title = f"rounds at the shape of {data['shape']}, {_device(data)}"
@@ -134,19 +134,19 @@ def _shapes(data: dict[str, Any]) -> dict[str, Any]:
 def _long_text(data: dict[str, Any]) -> dict[str, Any]:
     figure = {"title": "A round as the text grows", **long_text_figure(data, NAMES)}
     growths = ("growth_s", "attention_growth_s")
-    rows = [[*_costs(row), *(_number(row[one] and 1000 * row[one], 2) for one in growths)] for row in data["rows"]]
+    rows = [[*_costs(row), *(number(row[one], 2, 1000) for one in growths)] for row in data["rows"]]
     table = {"head": [*COSTS, "growth, ms", "attention's own, ms"], "rows": rows}
     title = f"as the text grows on {data['target']}, {_device(data)}"
     return {"title": title, "facts": _common(data), "figures": [figure], "table": table, "summary": []}
 
 
 def _costs(row: dict[str, Any]) -> list[str]:
-    spent = (_number(1000 * row[f"{phase}_s"], 2) for phase in ("round", "draft", "verify"))
+    spent = (number(row[f"{phase}_s"], 2, 1000) for phase in ("round", "draft", "verify"))
     return [NAMES.get(row["method"], row["method"]), f"{row['context']:,}", *spent]
 
 
 def _expected(point: dict[str, Any]) -> list[str]:
-    return [_number(point["tau"], 2), _number(1000 * point["seconds"], 2), _number(point["tokens_per_s"], 1)]
+    return [number(point["tau"], 2), number(point["seconds"], 2, 1000), number(point["tokens_per_s"], 1)]
 
 
 def _common(data: dict[str, Any]) -> list[list[str]]:
@@ -183,14 +183,13 @@ def _rows(data: dict[str, Any]) -> list[list[str]]:
     for heat in temperatures(data):
         for method, mean in means(data, heat).items():
             line = totals.get((heat, method), {})
-            peak, round_s, recording = (line.get(name) for name in ("peak_bytes", "round_s", "recording_s"))
             cells = [
-                _number(mean.get("speedup"), 2, "×"),
-                _number(mean.get("tokens_per_s"), 1),
-                _number(mean.get("tau"), 2),
-                _number(round_s and 1000 * round_s, 2),
-                _number(recording and 1000 * recording, 1),
-                _number(peak and peak / 2**20, 0),
+                number(mean.get("speedup"), 2, unit="×"),
+                number(mean.get("tokens_per_s"), 1),
+                number(mean.get("tau"), 2),
+                number(line.get("round_s"), 2, 1000),
+                number(line.get("recording_s"), 1, 1000),
+                number(line.get("peak_bytes"), 0, 2**-20),
                 _share(mean.get("identical")),
             ]
             found.append([NAMES.get(method, method), f"{heat:g}", *cells])
@@ -199,10 +198,6 @@ def _rows(data: dict[str, Any]) -> list[list[str]]:
 
 def _share(value: float | None) -> str:
     return "" if value is None else f"{short_of_one(value):.0%}"
-
-
-def _number(value: float | None, digits: int, unit: str = "") -> str:
-    return "" if value is None else f"{value:.{digits}f}{unit}"
 
 
 _KINDS = {

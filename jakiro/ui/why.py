@@ -116,12 +116,12 @@ def _experts(step: StepTrace, width: int | None) -> str:
     ranks = expert_ranks(step)
     if ranks is None:
         return ""
+    places = [ordinal(rank + 1) for rank in ranks]
     inside = [expert for expert in (0, 1) if width is not None and ranks[expert] < width]
     if len(inside) == 1:
-        return f"; expert {inside[0]} alone had it {ordinal(ranks[inside[0]] + 1)}, expert {1 - inside[0]} " + ordinal(
-            ranks[1 - inside[0]] + 1
-        )
-    return f"; alone, expert 0 had it {ordinal(ranks[0] + 1)} and expert 1 {ordinal(ranks[1] + 1)}"
+        [own], other = inside, 1 - inside[0]
+        return f"; expert {own} alone had it {places[own]}, expert {other} {places[other]}"
+    return f"; alone, expert 0 had it {places[0]} and expert 1 {places[1]}"
 
 
 def _ranked(step: StepTrace, before: str, after: str = "") -> str:

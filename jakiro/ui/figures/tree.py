@@ -183,15 +183,9 @@ def _dashes(graph: nx.DiGraph, places: dict, largest: float) -> list[dict]:
     for node, facts in graph.nodes(data=True):
         if facts["state"] == REJECTED:
             radius = round(_size(facts["q"], largest) / 2 + 3)
-            (x, y), line = places[node], {"color": "@rejected", "width": 1.3, "dash": "2px,2px"}
-            ring = {
-                "type": "circle",
-                "xsizemode": "pixel",
-                "ysizemode": "pixel",
-                "xanchor": x,
-                "yanchor": y,
-                "line": line,
-            }
+            x, y = places[node]
+            ring = {"type": "circle", "xsizemode": "pixel", "ysizemode": "pixel", "xanchor": x, "yanchor": y}
+            ring["line"] = {"color": "@rejected", "width": 1.3, "dash": "2px,2px"}
             rings.append(ring | {"x0": -radius, "x1": radius, "y0": -radius, "y1": radius})
     return rings
 
@@ -200,14 +194,6 @@ def _contrastive(graph: nx.DiGraph) -> list[dict]:
     """A shade behind every level that the contrastive head proposed."""
     levels = sorted({facts["depth"] for _, facts in graph.nodes(data=True) if facts.get("head") == 1})
     caption = {"text": "contrastive level", "textposition": "top center", "font": {"size": 10, "color": "@muted"}}
-    base = {
-        "type": "rect",
-        "layer": "below",
-        "yref": "paper",
-        "y0": 0,
-        "y1": 1,
-        "fillcolor": "@shade",
-        "label": caption,
-    }
-    base["line"] = {"width": 1, "dash": "dot", "color": "@other"}
+    base = {"type": "rect", "layer": "below", "yref": "paper", "y0": 0, "y1": 1, "fillcolor": "@shade"}
+    base |= {"label": caption, "line": {"width": 1, "dash": "dot", "color": "@other"}}
     return [base | {"x0": STEP * (depth - 0.3), "x1": STEP * (depth + 0.68)} for depth in levels]

@@ -38,7 +38,8 @@
         "headline": text,                                           # the run in one sentence
         "baseline": null | index,                                   # of the trace that its speed-up is over
         "figures": {"tree": RoundFigure, "routing": RoundFigure | null, "diversity": RoundFigure | null,
-                    "timeline": [Figure],                       # [k]: this trace above, traces[k] below (own: alone)
+                    "timeline": Figure,                         # this trace alone
+                    "below": [null | {"bars": {..}, "yaxis": {..}}],  # what traces[k] adds to it, below; null: itself
                     "run_routing": Figure | null, "run_diversity": Figure | null,
                     "acceptance": Figure, "stops": Figure | null, "classes": Figure | null,
                     "calibration": Figure | null}}]}

@@ -112,11 +112,7 @@ def serve(options: argparse.Namespace) -> None:
     use_threads(options.threads, spare=0 if SPACE in os.environ else 1)
     heads = dict(head.split("=", 1) for head in options.head)  # of one method the last counts
     check_names(heads)
-
-    def load() -> Target:
-        return Target.load(options.target, heads=heads, **how_to_load(options))
-
-    models = Models(load)
+    models = Models(lambda: Target.load(options.target, heads=heads, **how_to_load(options)))
     library = Library(options.traces)
     if not library.opening():
         remedy = f"python -m scripts.record --out {options.traces}"

@@ -72,15 +72,12 @@ class Controls:
         other = other or gr.skip()
         values = {(method, name): getattr(settings[method], name) for method, name in self.keys if method in settings}
         numbers = [_number(values[key]) if key in values else other for key in self.keys]
-        return numbers + [_box(values[key]) if key in values else other for key in self.boxes]
+        ticks = {key: gr.update(value=value == AUTO, interactive=True) for key, value in values.items()}
+        return numbers + [ticks.get(key, other) for key in self.boxes]
 
 
 def _number(value: Any) -> dict[str, Any]:
     return gr.update(interactive=False) if value == AUTO else gr.update(value=value, interactive=True)
-
-
-def _box(value: Any) -> dict[str, Any]:
-    return gr.update(value=value == AUTO, interactive=True)
 
 
 def control(one: Field) -> gr.components.Component:

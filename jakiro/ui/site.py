@@ -120,7 +120,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     large = asyncio.Semaphore(LARGE)
     return [
         Route(f"/{modules.path}/{{name}}", module),
-        Route(f"/{PLOTLY}", plotly_js),
+        Route(f"/{PLOTLY}", lambda request: _script(_compressed())),
         Route("/races/{id}.json", _worded(race)),
         Route("/races/{id}/cut/{lane:lane}.json", _in_turn(_worded(cut), large)),
         Route("/races/{id}/compare/{lane:lane}/{other:lane}.json", compared),
@@ -221,11 +221,6 @@ def prepare_all(library: Library, models: Models) -> None:
             library.packed(race, models.quiet)
 
 
-def plotly_js(request: Request) -> Response:
-    """The library, compressed once instead of at every visit."""
-    return _script(_compressed())
-
-
 def _packed(request: Request, packed: bytes, media: str, **headers: str) -> Response:
     """What is compressed already: Gradio would do so in the one thread that serves all."""
     headers = {"Cache-Control": "no-cache", "Vary": "Accept-Encoding"} | headers
@@ -241,4 +236,5 @@ def _script(compressed: bytes) -> Response:
 
 @cache
 def _compressed() -> bytes:
+    """plotly.js, compressed once instead of at every visit."""
     return gzip.compress(get_plotlyjs().encode(), compresslevel=6)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file
+from test_doctor import verdicts
 from tiny import tiny_model, tiny_tokenizer
 from torch.nn import functional as F
 
@@ -79,10 +80,6 @@ def taught(target, texts, reads=(2, 4, 6), shift=0, shape=SHAPE, steps=80):
 @pytest.fixture(scope="module")
 def sound(target, texts):
     return taught(target, texts[True])
-
-
-def verdicts(target, head, texts):
-    return {one.check: one.verdict for one in examine(target, head, texts[True], texts[False])}
 
 
 def test_a_sound_head_has_nothing_wrong(target, texts, sound):

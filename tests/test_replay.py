@@ -77,6 +77,10 @@ def test_what_is_read_has_the_digits_of_the_trace():
     """Of a number that is rounded twice the last digit that is shown may err."""
     low = replace(FIRST, tree=replace(FIRST.tree, scores=[0.0, -16.03897, -1.23457, -1.0, -1.0]))
     assert read(run(low))["traces"][0]["nodes"][0]["score"][1:3] == [-16.03897, -1.23457]
+    shown = {"js": 0.27146, "target_entropy": 10.23447, "gate1": 0.0123451, "gate0": 3.21e-6, "heat": 12345.678}
+    columns = {name: [None, value, value, value, value] for name, value in shown.items()}
+    nodes = read(run(replace(FIRST, tree=replace(FIRST.tree, columns=columns))))["traces"][0]["nodes"][0]
+    assert {name: nodes[name][1] for name in shown} == shown | {"js": 0.271, "target_entropy": 10.234, "gate1": 0.0123}
 
 
 def test_node_tables_count_ranks_from_one_and_cover_every_field():

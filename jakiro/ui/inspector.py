@@ -9,7 +9,7 @@ from __future__ import annotations
 from jakiro.analysis.endings import alone
 from jakiro.graph import STATES, copied, draft_probabilities, probability, states
 from jakiro.trace import StepTrace, Trace
-from jakiro.ui.figures.digits import DIGITS, rounded_list
+from jakiro.ui.figures.digits import rounded, rounded_list
 
 PROPOSED = "With decoupled candidates, tokens that no expert proposes come last."
 WEIGHED = "at the parent: the same for all siblings. On the contrastive level in the feature that proposed it."
@@ -65,7 +65,10 @@ FIELDS: dict[str, tuple[str, str, str]] = {
     "pick_score": ("path score of the choice", "log", "The path score that the target's choice would have had."),
     "cutoff": ("cutoff of the tree", "log", "Path score of the last node that the budget let in."),
 }
-READ = 7  # significant digits of logarithms and of p and q, as in traces: of fewer the last that is shown may be wrong
+# Of a number that is rounded twice the last digit that is shown may be wrong.
+READ = 7  # significant digits of logarithms and of p and q, as in traces
+EXACT = 15  # significant digits of any number
+DECIMALS = {"number": 3, "share": 4}  # of others, as they are shown
 HIDDEN = {"logprob", "parent"}  # said already: it is log q; the page's own
 
 
@@ -83,9 +86,7 @@ def node_table(step: StepTrace) -> dict[str, list]:
     }
     for name, values in tree.columns.items():
         if name not in HIDDEN and name not in table:
-            digits = READ if name in FIELDS and FIELDS[name][1] in ("log", "exp") else DIGITS
-            ranks = f"_{name}".endswith("_rank")
-            table[name] = _counted_from_one(values) if ranks else rounded_list(values, digits)
+            table[name] = _read(name, values)
     return table
 
 
@@ -101,5 +102,16 @@ def fields(trace: Trace) -> list[dict[str, str]]:
     return [dict(zip(("key", "label", "format", "help"), row, strict=True)) for row in known + unknown]
 
 
-def _counted_from_one(ranks: list) -> list:
-    return [None if rank is None else rank + 1 for rank in ranks]
+def _read(name: str, values: list) -> list:
+    """A column as it is read: ranks from 1, other numbers with the digits that are shown of them."""
+    if f"_{name}".endswith("_rank"):
+        return [None if rank is None else rank + 1 for rank in values]
+    decimals = DECIMALS.get(FIELDS[name][1] if name in FIELDS else "number")
+    return rounded_list(values, READ) if decimals is None else [_shown(value, decimals) for value in values]
+
+
+def _shown(value: float | None, decimals: int) -> float | None:
+    """What is less than its last decimal is shown in another way, or not at all."""
+    if value is None or isinstance(value, int):
+        return value
+    return rounded(value) if abs(value) < 10**-decimals else rounded(round(value, decimals), EXACT)

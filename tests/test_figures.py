@@ -359,7 +359,16 @@ def test_a_what_if_hangs_behind_what_it_was_given():
     was, tokens = replace(HAND, branch="as it was"), HAND.tokens
     would = replace(vanilla_trace(tokens[1:]), branch="what if", prompt=[*HAND.prompt, tokens[0]])
     other = below(was, would, 1, "b")["bars"]
-    assert other["x"] == pytest.approx([0, 1 / 3, 1, 2], abs=1e-3)
+    assert other["x"] == pytest.approx([0, 1 / 3, 1, 2], abs=1e-3) and other["name"] == "b, over the same text"
+
+
+def test_the_run_below_is_not_said_to_have_the_same_text_where_it_has_another():
+    """As after a What if with another seed, in half precision, and of runs from several files."""
+    tokens = HAND.tokens
+    texts = ([1], tokens), ([1], tokens[:3]), ([1], [*tokens[:4], 99]), ([2], tokens)
+    others = [replace(vanilla_trace(text), prompt=prompt) for prompt, text in texts]
+    names = [below(HAND, one, 1, "b")["bars"]["name"] for one in others]
+    assert names == ["b, over the same text"] * 2 + ["b, over another text"] * 2
 
 
 def test_the_time_strip_stacks_the_phases_and_the_router_strip_the_gates():

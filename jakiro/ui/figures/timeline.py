@@ -49,7 +49,7 @@ def timeline_figure(trace: Trace, index: int, title: str) -> dict:
 
 def below(trace: Trace, other: Trace, index: int, title: str) -> dict:
     """Another run upside down, for the timeline of `trace`: its `bars`, each over the stretch of that run's rounds that
-    holds the same text, and what becomes of the `yaxis`."""
+    holds the same tokens of the text, by number where their texts differ, and what becomes of the `yaxis`."""
     edges = [start for start, _ in walk_positions(trace)] + [len(trace.tokens)]
     ahead = len(other.prompt) - len(trace.prompt) if trace.branch else 0  # what a What if was given to begin with
     places = []
@@ -57,8 +57,14 @@ def below(trace: Trace, other: Trace, index: int, title: str) -> dict:
         start += ahead
         left, right = _round_at(edges, start), _round_at(edges, start + len(step.emitted))
         places.append(((left + right) / 2 - 0.5, right - left))
-    bars = _tokens(other, index, f"{title}, over the same text", places, -1, "@other")
+    over = "the same text" if _alike(trace, other) else "another text"
+    bars = _tokens(other, index, f"{title}, over {over}", places, -1, "@other")
     return {"bars": bars, "yaxis": _counts(_most(trace), _most(other))}
+
+
+def _alike(*traces: Trace) -> bool:
+    """Whether two runs read and wrote the same as far as both went."""
+    return all(a == b for a, b in zip(*([*one.prompt, *one.tokens] for one in traces), strict=False))
 
 
 def _counts(top: int, low: int = 0) -> dict:

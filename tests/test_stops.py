@@ -63,6 +63,20 @@ def test_a_round_stopped_where_a_remedy_would_begin(trace, expected):
 
 
 @pytest.mark.parametrize(
+    ("stopped", "settings", "expected"),
+    [
+        ("length", {"depth": 2, "total_tokens": 3}, LOW),  # the text has a token left after this round's
+        ("length", {"depth": 1, "total_tokens": 3}, NEAR),
+        ("length", {"depth": 2, "total_tokens": 30}, NEAR),  # 1 + 4 + 16 nodes did not fill it
+        ("eos", {"depth": 2, "total_tokens": 3}, NEAR),
+    ],
+)
+def test_a_budget_was_full_whose_deepest_nodes_the_text_had_no_room_for(stopped, settings, expected):
+    trace = asked(rejected(pick_rank=7, pick_score=-3.0, cutoff=-2.0), top_k=4, **settings)
+    assert stop(replace(trace, stop=stopped), 0) == expected
+
+
+@pytest.mark.parametrize(
     ("heat", "share", "settings", "expected"),
     [
         (1.0, 0.12, {}, DRAWN),

@@ -97,9 +97,18 @@ def stop(trace: Trace, index: int) -> str:
         if rank >= 2 * width:
             return DRAWN if _drawn(trace, step, 2 * width) else FAR
         score, cutoff = at_stop(step, "pick_score"), at_stop(step, "cutoff")
-        full = len(step.tree) >= (trace.number("total_tokens") or 0)  # else there was room for a node of any score
+        full = _filled(trace, index, width)  # else there was room for a node of any score
         return LOW if full and score is not None and cutoff is not None and score <= cutoff else NEAR
     return ends
+
+
+def _filled(trace: Trace, index: int, width: int) -> bool:
+    """Whether a round's nodes filled the budget, or did before levels were cut off that the text has no room for: of
+    EAGLE's tree, which chooses from `width` nodes on the first level and their children on each further one."""
+    tree, budget, depth = trace.steps[index].tree, trace.number("total_tokens") or 0, trace.number("depth") or 0
+    room = sum(len(step.emitted) for step in trace.steps[index : index + depth + 1]) - 1  # or `depth` at least
+    short = trace.stop in ("length", "context") and max(tree.depths()) == room < depth
+    return len(tree) >= budget or (short and 1 + width + (depth - 1) * width**2 >= budget)
 
 
 def _drawn(trace: Trace, step: StepTrace, width: int) -> bool:

@@ -102,6 +102,14 @@ def test_metrics_of_lanes_that_differ_say_so_only_of_a_race(branched):
     assert {(row["lane"], row["method"]) for row in nodes} == {("jakiro", "jakiro"), ("jakiro-2", "jakiro")}
 
 
+def test_a_lane_that_was_stopped_is_not_said_to_have_the_whole_text():
+    short = replace(RUN, steps=RUN.steps[:2], stop="stopped")
+    rows = json.loads(exported("metrics.json", [*TRACES, short]))
+    assert [row["identical_to_first"] for row in rows] == [True, True, None]
+    parted = replace(short, steps=[RUN.steps[0], replace(RUN.steps[1], bonus=RUN.steps[1].bonus + 1)])
+    assert json.loads(exported("metrics.json", [*TRACES, parted]))[2]["identical_to_first"] is False
+
+
 def test_a_what_if_stays_one_in_a_file_without_the_way_back(branched):
     found = inside(exported("replay.html", *branched))
     about = found["about"]

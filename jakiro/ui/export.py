@@ -29,7 +29,7 @@ def traces_ndjson(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
 def metrics_json(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
     """One object a lane with its totals, and its speed-up where vanilla was asked the same on the same device.
 
-    Whether it has the first one's text is said where it was asked the same.
+    Whether it has the first one's text is said where it was asked the same; null: as far as the shorter one went.
     """
     lanes = zip(keys(traces), traces, strict=True)
     rows = [{"lane": lane, "method": one.method} | metrics.totals(one) for lane, one in lanes]
@@ -38,7 +38,8 @@ def metrics_json(traces: Sequence[Trace], facts: Mapping[str, Any]) -> str:
         base, speed = None if vanilla is None else rows[vanilla]["tokens_per_second"], row["tokens_per_second"]
         row["speedup"] = speed / base if base and speed is not None else None
         if metrics.comparable([traces[0], one]):
-            row["identical_to_first"] = metrics.divergence(traces[0], one) is None
+            same, whole = metrics.divergence(traces[0], one) is None, len(traces[0].tokens) == len(one.tokens)
+            row["identical_to_first"] = None if same and not whole else same
     return json.dumps(rows, indent=1, allow_nan=False) + "\n"
 
 

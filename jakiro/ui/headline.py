@@ -8,6 +8,7 @@ from jakiro.analysis.diversity import run_diversity
 from jakiro.graph import copied
 from jakiro.metrics import reached, recording, seconds, tau, tokens_per_second, tried
 from jakiro.trace import Trace
+from jakiro.ui.figures.labels import counted
 
 NOTABLE = 0.05  # of the rounds' seconds, from which on it is said what recording took besides
 FEW = 5  # rounds that a level has to be reached in before it can be called the weakest
@@ -22,7 +23,7 @@ def headline(trace: Trace, title: str, vanilla: Trace | None) -> str:
     drafted = sum(len(step.tree) - 1 for step in trace.steps) / rounds
     if not drafted:
         nothing = "drafts nothing" if trace.method == "vanilla" else "drafted nothing in this run"
-        return f"{title} {nothing}: one pass of the target for every token, {rounds} of them."
+        return f"{title} {nothing}: one pass of the target for every token after the first, {rounds} of them."
     accepted = sum(len(step.accepted) for step in trace.steps) / rounds
     text = (
         f"{title} drafted {drafted:.1f} tokens a round, {accepted:.2f} of them were accepted, which makes "
@@ -64,7 +65,7 @@ def _rescues(trace: Trace) -> list[str]:
         return ["In no round was an accepted token in the top-k of one expert alone."]
     return [
         f"In {found.rescued_rounds} of {len(trace.steps)} rounds an accepted token was in the top-k of one expert "
-        f"alone: {alone[0]} in expert 0's, {alone[1]} in expert 1's."
+        f"alone: {counted(alone[0], 'token')} in expert 0's, {alone[1]} in expert 1's."
     ]
 
 
@@ -75,6 +76,6 @@ def _weakest(trace: Trace) -> list[str]:
         return []  # nothing to be weaker than
     _, depth, here, had, there = min(rates)
     return [
-        f"The weakest level is depth {depth}: of the {there} rounds that got there, {had} had candidates and {here} a "
-        "token accepted."
+        f"The weakest level is depth {depth}: of the {there} rounds that got there, {had} had candidates that could be "
+        f"accepted, and {here} accepted one."
     ]

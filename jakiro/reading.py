@@ -43,7 +43,7 @@ class Fields:
     def __call__(self, name: str, kind: type, low: float = -math.inf, high: float = math.inf) -> Any:
         """The field `name` as `kind`, numbers within [low, high]. Raises TraceError where it is missing or not so."""
         if name not in self.data:
-            raise TraceError(f"{self.where} has no {name!r}: the file is damaged; export it again")
+            raise TraceError(f"{self.where} has no {name!r}: export it again, or write it as docs/trace.md says")
         value = typed(self.data[name], kind, f"{self.where}.{name}")
         if kind in (int, float) and not low <= value <= high:
             span = f"at least {low:g}" if high == math.inf else f"{low:g} to {high:g}"
@@ -51,8 +51,9 @@ class Fields:
         return value
 
 
-def typed(value: Any, kind: type, where: str) -> Any:
-    """The value as that kind, which it must be: 2 and 2.0 are either, numbers are finite, text can be sent."""
+def typed(value: Any, kind: type, where: str, at: int | None = None) -> Any:
+    """The value as that kind, which it must be: 2 and 2.0 are either, numbers are finite, text can be sent. It is at
+    `where`, or the `at`-th there."""
     if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= HUGE:
         value = float(value)
     elif kind is int and isinstance(value, float) and value.is_integer():
@@ -62,7 +63,7 @@ def typed(value: Any, kind: type, where: str) -> Any:
     if wrong or (limit is not None and not abs(value) <= limit):
         many = isinstance(value, (list, dict))  # and within one another, who knows how deep
         shown = NAMES[type(value)] if many else json.dumps(value)[:40]
-        raise TraceError(f"{where} is {shown}, expected {NAMES[kind]}")
+        raise TraceError(f"{where}{'' if at is None else f'[{at}]'} is {shown}, expected {NAMES[kind]}")
     if kind is str:
         _sendable(value, where)
     elif kind is dict:
@@ -73,10 +74,10 @@ def typed(value: Any, kind: type, where: str) -> Any:
 
 def ids(values: list, where: str) -> list[int]:
     """Token ids."""
-    found = [typed(value, int, where) for value in values]
-    for value in found:
+    found = [typed(value, int, where, at) for at, value in enumerate(values)]
+    for at, value in enumerate(found):
         if value < 0:
-            raise TraceError(f"{where} has the id {value}; token ids count from 0")
+            raise TraceError(f"{where}[{at}] is {value}; token ids count from 0")
     return found
 
 
@@ -86,11 +87,11 @@ def numbers(values: Any, length: int, where: str, optional: bool = False, share:
     if not isinstance(values, list) or len(values) != length:
         raise TraceError(f"{where} must be a list of {length} numbers, one for each node")
     found = []
-    for value in values:
+    for at, value in enumerate(values):
         if not (optional and value is None):
-            value = typed(value, int if isinstance(value, int) and abs(value) <= LARGEST else float, where)
+            value = typed(value, int if type(value) is int and abs(value) <= LARGEST else float, where, at)
             if share and not 0 <= value <= 1 + ROUNDING:
-                raise TraceError(f"{where} has the share {value:g}, expected 0 to 1")
+                raise TraceError(f"{where}[{at}] is the share {value:g}, expected 0 to 1")
         found.append(value)
     return found
 

@@ -131,7 +131,7 @@ def no_trace(error: Exception | None = None, kind: str = "") -> TraceError:
     """What to say of a file that is something else: of what kind, if that is known, or from where on it is no JSON."""
     place = f" from line {error.lineno} column {error.colno} on" if isinstance(error, json.JSONDecodeError) else ""
     what = f" (not JSON{place})" if error else f", but {kind}" if kind else ""
-    return TraceError(f"this is not a trace{what}: Export → Traces (JSON or NDJSON) gives one")
+    return TraceError(f"this is not a trace{what}: Export → Traces (JSON or NDJSON) gives one, see docs/trace.md")
 
 
 def save(trace: Trace, path: str | Path) -> None:
@@ -153,7 +153,7 @@ def load(path: str | Path) -> Trace:
 def from_dict(data: Any) -> Trace:
     """Build a trace from parsed JSON, checking every field. Raises TraceError."""
     if not isinstance(data, dict) or "schema" not in data:
-        raise no_trace()
+        raise no_trace(kind="an object without 'schema'" if isinstance(data, dict) else "")
     if (schema := data["schema"]) != SCHEMA:
         hint = "update this program to read it" if _newer(schema) else "record it again with this program"
         raise TraceError(f"schema is {repr(schema)[:60]}, this program reads {SCHEMA!r}: {hint}")
@@ -194,7 +194,7 @@ def from_dict(data: Any) -> Trace:
 def _step(data: Any, where: str) -> StepTrace:
     get = Fields(data, where)
     tree = read_tree(get("tree", dict), f"{where}.tree")
-    accepted = [typed(node, int, f"{where}.accepted") for node in get("accepted", list)]
+    accepted = [typed(node, int, f"{where}.accepted", at) for at, node in enumerate(get("accepted", list))]
     below = 0
     for node in accepted:
         if not 0 < node < len(tree) or tree.parents[node] != below:
@@ -203,8 +203,8 @@ def _step(data: Any, where: str) -> StepTrace:
     logprobs = numbers(get("target_logprobs", list), len(tree), f"{where}.target_logprobs")
     if logprobs[0] != 0:
         raise TraceError(f"{where}.target_logprobs[0] is {logprobs[0]:g}, expected 0: no token is chosen at the root")
-    if max(logprobs) > ROUNDING:
-        raise TraceError(f"{where}.target_logprobs has {max(logprobs):g}; the log of a probability is at most 0")
+    if (top := max(logprobs)) > ROUNDING:
+        raise TraceError(f"{where}.target_logprobs[{logprobs.index(top)}] is {top:g}; a probability's log is at most 0")
     phases = "draft_s", "verify_s", "overhead_s", *({"recording_s"} & data.keys())
     seconds = {name: _seconds(get, name) for name in phases}
     return StepTrace(tree=tree, accepted=accepted, bonus=get("bonus", int, 0), target_logprobs=logprobs, **seconds)

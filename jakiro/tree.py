@@ -69,7 +69,7 @@ def read_tree(data: Any, where: str) -> DraftTree:
     """Build a tree from parsed JSON, checking every field. Raises TraceError; `where` is its place in the trace."""
     get = Fields(data, where)
     tokens = ids(get("tokens", list), f"{where}.tokens")
-    parents = [typed(parent, int, f"{where}.parents") for parent in get("parents", list)]
+    parents = [typed(parent, int, f"{where}.parents", at) for at, parent in enumerate(get("parents", list))]
     if not tokens or len(parents) != len(tokens) or parents[0] != -1:
         raise TraceError(f"{where} needs as many parents as tokens, at least one, the first parent being -1")
     for node, parent in enumerate(parents[1:], start=1):
@@ -90,7 +90,7 @@ def _cut(data: Any, size: int, where: str) -> CutNodes:
     get = Fields(data, where)
     tokens = ids(get("tokens", list), f"{where}.tokens")
     given = numbers(get("parents", list), len(tokens), f"{where}.parents")
-    parents = [typed(parent, int, f"{where}.parents") for parent in given]
+    parents = [typed(parent, int, f"{where}.parents", at) for at, parent in enumerate(given)]
     for at, parent in enumerate(parents):
         if not 0 <= parent < size + at:
             raise TraceError(f"{where}.parents[{at}] is {parent}; a parent must come before its child")

@@ -157,7 +157,11 @@ def test_not_a_number_is_not_written(run):
         (["steps", 0, "tree", "parents"], [0, 0, 0, 1, 3], "the first parent being -1"),
         (["steps", 0, "tree", "tokens"], [], "as many parents as tokens"),
         (["steps", 0, "tree", "scores"], [0.0], "list of 5 numbers"),
-        (["steps", 0, "tree", "scores", 1], None, "scores"),
+        (["steps", 0, "tree", "scores", 1], None, r"steps\[0\].tree.scores\[1\] is null"),
+        (["steps", 0, "tree", "scores", 2], float("-inf"), r"scores\[2\] is -Infinity"),
+        (["steps", 0, "tree", "tokens", 3], -1, r"tree.tokens\[3\] is -1; token ids"),
+        (["steps", 0, "tree", "parents", 0], None, r"tree.parents\[0\] is null"),
+        (["steps", 0, "accepted", 0], "1", r"steps\[0\].accepted\[0\] is"),
         (["steps", 0, "tree", "columns", "pick"], [1], "columns.pick"),
         (["steps", 0, "tree", "columns", "pick", 1], "2", "columns.pick"),
         (["steps", 0, "accepted"], [1, 4], "not a path down from the root at node 4"),
@@ -197,7 +201,7 @@ def test_the_token_that_ends_a_text_may_have_been_drafted(run):
 def test_a_missing_field_is_named(run, name):
     data = json.loads(trace.to_json(run))
     del data[name]
-    with pytest.raises(TraceError, match=name):
+    with pytest.raises(TraceError, match=f"trace has no '{name}': export it again, or write it as docs/trace.md says"):
         trace.from_dict(data)
 
 

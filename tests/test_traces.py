@@ -97,7 +97,7 @@ def test_lines_end_where_json_lines_do():
     ("text", "message"),
     [
         ("round,node\n1,2\n", r"this is not a trace \(not JSON from line 1 column 1 on\): Export → Traces"),
-        ('[{"method": "jakiro"}]', "^this is not a trace: Export → Traces"),
+        ('[{"method": "jakiro"}]', "^this is not a trace, but an object without 'schema': Export.*docs/trace.md"),
         ("1,2", "^this is not a trace"),
         ("", "not JSON"),
         ("[]", "the list holds no runs"),
@@ -127,7 +127,8 @@ def test_lines_end_where_json_lines_do():
         ),
         (to_json(RUN).replace('"seed":0', '"seed":' + "9" * 5000), "not JSON|trace.seed is"),  # Python 3.10.4 reads it
         (to_json(RUN).replace('"prefill_s":', '"prefill_s":NaN,"x":'), "trace.prefill_s is NaN"),
-        (to_json(RUN).replace('"gate0":[null,', '"gate0":[2,'), "the share 2"),
+        (to_json(RUN).replace('"gate0":[null,', '"gate0":[2,'), r"gate0\[0\] is the share 2"),
+        (with_column("mine", other=[True, False]), r"columns.other\[0\] is true, expected a number of at most 1e100"),
         (with_cut([0] * 33), r"steps\[0\].tree.cut has 33 entries, 32 can be kept"),
         (with_tree(replace(FEW, columns={str(at): [0, 1] for at in range(1001)})), "columns has 1,001 entries, 1,000"),
         (to_json(replace(RUN, settings={str(at): at for at in range(1001)})), "trace.settings has 1,001 entries"),
@@ -144,10 +145,10 @@ def test_lines_end_where_json_lines_do():
         (to_json(replace(RUN, prefill_s=1e90)), r"trace.prefill_s is 1e\+90, expected 0 to 1e\+09"),
         (to_json(replace(RUN, prefill_s=1e-320)), "trace.prefill_s is 9.99989e-321 seconds, expected 0 or at least"),
         (to_json(replace(RUN, temperature=1e101)), r"trace.temperature is 1e\+101, expected a number of at most 1e100"),
-        (with_column("js", other=[1e308, 1e308]), r"columns.other is 1e\+308"),
+        (with_column("js", other=[1e308, 1e308]), r"columns.other\[0\] is 1e\+308"),
         (
             to_json(replace(RUN, steps=[replace(DEEP, tree=FEW, target_logprobs=[0.0, 800.0])])),
-            "target_logprobs has 800; the log of a probability is at most 0",
+            r"target_logprobs\[1\] is 800; a probability's log is at most 0",
         ),
     ],
 )

@@ -20,6 +20,7 @@ except ImportError:  # Windows has none
 
 WEIGHT_FILES = "model*.safetensors*"  # shards and their index, as Hugging Face names them
 ABANDONED = 3600.0  # seconds after which what was being written is not written on
+SHOWN = 60  # characters of a value in an error
 SUFFIX = 8  # characters that `tempfile` puts behind a prefix
 _HELD: dict[str, int] = {}  # path -> descriptor, of what other processes are kept from
 
@@ -133,4 +134,11 @@ def differing(old: Any, new: Any, name: str = "") -> str:
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         at = next(index for index, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1])
         return differing(old[at], new[at], f"{name}[{at}]")
-    return f"{name} was {repr(old)[:60]}, is {repr(new)[:60]}"
+    was, now = repr(old), repr(new)
+    if was[:SHOWN] != now[:SHOWN]:
+        return f"{name} was {was[:SHOWN]}, is {now[:SHOWN]}"
+    if isinstance(old, list):
+        return f"{name} had {len(old)} entries, has {len(new)}"
+    parted = next((at for at, pair in enumerate(zip(was, now, strict=False)) if pair[0] != pair[1]), SHOWN)
+    at = parted - SHOWN // 2  # from the beginning both would look alike
+    return f"{name} was …{was[at : at + SHOWN]}, is …{now[at : at + SHOWN]}"

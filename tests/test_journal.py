@@ -40,6 +40,22 @@ def test_another_benchmark_is_refused(tmp_path):
     assert len(Journal(path, {"prompts": 2})) == 1
 
 
+@pytest.mark.parametrize(
+    ("begun", "asked", "how"),
+    [
+        (["x" * 99, "y"], ["x" * 99], "prompts had 2 entries, has 1"),
+        (["x" * 99 + "old"], ["x" * 99 + "new"], r"prompts\[0\] was …x{30}old', is …x{30}new'"),
+        ("x" * 99, "x" * 98, r"prompts was …x{31}', is …x{30}'"),
+        ([1, 2], [1], r"prompts was \[1, 2\], is \[1\]"),
+    ],
+)
+def test_what_differs_is_seen_where_both_begin_alike(tmp_path, begun, asked, how):
+    path = tmp_path / "bench.json.partial"
+    Journal(path, {"prompts": begun}).add("a", [ONE])
+    with pytest.raises(ValueError, match=rf"another benchmark.*\({how}\)"):
+        Journal(path, {"prompts": asked})
+
+
 def test_a_damaged_one_is_named(tmp_path):
     path = tmp_path / "bench.json.partial"
     Journal(path, {"prompts": 2}).add("a", [ONE])

@@ -408,6 +408,15 @@ def test_recorded_races_come_back_in_order(tmp_path, traces):
     assert recorded.load(tmp_path, races[0]) == traces
 
 
+def test_a_recorded_race_may_be_of_any_file_that_can_be_dropped_on_the_page(tmp_path, traces):
+    race = recorded.save(tmp_path, "one", "One", "first?", traces[:1])
+    text = "\ufeff" + "".join(to_json(one) + "\n" for one in traces)
+    (tmp_path / race.traces[0]).write_text(text, encoding="utf-8")
+    assert recorded.load(tmp_path, race) == traces
+    with pytest.raises(TraceError, match="10 runs, and 8 can be shown"):
+        recorded.load(tmp_path, replace(race, traces=race.traces * 5))
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -17,6 +17,7 @@ from jakiro.__main__ import main
 from jakiro.trace import StepTrace, Trace, TraceError, to_json
 from jakiro.traces import load_traces, read_traces, traces_json
 from jakiro.tree import CutNodes, DraftTree
+from jakiro.ui import recorded
 from jakiro.ui.about import OPENED
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.replay import cut_figure, payload
@@ -77,10 +78,13 @@ def test_whole_numbers_may_be_written_with_a_point():
         assert {type(one) for one in whole} == {int}
 
 
-def test_the_example_in_the_documentation_is_sound_and_every_field_is_explained():
+def test_the_examples_in_the_documentation_are_sound_and_every_field_is_explained(tmp_path):
     text = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8")
-    [example] = re.findall("```json\n(.*?)```", text, re.DOTALL)
+    index, example = re.findall("```json\n(.*?)```", text, re.DOTALL)
     [found] = read_traces(example)
+    (tmp_path / "index.json").write_text(index)
+    (tmp_path / "mine.json").write_text(example)
+    assert [recorded.load(tmp_path, race) for race in recorded.read(tmp_path)] == [[found]]
     assert sound(json.loads(example)) and found.text == "Hi there!" and can_be_sent([found])
     names = [one.name for kind in (Trace, StepTrace) for one in fields(kind) if one.name != "tree"]
     assert all(f"`{name}`" in text for name in [*names, *(f"tree.{one.name}" for one in fields(DraftTree))])

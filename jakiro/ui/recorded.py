@@ -19,6 +19,7 @@ from pathlib import Path
 from jakiro import trace
 from jakiro.files import write_text
 from jakiro.trace import Trace, TraceError
+from jakiro.traces import check_together, load_traces
 from jakiro.ui.replay import keys
 
 SCHEMA = "jakiro-races/1"
@@ -57,8 +58,10 @@ def read(folder: str | Path) -> list[Recorded]:
 
 
 def load(folder: str | Path, race: Recorded) -> list[Trace]:
-    """The traces of a race. Raises OSError or TraceError."""
-    return [trace.load(Path(folder) / name) for name in race.traces]
+    """The traces of a race, whose files are as those that are dropped on the page. Raises OSError or TraceError."""
+    traces = [one for name in race.traces for one in load_traces(Path(folder) / name)]
+    check_together(traces)
+    return traces
 
 
 def save(folder: str | Path, id: str, title: str, prompt: str, traces: Sequence[Trace]) -> Recorded:

@@ -147,6 +147,7 @@ def test_without_vanilla_there_is_no_speedup(target, prompts):
         ("[1]", "has no 'turns'"),
         *((f'{{"turns": {turns}}}', "has no question at the beg") for turns in ("[]", '"What?"', '[""]', "[5]")),
         ('{"turns": ' + "[" * 100_000, "is not JSON"),
+        (r'{"turns": ["half \ud83d"]}', "has half a character"),
     ],
 )
 def test_a_bad_prompt_line_is_named(tmp_path, line, why):

@@ -59,7 +59,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "bench": LOOP
     | {"metrics", "methods", "measuring.prompts", "measuring.report", "measuring.journal", "measuring.tuning"},
     "measuring": set(),
-    "measuring.prompts": {"assets", "measuring.report"},
+    "measuring.prompts": {"assets", "measuring.report", "text"},
     "measuring.report": set(),
     "measuring.tables": {"measuring.report"},
     "measuring.journal": {"measuring.report"},

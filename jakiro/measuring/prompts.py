@@ -10,6 +10,7 @@ from typing import Any
 
 from jakiro.assets import PROMPTS
 from jakiro.measuring.report import MEAN
+from jakiro.text import half
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ def _prompt(line: str, task: str, number: int) -> Prompt:
     turns = read["turns"]
     if not isinstance(turns, list) or not turns or not isinstance(turns[0], str) or not turns[0].strip():
         raise ValueError("has no question at the beginning of its 'turns'")
+    if half(turns[0]):
+        raise ValueError("has half a character (a lone surrogate) in its question")
     given = read.get("id")
     return Prompt(task, str(number if given is None else given), turns[0])
 

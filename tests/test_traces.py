@@ -387,6 +387,18 @@ def test_validate_tells_sound_files_from_others(tmp_path, capsys):
     assert "bad.json: stop is 'bored'" in said.err and "none.json" in said.err
 
 
+def test_validate_notices_scores_that_are_no_path_s(tmp_path, capsys):
+    at = next(number for number, step in enumerate(RUN.steps) if max(step.tree.depths()) > 1)
+    tree = RUN.steps[at].tree
+    own = [score - tree.scores[max(parent, 0)] for score, parent in zip(tree.scores, tree.parents, strict=True)]
+    steps = [*RUN.steps[:at], replace(RUN.steps[at], tree=replace(tree, scores=own)), *RUN.steps[at + 1 :]]
+    for name, run in {"paths.json": RUN, "tokens.json": replace(RUN, steps=steps)}.items():
+        (tmp_path / name).write_text(to_json(run))
+        assert main(["validate", str(tmp_path / name)]) == 0
+    said = capsys.readouterr()
+    assert said.err.count("scores above its parent") == 1 and f"tokens.json: in round {at + 1} a node" in said.err
+
+
 def test_replay_writes_a_page_or_says_why_not(tmp_path, capsys, monkeypatch):
     source, other, out = (tmp_path / name for name in ("run.json", "other.json", "page.html"))
     source.write_text(to_json(RUN))

@@ -6,13 +6,15 @@ import argparse
 import sys
 
 from jakiro.commands.checks import check_begins, check_writable, in_words
+from jakiro.trace import Trace, TraceError
 from jakiro.traces import check_together, load_traces
+
+ROUNDING = 1e-3  # of path scores, in nats
 
 
 def validate(options: argparse.Namespace) -> int:
     """Say of each file whether it holds sound traces; 1 if one does not."""
     from jakiro.metrics import tau
-    from jakiro.trace import TraceError
     from jakiro.ui.figures.labels import counted
 
     status = 0
@@ -27,7 +29,22 @@ def validate(options: argparse.Namespace) -> int:
             rate = f"tau {tau(trace):.2f}" if trace.steps else "no rounds"
             names = _printable(f"{trace.method} on {trace.target}")
             print(f"{file}: {names}, {counted(len(trace.steps), 'round')}, {rate}")
+            if (number := _rising(trace)) is not None:
+                print(
+                    f"{file}: in round {number} a node scores above its parent, though a score is the log-probability "
+                    "of a whole path: did each token's own get written there?",
+                    file=sys.stderr,
+                )
     return status
+
+
+def _rising(trace: Trace) -> int | None:
+    """The first round with a node that is likelier than its parent, from 1."""
+    for number, step in enumerate(trace.steps, 1):
+        scores, parents = step.tree.scores, step.tree.parents
+        if any(score > scores[above] + ROUNDING for score, above in zip(scores[1:], parents[1:], strict=True)):
+            return number
+    return None
 
 
 def _printable(text: str) -> str:

@@ -15,7 +15,7 @@ check:
 test:
 	$(PYTHON) -m pytest -n logical
 
-bench:  ## the six evaluation sets: the device's default tree, 60 nodes, Jakiro with a pass for each level, sampled, a draft model
+bench:  ## the six evaluation sets: the device's default tree, 60 nodes, Jakiro with a pass for each level, sampled, copies, a draft model
 	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,eagle2,jakiro --peers --limits --prompts $(EVAL) --limit 10 --repeats 3 --out benchmarks/cpu.json
 	$(PYTHON) -m jakiro bench --prompts $(EVAL) --limit 10 --set top_k=10 --set depth=6 --set total_tokens=60 --out benchmarks/cpu-60.json
 	$(PYTHON) -m jakiro bench --prompts $(EVAL) --limit 10 --repeats 3 --set contrastive=off --out benchmarks/cpu-passes.json
@@ -23,6 +23,7 @@ bench:  ## the six evaluation sets: the device's default tree, 60 nodes, Jakiro 
 	$(PYTHON) -m jakiro bench --variants benchmarks/variants/coupled.json --prompts $(EVAL) --limit 10 --temperature 1 --out benchmarks/cpu-coupled.json
 	$(PYTHON) -m jakiro bench --methods vanilla,prompt_lookup,token_recycling,eagle2,jakiro --prompts $(EVAL) --limit 5 --max-new-tokens 128 --temperature 0 1 --repeats 2 --out benchmarks/token-recycling-cpu.json
 	$(PYTHON) -m jakiro bench --variants benchmarks/variants/token-recycling.json --prompts $(EVAL) --limit 3 --max-new-tokens 128 --out benchmarks/token-recycling-trees-cpu.json
+	$(PYTHON) -m jakiro bench --variants benchmarks/variants/lookup.json --prompts $(EVAL) --limit 10 --temperature 0 1 --repeats 2 --out benchmarks/lookup-cpu.json
 	$(PYTHON) -m jakiro bench --methods vanilla,draft_model,eagle2,jakiro --limits --prompts $(EVAL) --limit 10 --repeats 3 --out benchmarks/cpu-draft-model.json
 
 auto:  ## which tree pays on this machine, and whether it is as quick as the best of a grid

@@ -116,7 +116,8 @@ def serve(options: argparse.Namespace) -> None:
     library = Library(options.traces)
     if not library.opening():
         remedy = f"python -m scripts.record --out {options.traces}"
-        LOG.warning("no recorded races in %s, so the page opens without: record some with: %s", options.traces, remedy)
+        missing = "no recorded races in %s, so the page opens without: record some with: %s (docs/trace.md has the format)"
+        LOG.warning(missing, options.traces, remedy)
     demo = page.build(models, library, gpu)
     launched = page.options(models, library) | {"server_name": name, "server_port": options.port}
     try:

@@ -101,6 +101,27 @@ MUTANTS = [
         "test_target.py",
     ),
     Mutant(
+        "features of rounds that were copied are lost to the head",
+        "jakiro/drafting/copying.py",
+        "            self._unread.append(context.features)",
+        "            pass",
+        "test_copying.py",
+    ),
+    Mutant(
+        "of several matches the shortest is copied",
+        "jakiro/drafting/copying.py",
+        "for size in reversed(self._sizes) if size",
+        "for size in self._sizes if size",
+        "test_copying.py test_prompt_lookup.py",
+    ),
+    Mutant(
+        "a copy tells what the head knew of its last draft",
+        "jakiro/drafting/copying.py",
+        "return {} if self._copies else self.other.inspect(tree, picks)",
+        "return self.other.inspect(tree, picks)",
+        "test_copying.py",
+    ),
+    Mutant(
         "the frontier hangs under the wrong rows",
         "jakiro/drafting/builder.py",
         "return self._tokens[-1].index_select(0, chosen), chosen // self.width",

@@ -22,7 +22,7 @@ TOTALS: dict[str, tuple[str, Callable[[Any], str], str]] = {
         "The same tokens over one round too few, as published tables count.",
     ),
     "tokens_per_second": ("tokens/s", "{:.1f}".format, "Tokens after the first over the seconds of the rounds."),
-    "num_tokens": ("tokens", str, "Generated tokens, the first one (from prefill) included."),
+    "num_tokens": ("tokens", str, "Generated tokens, the first one, before the rounds, included."),
     "num_rounds": ("rounds", str, "Verify passes of the target."),
     "num_draft_tokens": ("drafted tokens", str, "Nodes of all trees, roots not counted."),
     "num_accepted_draft_tokens": (

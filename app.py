@@ -116,7 +116,7 @@ def serve(options: argparse.Namespace) -> None:
     library = Library(options.traces)
     if not library.opening():
         remedy = f"python -m scripts.record --out {options.traces}"
-        missing = "no recorded races in %s, so the page opens without: record some with: %s (docs/trace.md has the format)"
+        missing = "no recorded races in %s, so the page opens without: record some with: %s (docs/trace.md: the format)"
         LOG.warning(missing, options.traces, remedy)
     demo = page.build(models, library, gpu)
     launched = page.options(models, library) | {"server_name": name, "server_port": options.port}

@@ -10,7 +10,6 @@ import torch
 from test_drafting import MODES, PROMPT, drafter_for, oracle_for, rounds
 from torch import Tensor
 
-from jakiro.analysis.pairs import paths
 from jakiro.drafter import Context
 from jakiro.drafting.columns import Places, of_experts, place
 from jakiro.drafting.drafter import HeadDrafter
@@ -65,7 +64,7 @@ def test_columns_are_the_naive_ones(target, mode: str, room: int) -> None:
     assert all(len(column) == len(tree) for column in columns.values())
     assert columns["rank"][0] is None and columns["logprob"][0] is None
     for node, depth in enumerate(tree.depths()):
-        path = paths(tree)[node][1:]
+        path = tuple(tree.tokens[step] for step in tree.path(node))
         assert close(columns["cutoff"][node], kept.cutoff)
         if node:
             answer, logprobs = asked(oracle, settings, frontiers, depth, path[:-1])
@@ -122,7 +121,7 @@ def expanded(oracle: naive.Oracle, settings) -> list[list[tuple[int, ...]]]:
         tree = naive.draft(oracle, 0, TreeSettings(settings.top_k, depth, 512))
         last = [node for node, at in enumerate(tree.depths()) if at == depth]
         best = sorted(last, key=lambda node: (-tree.scores[node], node))[: settings.top_k]
-        frontiers.append([paths(tree)[node][1:] for node in best])
+        frontiers.append([tuple(tree.tokens[step] for step in tree.path(node)) for node in best])
     return frontiers
 
 

@@ -50,6 +50,7 @@ def run() -> Trace:
 
 def test_a_tree_answers_for_its_shape():
     assert TREE.depths() == [0, 1, 1, 2, 3]
+    assert TREE.path(4) == [1, 3, 4] and TREE.path(0) == []
     assert len(TREE) == 5
 
 

@@ -478,7 +478,7 @@ def test_tune_prints_and_writes_what_it_found(folder, small, tmp_path, capsys):
     heat = ["--temperature", 0.7, "--top-p", 0.9]
     assert run(folder, "tune", "--method", "eagle2", "--set", "depth=2", *heat, "--out", out) == 0
     found, printed = json.loads(out.read_text()), capsys.readouterr().out
-    usual = {"depth": 2, "draft_temperature": 1.0, "coupled": False}
+    usual = {"depth": 2, "draft_temperature": 1.0, "coupled": False, "lookup": 0}
     assert found["schema"] == "jakiro-tuning/1" and found["settings"] == ALL | usual
     assert {"machine", "versions", "command", "verify", "draft", "overhead_s"} <= found.keys()
     assert f"temperature 0.7: top_k {found['chosen']['top_k']}, depth 2, total_tokens" in printed

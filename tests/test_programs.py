@@ -61,12 +61,16 @@ def test_a_pass_sees_whole_blocks_of_rows_to_the_end_of_its_cache(recorded):
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("method", ["vanilla", "prompt_lookup", "draft_model", "eagle2", "jakiro"])
-def test_traces_are_those_without_programs(target, recorded, method, sampling):
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [(name, {}) for name in ("vanilla", "prompt_lookup", "draft_model", "eagle2", "jakiro")]
+    + [("draft_model", {"lookup": "1"}), ("jakiro", {"lookup": "1"})],
+)
+def test_traces_are_those_without_programs(target, recorded, method, changes, sampling):
     """To the last token of the context, columns included; drafts and passes are called for by replay alone."""
     traces = []
     for one in (target, recorded):
-        [(make, settings)] = load_methods(one, [method], {}).values()
+        [(make, settings)] = load_methods(one, [method], changes).values()
         traces.append(record(one, make(settings), PROMPT, CONTEXT, sampling))
     alike(*traces)
     assert len(traces[0].tokens) == CONTEXT - len(PROMPT)

@@ -110,9 +110,9 @@ def positions(children: dict) -> dict:
     return {node: (depth[node], row[node]) for node in order}
 
 
-def probability(logprob: float) -> float:
-    """exp, held within [0, 1] against rounding."""
-    return math.exp(min(logprob, 0.0))
+def probability(logprob: float | None) -> float | None:
+    """exp, held within [0, 1] against rounding; None stays None: a trace need not know what the target thought."""
+    return None if logprob is None else math.exp(min(logprob, 0.0))
 
 
 def _add_cut(graph: nx.DiGraph, trace: Trace, tree: DraftTree) -> None:

@@ -30,7 +30,7 @@ class StepTrace:
     tree: DraftTree
     accepted: list[int]  # accepted nodes in path order, root left out
     bonus: int  # the target's own token that ends the round
-    target_logprobs: list[float]  # [n], log p of each node's token given its path (temperature 1), 0.0 at the root
+    target_logprobs: list[float | None]  # [n], log p of a token given its path (temperature 1), 0.0 at the root
     draft_s: float
     verify_s: float
     overhead_s: float
@@ -200,10 +200,10 @@ def _step(data: Any, where: str) -> StepTrace:
         if not 0 < node < len(tree) or tree.parents[node] != below:
             raise TraceError(f"{where}.accepted is not a path down from the root at node {node}")
         below = node
-    logprobs = numbers(get("target_logprobs", list), len(tree), f"{where}.target_logprobs")
+    logprobs = numbers(get("target_logprobs", list), len(tree), f"{where}.target_logprobs", optional=True)
     if logprobs[0] != 0:
-        raise TraceError(f"{where}.target_logprobs[0] is {logprobs[0]:g}, expected 0: no token is chosen at the root")
-    if (top := max(logprobs)) > ROUNDING:
+        raise TraceError(f"{where}.target_logprobs[0] is {logprobs[0]}, expected 0: no token is chosen at the root")
+    if (top := max(value for value in logprobs if value is not None)) > ROUNDING:
         raise TraceError(f"{where}.target_logprobs[{logprobs.index(top)}] is {top:g}; a probability's log is at most 0")
     phases = "draft_s", "verify_s", "overhead_s", *({"recording_s"} & data.keys())
     seconds = {name: _seconds(get, name) for name in phases}

@@ -64,6 +64,13 @@ class DraftTree:
             path.append(node)
         return path
 
+    def paths(self) -> list[tuple[int, ...]]:
+        """The tokens from the root down to every node, [n]; those of siblings with one token are alike."""
+        found: list[tuple[int, ...]] = []
+        for token, parent in zip(self.tokens, self.parents, strict=True):
+            found.append((*found[parent], token) if parent >= 0 else (token,))
+        return found
+
     def path(self, node: int) -> list[int]:
         """Nodes from below the root down to `node`; empty for the root itself."""
         path = []

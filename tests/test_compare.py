@@ -10,7 +10,7 @@ import pytest
 import torch
 from hand import FIRST, SECOND
 
-from jakiro.analysis.pairs import Pair, paths, telling
+from jakiro.analysis.pairs import Pair, telling
 from jakiro.compare import along
 from jakiro.engine import record
 from jakiro.methods import METHODS, with_trees
@@ -105,7 +105,7 @@ def test_a_run_that_the_target_cannot_read_is_refused(target, ids):
 
 def test_paths_tell_nodes_apart():
     tree = DraftTree([7, 1, 2, 1, 3], [-1, 0, 0, 2, 3], [0.0] * 5)
-    assert paths(tree) == [(7,), (7, 1), (7, 2), (7, 2, 1), (7, 2, 1, 3)]
+    assert tree.paths() == [(7,), (7, 1), (7, 2), (7, 2, 1), (7, 2, 1, 3)]
     assert tree.along([2, 1, 3, 9]) == [2, 3, 4] and tree.along([2, 9]) == [2] and tree.along([]) == []
 
 

@@ -16,6 +16,7 @@ from jakiro.analysis.diversity import coverage, round_diversity, run_diversity
 from jakiro.analysis.endings import moments
 from jakiro.analysis.routing import round_routing, run_routing
 from jakiro.analysis.tables import nodes_table
+from jakiro.tree import DraftTree
 from jakiro.ui.figures.routing import round_routing_figure
 from jakiro.ui.headline import headline
 from jakiro.ui.inspector import fields
@@ -116,7 +117,11 @@ def test_coverage_is_the_chance_that_the_target_stays_in_the_tree():
     assert coverage(FIRST) == pytest.approx([0.5 + 0.25, 0.5 * 0.5 + 0.5 * 0.5])
     assert coverage(THIRD) == []
     sure = replace(FIRST, target_logprobs=[0.0, 0.0, math.log(0.25), 0.0, 0.0])
-    assert coverage(sure) == [1.0, 1.0]  # a sum above 1 is rounding, or a token that was drafted twice
+    assert coverage(sure) == [1.0, 1.0]  # a sum above 1 is rounding
+    twice = replace(FIRST, tree=DraftTree([1, 2, 2, 3, 4], [-1, 0, 0, 1, 2], [0.0] * 5))
+    quarter = math.log(0.25)
+    assert coverage(replace(twice, target_logprobs=[0.0, *[quarter] * 4])) == [0.25, 0.125]
+    assert coverage(replace(twice, target_logprobs=[0.0, quarter, quarter, None, quarter])) == []
 
 
 def test_diversity_of_a_round_and_of_the_run():

@@ -295,6 +295,8 @@ def test_the_published_schema_fits_what_is_recorded(file):
         (["steps", 0, "tree", "columns", "gate1", 1], 2),
         (["steps", 0, "target_logprobs", 0], 0.5),
         (["steps", 0, "target_logprobs", 0], -40),
+        (["steps", 0, "target_logprobs", 0], None),
+        (["steps", 0, "target_logprobs", 1], 0.5),
         (["steps", 0, "tree", "scores", 0], 50),
         (["steps", 0, "tree", "cut"], {"tokens": [1] * 33, "parents": [0] * 33, "scores": [-9.0] * 33}),
     ],
@@ -308,6 +310,19 @@ def test_the_schema_and_the_reader_refuse_alike(way, value):
     assert not sound(data)
     with pytest.raises(TraceError):
         read_traces(json.dumps(data))
+
+
+def test_a_trace_need_not_know_what_the_target_thought():
+    steps = [replace(step, target_logprobs=[0.0] + [None] * (len(step.tree) - 1)) for step in RUN.steps]
+    text = traces_json([PAIR[0], replace(RUN, steps=steps)])
+    assert sound(json.loads(text)[1])
+    found = read_traces(text)
+    assert found[1].steps[0].target_logprobs == steps[0].target_logprobs and can_be_sent(found)
+    known, shown = (json.loads(payload(one))["traces"][1] for one in (PAIR, found))
+    assert all(set(nodes["p"]) == {None} for nodes in shown["nodes"])
+    hover, said = (json.dumps(one["figures"]["tree"]["template"]) for one in (known, shown))
+    assert "draft q" in said and "target p" in hover and "target p" not in said
+    assert "the trace does not know it" in json.dumps(shown["figures"]["diversity"])
 
 
 def test_whatever_is_read_can_be_shown_and_exported():
@@ -363,11 +378,13 @@ def spoil(data, draw, odd):
     """Set something of a trace to what no recording has."""
     step = draw.choice(data["steps"])
     columns = step["tree"]["columns"]
-    what = draw.choice(["setting", "column", "values", "field"])
+    what = draw.choice(["setting", "column", "values", "field", "unknown"])
     if what == "setting":
         data["settings"][draw.choice(["depth", "top_k", "total_tokens", "other"])] = draw.choice(odd)
     elif what == "column" and columns:
         del columns[draw.choice(list(columns))]
+    elif what == "unknown":
+        step["target_logprobs"][1:] = [draw.choice([None, logp]) for logp in step["target_logprobs"][1:]]
     elif what == "values" and columns:
         name = draw.choice(list(columns))
         columns[name] = [draw.choice(odd[:7]) if draw.random() < 0.5 else value for value in columns[name]]

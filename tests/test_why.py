@@ -135,6 +135,15 @@ def test_a_trace_without_ranks_still_says_what_was_preferred():
     )
 
 
+def test_what_the_target_thought_is_left_out_where_it_is_not_known():
+    tree = DraftTree([1, 2], [-1, 0], [0.0, -0.5])
+    for columns, told in (({}, " (q 0.61)."), ({"copied_from": [None, 7]}, ", but the target chose “␣six”.")):
+        step = StepTrace(replace(tree, columns=columns), [], 6, [0.0, None], 0.1, 0.1, 0.1)
+        after = StepTrace(DraftTree([6], [-1], [0.0]), [], 5, [0.0], 0.1, 0.1, 0.1)
+        said = whys(replace(run(step, after), pieces=PIECES, settings={}))[0]
+        assert "“␣two”" + told in said and "p " not in told
+
+
 def test_vanilla_drafts_nothing():
     assert whys(vanilla_trace(text(4)))[0].startswith("This method drafts nothing: the pass gave one token")
 

@@ -31,7 +31,7 @@ class RoundDiversity:
 
     drafted: int  # nodes below the root
     unique: int  # different tokens among them
-    coverage: list[float]  # probability under the target that its path stays in the tree for d = 1, 2, ... levels
+    coverage: list[float]  # as `coverage` below has it
     experts: list[Experts]  # one a parent; empty where the trace has neither overlap nor js
     accepted_by_source: list[int] | None  # [SOURCES]; None without the column
     alone: bool  # one expert alone proposed all of them
@@ -48,7 +48,7 @@ class RunDiversity:
 
     drafted: float
     unique: float
-    coverage: list[float]  # by level; a round whose tree is shallower counts 0 there
+    coverage: list[float]  # by level, a round whose tree is shallower counts 0 there; [] where a round's is not known
     overlap: dict[int, float]  # depth of the children -> mean over parents
     js: dict[int, float]
     proposed_by_source: list[int] | None  # sum over the run, [SOURCES]
@@ -71,16 +71,20 @@ def round_diversity(trace: Trace, step: StepTrace) -> RoundDiversity:
 
 
 def coverage(step: StepTrace) -> list[float]:
-    """Target mass covered by level: the sum over a level's nodes of the probability that the target walks to it.
+    """Target mass covered by level: the sum over a level's paths of the probability that the target walks to the end of
+    one. [] where the trace does not know it of every node.
 
     Taken at temperature 1 from the target's own log-probabilities, along the path from the root.
     """
-    reach = [0.0] * len(step.tree)
-    depths = step.tree.depths()
-    mass = [0.0] * max(depths)
-    for node, parent in enumerate(step.tree.parents[1:], start=1):
-        reach[node] = reach[parent] + step.target_logprobs[node]
-        mass[depths[node] - 1] += math.exp(reach[node])
+    if None in step.target_logprobs:
+        return []
+    reach: dict[tuple[int, ...], float] = {}  # siblings may hold one token, whose mass is in the tree once
+    for path, logp in zip(step.tree.paths(), step.target_logprobs, strict=True):
+        reach[path] = reach.get(path[:-1], 0.0) + logp
+    mass = [0.0] * max(step.tree.depths())
+    for path, logp in reach.items():
+        if len(path) > 1:
+            mass[len(path) - 2] += math.exp(logp)
     return [min(level, 1.0) for level in mass]
 
 
@@ -90,6 +94,7 @@ def run_diversity(trace: Trace) -> RunDiversity | None:
     rounds = [round_diversity(trace, step) for step in steps]
     if not rounds:
         return None
+    known = all(found.coverage for found in rounds)
     levels = max(len(found.coverage) for found in rounds)
     padded = [found.coverage + [0.0] * (levels - len(found.coverage)) for found in rounds]
     accepted = [found.accepted_by_source for found in rounds if found.accepted_by_source is not None]
@@ -98,7 +103,7 @@ def run_diversity(trace: Trace) -> RunDiversity | None:
     return RunDiversity(
         drafted=sum(found.drafted for found in rounds) / len(rounds),
         unique=sum(found.unique for found in rounds) / len(rounds),
-        coverage=[sum(level) / len(rounds) for level in zip(*padded, strict=True)],
+        coverage=[sum(level) / len(rounds) for level in zip(*padded, strict=True)] if known else [],
         overlap=_by_depth([(node.depth, node.overlap) for node in experts]),
         js=_by_depth([(node.depth, node.js) for node in experts]),
         proposed_by_source=_sums(proposed),

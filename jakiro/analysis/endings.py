@@ -63,8 +63,8 @@ def moments(trace: Trace, index: int) -> list[str]:
 
 def _outdone(trace: Trace, step: StepTrace, node: int) -> bool:
     """Whether the target prefers its own choice to a rejected candidate: at a temperature chance may reject one."""
-    chosen = at_stop(step, "pick_logprob")
-    return trace.temperature == 0 or (chosen is not None and step.target_logprobs[node] < chosen)
+    chosen, own = at_stop(step, "pick_logprob"), step.target_logprobs[node]
+    return trace.temperature == 0 or (chosen is not None and own is not None and own < chosen)
 
 
 def alone(trace: Trace) -> bool:

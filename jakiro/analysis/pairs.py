@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from jakiro.analysis.diversity import coverage
 from jakiro.trace import StepTrace
-from jakiro.tree import DraftTree
 
 MOST = 5  # pairs that are told of
 
@@ -26,7 +25,7 @@ class Pair:
     @property
     def shared(self) -> int:
         """Nodes below the root that both trees have."""
-        first, second = (set(paths(step.tree)) for step in self.steps)
+        first, second = (set(step.tree.paths()) for step in self.steps)
         return len(first & second) - 1
 
     def coverage(self) -> list[tuple[float, float]]:
@@ -34,14 +33,6 @@ class Pair:
         levels = [coverage(step) if len(step.tree) > 1 else [] for step in self.steps]
         depth = max(map(len, levels))
         return list(zip(*(found + [0.0] * (depth - len(found)) for found in levels), strict=True))
-
-
-def paths(tree: DraftTree) -> list[tuple[int, ...]]:
-    """The tokens from the root down to every node, [n]."""
-    found: list[tuple[int, ...]] = []
-    for token, parent in zip(tree.tokens, tree.parents, strict=True):
-        found.append((*found[parent], token) if parent >= 0 else (token,))
-    return found
 
 
 def telling(pairs: list[Pair]) -> list[int]:

@@ -75,8 +75,7 @@ def _wrong_candidates(trace: Trace, step: StepTrace) -> str:
     """The candidates are known, the rank of the target's choice is not."""
     children = step.tree.below(step.stop_node)
     if copied(step.tree):
-        shares = [(child, _number(probability(step.target_logprobs[child]))) for child in children]
-        wrong = " or ".join(f"{quote(trace.piece(step.tree.tokens[child]))} (p {p})" for child, p in shares)
+        wrong = " or ".join(_candidate(trace, step, child) for child in children)
         what = "copy" if _copies(step) else "draft"
         return f"The {what} went on with {wrong}, but the target chose {_bonus(trace, step)}."
     after, best = _after(trace, step), _favourite(trace, step, children)
@@ -133,8 +132,14 @@ def _ranked(step: StepTrace, before: str, after: str = "") -> str:
 
 def _favourite(trace: Trace, step: StepTrace, children: list[int]) -> str:
     best = max(children, key=lambda node: (step.tree.scores[node], -node))
-    q, p = probability(draft_logprobs(step.tree)[best]), probability(step.target_logprobs[best])
-    return f"{quote(trace.piece(step.tree.tokens[best]))} (q {_number(q)}, p {_number(p)})"
+    return _candidate(trace, step, best, probability(draft_logprobs(step.tree)[best]))
+
+
+def _candidate(trace: Trace, step: StepTrace, node: int, q: float | None = None) -> str:
+    """A drafted token with its probabilities, those that are known."""
+    pairs = ("q", q), ("p", probability(step.target_logprobs[node]))
+    known = ", ".join(f"{name} {_number(share)}" for name, share in pairs if share is not None)
+    return quote(trace.piece(step.tree.tokens[node])) + (f" ({known})" if known else "")
 
 
 def _after(trace: Trace, step: StepTrace) -> str:

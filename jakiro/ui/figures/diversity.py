@@ -24,7 +24,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 def round_diversity_figure(trace: Trace) -> dict | None:
     """Covered target mass by level and, where recorded, the experts' overlap and divergence; None without drafts."""
     rounds = [round_diversity(trace, step) for step in trace.steps]
-    levels = max((len(found.coverage) for found in rounds), default=0)
+    levels = max((max(step.tree.depths()) for step in trace.steps), default=0)
     if not levels:
         return None
     experts = any(found.experts for found in rounds)
@@ -61,7 +61,8 @@ def _points(hover: str) -> dict:
 def _round(step: StepTrace, found: RoundDiversity, experts: bool, domains: list[tuple[float, float]]) -> dict:
     depths = list(range(1, len(found.coverage) + 1))
     data = [{"x": depths, "y": rounded_list(found.coverage, 3)}]
-    told = f"target mass in the tree · {found.unique} different tokens in {found.drafted}"
+    mass = "target mass in the tree" if found.coverage else "target mass: the trace does not know it"
+    told = f"{mass} · {found.unique} different tokens in {found.drafted}"
     notes = [told if found.drafted else "nothing was drafted in this round"]
     if experts:
         walked = {0, *step.accepted}
@@ -71,7 +72,7 @@ def _round(step: StepTrace, found: RoundDiversity, experts: bool, domains: list[
             data.append({"x": spread, "y": rounded_list(values, 3), "marker.color": looks,
                          "customdata": [node.parent for node in found.experts]})  # fmt: skip
         rescued = "" if found.rescues is None else f",<br>{found.rescues} rescued by one expert"
-        notes = [f"target mass in the tree{rescued}" if found.drafted else notes[0]]
+        notes = [f"{mass}{rescued}" if found.drafted else notes[0]]
         notes += ["experts' top-k in common<br>(● accepted path)", "experts' divergence"]
     captions = [caption(domain[0], 0.93, note, align="left") for domain, note in zip(domains, notes, strict=True)]
     return {"data": data, "layout": {"annotations": captions}}
@@ -104,8 +105,9 @@ def run_diversity_figure(runs: list[tuple[str, str, RunDiversity]], unit: str = 
         "xaxis2": axis(right, "y2", showgrid=False),
         "yaxis2": axis(top, "x2", "tokens", range=[0, 1.15 * max(run.drafted for *_, run in runs)], nticks=4),
     }
+    unknown = "" if mine.coverage else ": not known"
     captions = [
-        caption(0, 1.02, "target mass in the tree, by level"),
+        caption(0, 1.02, f"target mass in the tree, by level{unknown}"),
         caption(0.57, 1.02, f"different tokens in a tree (pale: nodes), {unit}s with a draft"),
     ]
     data = [*_coverage(runs), *_unique(runs)]

@@ -109,13 +109,15 @@ def _hover(trace: Trace, source: int | None) -> str:
     trees = [step.tree for step in trace.steps]
     copies = source == COPIED or all(map(copied, trees))
     has = {name for tree in trees if copied(tree) == copies for name in tree.columns}
+    weighed = any(logp is not None for step in trace.steps for logp in step.target_logprobs[1:])
+    shares = ["draft q %{customdata.q:.3~g}"] * (not copies) + ["target p %{customdata.p:.3~g}"] * weighed
     router, at = "router", "at its parent"
     if source == CONTRASTIVE:
         has -= {"expert0_rank", "source"}
         router, at = "weights", "of the contrastive feature"
     lines = [
         "<b>%{customdata.label}</b>  id %{customdata.id} · %{customdata.state}",
-        f"{'' if copies else 'draft q %{customdata.q:.3~g} · '}target p %{{customdata.p:.3~g}}",
+        " · ".join(shares),
         "draft rank %{customdata.rank}" if "rank" in has else "",
         "" if copies else "path log-probability %{customdata.score:.2f}",
         f"{router} %{{customdata.gate0:.2f}} / %{{customdata.gate1:.2f}} ({at})" if "gate0" in has else "",

@@ -15,6 +15,7 @@ from jakiro import methods
 from jakiro.assets import TARGET
 from jakiro.bench import load_methods
 from jakiro.engine import decode, record
+from jakiro.graph import copied
 from jakiro.measuring.limits import limits
 from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.target import Target
@@ -49,10 +50,12 @@ def test_every_method_gives_vanillas_text_with_graphs_and_without(targets, sampl
     assert len({tuple(text) for pair in texts.values() for text in pair}) == 1
 
 
+@pytest.mark.parametrize("lookup", [0, 2])
 @pytest.mark.parametrize("method", ["draft_model", "eagle2", "eagle3", "jakiro"])
-def test_drafts_are_those_without_graphs(targets, method):
-    replayed, plain = (trace(one, method).steps for one in targets.values())
+def test_drafts_are_those_without_graphs(targets, method, lookup):
+    replayed, plain = (trace(one, method, lookup=lookup).steps for one in targets.values())
     assert [step.tree.tokens for step in replayed] == [step.tree.tokens for step in plain]
+    assert any(copied(step.tree) for step in replayed) == (lookup > 0)
     assert max(len(step.tree) for step in replayed) == 60
 
 

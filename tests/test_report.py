@@ -158,3 +158,8 @@ def test_one_other_output_is_never_rounded_away_and_counts_as_every_prompt_does(
     [total] = report.method_totals({"rows": rows})
     assert total["identical"] == report.means({"rows": rows})["jakiro"]["identical"] == pytest.approx(399 / 400)
     assert tables.details({"rows": rows}).endswith("| 0.99 |")
+
+
+def test_whatever_a_label_is_a_table_has_a_line_for_it():
+    head, _, row = tables.table(["a", "b"], [["own|head\nof mine", "1"]]).splitlines()
+    assert (head, row) == ("| a | b |", "| own\\|head of mine | 1 |")

@@ -10,7 +10,7 @@ from jakiro.measuring.report import MEAN, PHASES, means, method_totals, number, 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
     """So many columns of words, and numbers in the others."""
-    head, *rows = ([cell.replace("|", "\\|") for cell in line] for line in (head, *rows))
+    head, *rows = ([cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in (head, *rows))
     lines = [head, ["---"] * words + ["--:"] * (len(head) - words), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -84,12 +84,13 @@ export function place(figure, node) {
   return null;
 }
 
-/** Draw into an element; the same element keeps its zoom from call to call. `full`, if given, is what is downloaded. */
+/** Draw into an element; the same element keeps its zoom from call to call. `full`, if given, is what is downloaded.
+ * plotly gets a layout of its own: it writes the zoom into it, and takes the height out of it where the width changes. */
 export function draw(Plotly, element, figure, config, full = figure) {
   element.dataset.drawn = 'no';
   element.full = full;
   if (!element._fullLayout) boxes.observe(element); // it follows the width of its box
-  return react(Plotly, element, figure, withDownload(Plotly, config))
+  return react(Plotly, element, {...figure, layout: structuredClone(figure.layout)}, withDownload(Plotly, config))
     .then(() => {
       for (const svg of element.querySelectorAll('.main-svg')) svg.setAttribute('aria-hidden', 'true'); // else its scraps of text are read
       element.dataset.drawn = 'yes';

@@ -28,8 +28,9 @@ function plain(words, longest) {
 /** plotly's camera, but of the full figure, labels and all, over the ranges that are on screen, and not on nothing: it may
  * be put on paper of another colour. */
 export function download(element) {
-  const {full: {data, layout}, layout: {xaxis, yaxis}, offsetWidth: width, offsetHeight: height} = element;
-  const ranges = {xaxis: {...layout.xaxis, range: xaxis?.range}, yaxis: {...layout.yaxis, range: yaxis?.range}};
+  const {full: {data, layout}, layout: drawn, offsetWidth: width, offsetHeight: height} = element;
+  const axes = Object.keys(layout).filter((name) => /^[xy]axis/.test(name));
+  const ranges = Object.fromEntries(axes.map((name) => [name, {...layout[name], range: drawn[name].range}]));
   const surface = getComputedStyle(element).getPropertyValue('--surface').trim();
   const {race, method, round} = element.closest('[data-race]').dataset, report = element.closest('[data-part=benchmarks]')?.dataset.drawn;
   const name = report ?? `${race}-${method}-round${Number(round) + 1}-${element.dataset.figure ?? 'timeline'}`;

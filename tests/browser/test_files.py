@@ -27,6 +27,10 @@ from jakiro.ui import offline
 
 pytestmark = IN_CHROMIUM
 RUN = synthetic.tree_trace(6, nodes=16, seed=5)
+SEE_PICTURES = """() => {
+  const own = Plotly.toImage;
+  Plotly.toImage = (figure, look) => { window.asked = structuredClone(figure.layout); return own(figure, look); };
+}"""
 DROP_BOTH = """(texts) => {
   const data = new DataTransfer();
   texts.forEach((text, at) => data.items.add(new File([text], `${at}.json`)));
@@ -139,6 +143,45 @@ def test_a_figure_is_saved_for_a_slide(show):
     tab.keyboard.press("e")
     tab.locator("[data-do=png]").click()
     expect(part(tab, "notice")).to_contain_text("no figure to save")
+
+
+def saved_figure(tab, format="svg"):
+    """What is saved of the view that is open."""
+    tab.keyboard.press("e")
+    with tab.expect_download() as download:
+        tab.locator(f"[data-do={format}]").click()
+    return download.value.path().read_bytes()
+
+
+def test_a_figure_is_saved_alike_after_the_window_has_changed(show):
+    """Plotly takes the height out of a layout whose width changes: the title lay over the legend."""
+    tab = show("?race=question&method=jakiro&round=3&tab=routing")
+    box = tab.locator("[data-figure=routing]")
+    tab.wait_for_selector("[data-figure=routing][data-drawn=yes]:visible")
+    tab.evaluate(SEE_PICTURES)
+    saved_figure(tab)
+    margin, wide = tab.evaluate("asked.margin"), box.evaluate("one => one._fullLayout.width")
+    tab.set_viewport_size({"width": 1280, "height": 720})
+    tab.wait_for_function(f"document.querySelector('[data-figure=routing]')._fullLayout.width < {wide}")
+    saved_figure(tab)
+    assert tab.evaluate("asked.margin") == margin
+
+
+def test_a_figure_that_was_moved_is_saved_whole(show):
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_tree(tab)
+    tab.evaluate(SEE_PICTURES)
+    saved_figure(tab)
+    whole = tab.evaluate("asked.xaxis.range")
+    box = tab.locator("[data-figure=tree] .nsewdrag").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + 40
+    tab.mouse.move(x, y)
+    tab.mouse.down()
+    tab.mouse.move(x + 300, y, steps=4)
+    tab.mouse.up()
+    tab.wait_for_function(f"document.querySelector('[data-figure=tree]').layout.xaxis.range[0] < {whole[0] - 1}")
+    saved_figure(tab)
+    assert tab.evaluate("asked.xaxis.range") == whole
 
 
 def test_a_trace_from_a_file_is_shown_as_such(show):

@@ -7,8 +7,9 @@ const SLIM = 0.8; // height of the box behind a label, of the text's
 
 /** Save an element's figure, all of it and with a title and a line below it, as png or svg of 16 to 9. */
 export function picture({full: {data, layout}, style}, format, name, {surface, text, muted}, title, small) {
-  const width = Math.max(NARROW, parseFloat(style.minWidth) || 0);
-  const size = {width, height: Math.round((width * 9) / 16)};
+  const tall = ((layout.height + TITLE + BELOW) * 16) / 9; // at less the labels of a large tree would lie over one another
+  const width = 16 * Math.ceil(Math.max(NARROW, parseFloat(style.minWidth) || 0, tall) / 16); // whole pixels high, too
+  const size = {width, height: (width * 9) / 16};
   const look = {x: 0, xref: 'paper', xanchor: 'left', y: 1, yref: 'container', yanchor: 'top', pad: {t: 12}};
   const subtitle = {text: plain(small, 2 * LONGEST), font: {size: 11, color: muted}};
   const head = {...look, text: plain(title, LONGEST), font: {size: 15, color: text}, subtitle};

@@ -184,6 +184,21 @@ def test_a_figure_that_was_moved_is_saved_whole(show):
     assert tab.evaluate("asked.xaxis.range") == whole
 
 
+def test_a_large_tree_is_saved_with_all_its_labels(show):
+    tab = show("?race=question&round=3")
+    wait_for_tree(tab)
+    content = to_json(synthetic.tree_trace(4, nodes=60, depth=3, top_k=16)).encode()
+    file = {"name": "large.json", "mimeType": "application/json", "buffer": content}
+    part(tab, "file").set_input_files(file)
+    expect(part(tab, "kind")).to_have_text("opened")
+    wait_for_tree(tab)
+    texts = tab.locator("[data-figure=tree]").evaluate("one => one.full.data.flatMap(({text}) => text ?? [])")
+    drawn = re.findall(rb'class="textpoint"[^>]*><rect', saved_figure(tab))
+    assert len(drawn) == sum(map(bool, texts)) > 50
+    picture = saved_figure(tab, "png")
+    assert [int.from_bytes(picture[at : at + 4], "big") for at in (16, 20)] == [1920, 1080]
+
+
 def test_a_trace_from_a_file_is_shown_as_such(show):
     tab = show("?race=question&round=3")
     wait_for_tree(tab)

@@ -157,6 +157,21 @@ def test_the_tree_stays_where_it_is_from_round_to_round(show):
         assert len(tops) == 1
 
 
+def test_what_is_above_the_tree_stays_where_it_is(show):
+    """Rounds that are notable have chips there, others have not."""
+    for talk in ("", "&present=1"):
+        tab = show(f"?race=question&method=jakiro&round=0{talk}")
+        wait_for_tree(tab)
+        seen = set()
+        for at in range(len(RUN.steps)):
+            tab.wait_for_selector(f"#viewer [data-round='{at}'][data-method]")
+            notable = part(tab, "moments").locator(".chip").count() > 0
+            seen.add((notable, part(tab, "reading").locator("span").first.bounding_box()["y"]))
+            tab.keyboard.press("ArrowRight")
+        assert {notable for notable, _ in seen} == {False, True}
+        assert len({y for _, y in seen}) == 1
+
+
 def test_the_inspector_has_the_same_rows_for_every_node_of_a_lane(show):
     tab = show("?race=question&method=jakiro&round=0&node=0")
     names = part(tab, "node").locator("> dl dt")

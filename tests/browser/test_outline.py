@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import synthetic
 from playwright.sync_api import expect
-from served import DROP, IN_CHROMIUM, WIDE_AND_NARROW, part, wait_for_tree
+from served import DROP, IN_CHROMIUM, ON_EVERY_SCREEN, WIDE_AND_NARROW, part, wait_for_tree
 
 from jakiro.graph import BONUS, round_graph, states
 from jakiro.trace import StepTrace, to_json
@@ -170,6 +170,20 @@ def test_what_is_above_the_tree_stays_where_it_is(show):
             tab.keyboard.press("ArrowRight")
         assert {notable for notable, _ in seen} == {False, True}
         assert len({y for _, y in seen}) == 1
+
+
+@ON_EVERY_SCREEN
+def test_a_tab_that_is_chosen_can_be_read_at_once(show):
+    """Its colours change places: if one of them takes its time, its name is as dark as what is behind it."""
+    tab = show("?race=question&method=jakiro&round=0")
+    wait_for_tree(tab)
+    alike = tab.locator("[data-tab=run]").evaluate("""async (one) => {
+      const look = getComputedStyle(one), next = () => new Promise(requestAnimationFrame);
+      one.click();
+      while (one.ariaSelected !== 'true') await next();
+      return look.color === look.backgroundColor;
+    }""")
+    assert not alike
 
 
 def test_the_inspector_has_the_same_rows_for_every_node_of_a_lane(show):

@@ -172,6 +172,17 @@ def test_what_is_above_the_tree_stays_where_it_is(show):
         assert len({y for _, y in seen}) == 1
 
 
+def test_the_tour_does_not_lie_over_the_timeline(show):
+    """On a low screen that is last on the page."""
+    tab = show("?race=question&round=0", viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
+    wait_for_tree(tab)
+    tab.locator("[data-do=tour]").first.click()
+    part(tab, "tour").get_by_role("button", name="Next").click()
+    expect(part(tab, "tour")).to_contain_text("Every bar is a round")
+    shown = tab.locator("#viewer .toured").bounding_box()
+    assert shown["y"] >= 0 and shown["y"] + shown["height"] <= part(tab, "tour").bounding_box()["y"]
+
+
 @ON_EVERY_SCREEN
 def test_a_tab_that_is_chosen_can_be_read_at_once(show):
     """Its colours change places: if one of them takes its time, its name is as dark as what is behind it."""

@@ -311,6 +311,20 @@ def test_a_tree_costs_what_its_nodes_cost_not_what_it_may_have():
     assert pool(2, 2) == 6 and point.total_tokens == 60 and point.seconds == 1.0 + 7.0
 
 
+def test_rounds_that_copy_cost_no_draft_and_a_pass_over_what_they_copied(target):
+    make, settings = make_of(target, "eagle2"), TreeSettings(2, 1, 20, lookup=1)
+    text = rehearsal.write(target, lambda: make(settings), examples(1))[0][0]
+    trial = Rehearsal(make, settings, (8, 20))
+    rehearse(target, [trial], replace(text, ids=[7, 8, 9, 10] * 30, start=20, stop=40))  # a loop: all is copied
+    curve = [(1, 1.0), (61, 61.0)]
+    assert trial.rounds == {8: 3, 20: 1} and [one.seconds for one in expected(trial, curve, 0.5)] == [8.5, 20.5]
+    trial.rounds[20], trial.times = 4, [1.0]  # as if three more had drafted three nodes each
+    assert expected(trial, curve, 0.5)[1].seconds == (20.0 + 3 * (1.0 + 3.0)) / 4 + 0.5
+    rehearsal.together(target, [trial], [text], (1, 3))
+    drafted = [at for at in range(text.start, text.stop) if text.ids[at] not in text.ids[:at]]
+    assert len(trial.times) == len(drafted) - 1  # the first read the prompt
+
+
 def test_the_slower_half_leaves_after_each_text(target, monkeypatch):
     trials = [planted(top_k, 2, draft, {4: 30}) for top_k, draft in ((1, 8.0), (2, 1.0), (3, 4.0), (4, 2.0), (5, 9.0))]
     seen = []

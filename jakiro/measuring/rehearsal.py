@@ -10,6 +10,7 @@ texts would accept, up to the last bits of features, which come from one pass ov
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, cycle, product
@@ -157,14 +158,14 @@ class Rehearsal:
         assert settings.total_tokens == max(totals), "the largest tree answers for all"
         self.make, self.settings, self.totals = make, settings, totals
         self.texts = 0
-        self.rounds = dict.fromkeys(totals, 0)
-        self.tokens = dict.fromkeys(totals, 0)  # that these rounds gave
-        self.times: list[float] = []  # of drafts, without those that read a prompt
+        self.rounds, self.tokens = (dict.fromkeys(totals, 0) for _ in range(2))  # of each size, and what these gave
+        self.copies = {total: Counter() for total in totals}  # nodes -> how many of these rounds copied so many
+        self.times: list[float] = []  # of drafts, without those that read a prompt; a copy takes none
 
     @property
     def draft_s(self) -> float:
         """Median seconds of a draft."""
-        return median(self.times)
+        return median(self.times or [0.0])
 
     def read(self, text: Text, clock: Callable[[], float]) -> Iterator[None]:
         """Replay the rounds on a text, a token a step. A draft is made where a round of some size begins."""
@@ -176,12 +177,14 @@ class Rehearsal:
                 context = _context(text, seen, at)
                 start = clock()
                 tree = drafter.draft(context)
-                times.append(clock() - start)
+                copied = "copied_from" in tree.columns
+                times += [] if copied else [clock() - start]
                 seen, needed = at, sizes_needed(tree, text.ids[at + 1 : -1])  # the last token can only be a bonus
                 for total in here:
                     emitted = bisect_right(needed, total) + 1
                     places[total] = at + emitted
                     self.rounds[total] += 1
+                    self.copies[total].update([min(total, len(tree))] * copied)
                     self.tokens[total] += emitted
             yield
         self.texts += 1
@@ -227,8 +230,8 @@ def together(
         drafter, seen, drafts = trial.make(trial.settings), 0, []
         for at in watched(range(text.start, text.stop), pulse):
             start = clock()
-            drafter.draft(_context(text, seen, at))
-            drafts.append(clock() - start)
+            tree = drafter.draft(_context(text, seen, at))
+            drafts += [] if "copied_from" in tree.columns else [clock() - start]
             size, counts = next(sizes)
             spent = seconds(size)
             times[size] += [spent] if counts else []

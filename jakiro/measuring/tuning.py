@@ -194,8 +194,10 @@ def expected(trial: Rehearsal, curve: Curve, overhead: float) -> list[Point]:
     top_k, depth = trial.settings.top_k, trial.settings.depth
     found = []
     for total in trial.totals:
-        seconds = trial.draft_s + cost(curve, _nodes(top_k, depth, total)) + overhead
-        rounds, tokens = trial.rounds[total], trial.tokens[total]
+        rounds, tokens, copies = trial.rounds[total], trial.tokens[total], trial.copies[total]
+        drafts = (rounds - copies.total()) * (trial.draft_s + cost(curve, _nodes(top_k, depth, total)))
+        copied = sum(count * cost(curve, nodes) for nodes, count in copies.items())
+        seconds = (drafts + copied) / rounds + overhead
         tau, rate = tokens / rounds, tokens / rounds / seconds
         found.append(Point(top_k, depth, total, trial.texts, rounds, tau, seconds, rate))
     return found

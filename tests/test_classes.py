@@ -6,6 +6,7 @@ import pytest
 from hand import FIRST, HAND, SECOND, THIRD, run
 
 from jakiro.analysis.classes import CLASSES, by_class, token_class
+from jakiro.trace import StepTrace
 from jakiro.tree import DraftTree
 from jakiro.ui.headline import headline
 
@@ -106,3 +107,11 @@ def test_what_copies_brought_is_told_apart():
     said = "In 1 of 3 rounds it copied from the text in place of a draft, and 1.00 tokens of a copy were accepted."
     assert said in headline(replace(run(FIRST, copy, THIRD), settings={"lookup": 2}), "Hand", None)
     assert "copied" not in headline(run(FIRST, copy, THIRD), "Hand", None)  # one that does nothing else
+
+
+def test_the_weakest_level_is_one_of_drafts_not_one_that_copies_alone_have():
+    chain = DraftTree([15, 20, 21, 22], [-1, 0, 1, 2], [0.0] * 4, {"copied_from": [None, 3, 4, 5]})
+    copy = StepTrace(chain, [1], 16, [0.0, -1.0, -1.0, -1.0], 0.1, 0.1, 0.1)
+    said = headline(replace(run(*[FIRST, SECOND, copy] * 5), settings={"lookup": 2}), "Hand", None)
+    assert "The weakest level of its drafts is depth 1: of the 10 rounds that got there, 10 had" in said
+    assert "The weakest level is depth 2: of the 5" in headline(run(*[copy] * 5), "Hand", None)  # it does nothing else

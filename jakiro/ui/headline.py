@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from jakiro.analysis.diversity import run_diversity
@@ -70,12 +71,15 @@ def _rescues(trace: Trace) -> list[str]:
 
 
 def _weakest(trace: Trace) -> list[str]:
-    levels = enumerate(zip(pairwise(reached(trace)), tried(trace), strict=True), 1)
+    """Of copies alone, or of what was drafted: a copy has levels that no draft beside it has."""
+    own = [step for step in trace.steps if not copied(step.tree)]
+    drafts, of = replace(trace, steps=own or trace.steps), " of its drafts" if 0 < len(own) < len(trace.steps) else ""
+    levels = enumerate(zip(pairwise(reached(drafts)), tried(drafts), strict=True), 1)
     rates = [(here / there, depth, here, had, there) for depth, ((there, here), had) in levels if there >= FEW]
     if len(rates) < 2:
         return []  # nothing to be weaker than
     _, depth, here, had, there = min(rates)
     return [
-        f"The weakest level is depth {depth}: of the {there} rounds that got there, {had} had candidates that could be "
-        f"accepted, and {here} accepted one."
+        f"The weakest level{of} is depth {depth}: of the {there} rounds that got there, {had} had candidates that "
+        f"could be accepted, and {here} accepted one."
     ]

@@ -8,7 +8,7 @@ from hand import FIRST, HAND, SECOND, THIRD, run
 
 from jakiro.__main__ import main
 from jakiro.analysis import endings
-from jakiro.analysis.stops import DRAWN, FAR, FULL, LACKED, LOW, NARROW, NEAR, SHORT, STOPS, Stopped, stop, stops
+from jakiro.analysis.stops import COPY, DRAWN, FAR, FULL, LACKED, LOW, NARROW, NEAR, SHORT, STOPS, Stopped, stop, stops
 from jakiro.trace import save
 from jakiro.tree import DraftTree
 from jakiro.ui.figures.stops import stops_figure
@@ -97,6 +97,8 @@ def test_a_copy_that_was_right_to_its_end_is_full_however_long_it_might_have_bee
     copy = replace(FIRST, tree=tree, accepted=[1, 2], target_logprobs=[0.0, -1.0, -1.0])
     assert stop(asked(copy, depth=8), 0) == FULL
     assert endings.moments(asked(copy, depth=8), 0) == ["full"]
+    beside = asked(copy, depth=1, total_tokens=3, lookup=2)  # of drafts that are no deeper than that
+    assert stop(beside, 0) == COPY and "total_tokens" in STOPS[COPY].more, "a deeper draft makes no longer copies"
 
 
 def test_counts_are_in_order_and_tell_where_one_expert_alone_had_the_choice():

@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 from jakiro.analysis import endings
 from jakiro.analysis.endings import at_stop, ended_early, ending, expert_ranks, lacked, levels
+from jakiro.graph import copied
 from jakiro.trace import StepTrace, Trace
 
 # beside endings' own
-FULL, SHORT, NARROW, NEAR, LOW, FAR, DRAWN, LACKED = "full", "short", "narrow", "near", "low", "far", "drawn", "lacked"
+FULL, COPY, SHORT, NARROW = "full", "copy", "short", "narrow"
+NEAR, LOW, FAR, DRAWN, LACKED = "near", "low", "far", "drawn", "lacked"
 
 PARTED = (NEAR, LOW, FAR, DRAWN)  # of them, those in which an expert alone may have had the target's choice
 
@@ -27,6 +29,11 @@ class Way(NamedTuple):
 
 STOPS = {
     FULL: Way("all levels accepted", "a deeper draft", "a deeper draft might have brought more"),
+    COPY: Way(
+        "all of a copy accepted",
+        "a larger total_tokens",
+        "a copy is as long as a tree has nodes: a larger total_tokens might have brought more",
+    ),
     SHORT: Way("the draft went no further", "", "nothing was drafted there, though the budget had room"),
     NARROW: Way(
         "not expanded",
@@ -83,7 +90,7 @@ def stop(trace: Trace, index: int) -> str:
     step, ends = trace.steps[index], ending(trace, index)
     if ends == endings.DRAFT_END:
         if len(step.accepted) >= levels(trace, step):
-            return FULL
+            return COPY if copied(step.tree) and trace.number("lookup") else FULL
         if ended_early(trace, step):
             return SHORT
         narrow = "pick_rank" in step.tree.columns and "remembered" not in trace.settings  # which expands all its nodes

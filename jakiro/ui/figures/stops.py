@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jakiro.analysis.stops import FULL, PARTED, STOPS, Stopped, stops
+from jakiro.analysis.stops import COPY, FULL, PARTED, STOPS, Stopped, stops
 from jakiro.trace import Trace
 from jakiro.ui.figures.bars import bars, outlined
 from jakiro.ui.figures.layout import axis, caption, layout, whole
@@ -24,7 +24,7 @@ def stops_figure(trace: Trace) -> dict | None:
     look = {"orientation": "h", "hovertext": [_hover(one, len(trace.steps)) for one in found]}
     look["hovertemplate"] = "%{hovertext}<br>click: to the first of them<extra></extra>"
     look |= {"customdata": [one.where for one in found], "meta": "stop"}
-    colors = ["@accepted" if one.where == FULL else "@other" for one in found]
+    colors = ["@accepted" if one.where in (FULL, COPY) else "@other" for one in found]
     data = [bars(rest, names, "@other", "rounds", **look, marker={"color": colors, "line": {"width": 0}})]
     if any(one.alone is not None for one in found):
         look |= {"marker": outlined("@quiet"), "showlegend": True}

@@ -76,6 +76,16 @@ def test_traces_are_those_without_programs(target, recorded, method, changes, sa
     assert len(traces[0].tokens) == CONTEXT - len(PROMPT)
 
 
+def test_copies_that_the_end_of_the_text_cuts_short_have_no_programs_of_their_own(recorded, monkeypatch):
+    made, real = [], fixed.FixedPass
+    monkeypatch.setattr(fixed, "FixedPass", lambda cache, nodes, *more: made.append(nodes) or real(cache, nodes, *more))
+    sizes = {"top_k": "10", "depth": "3", "total_tokens": "60", "lookup": "1"}
+    [(make, settings)] = load_methods(recorded, ["eagle2"], sizes).values()
+    found = record(recorded, make(settings), [7, 8] * 10, 120, GREEDY)
+    copied = [len(step.tree) for step in found.steps if "copied_from" in step.tree.columns]
+    assert len({*copied}) > 5 and {*made} == {60}, "the first round's program serves"
+
+
 def alike(plain: Trace, replayed: Trace) -> None:
     """The same trees, with what is known of their nodes but for rounding."""
     assert replayed.tokens == plain.tokens

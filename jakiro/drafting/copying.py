@@ -61,8 +61,9 @@ class Repeats:
 class Copying(Drafter):
     """Copies where the text's last `lookup` tokens occurred before, and has another draft everywhere else.
 
-    A copy is a chain of as many nodes as the other's tree. Features that come meanwhile are kept until the other drafts
-    again, and are read then.
+    A copy is a chain of as many nodes as the other's tree; the engine cuts off what the text has no room for, and so
+    knows that no program has to be recorded for it. Features that come meanwhile are kept until the other drafts again,
+    and are read then.
     """
 
     def __init__(self, other: Drafter, settings: TreeSettings) -> None:
@@ -73,7 +74,7 @@ class Copying(Drafter):
         self._copies = False
 
     def draft(self, context: Context) -> DraftTree:
-        tree = self._text.chain(context.tokens, min(self._depth, context.room))
+        tree = self._text.chain(context.tokens, self._depth if context.room else 0)
         self._copies = len(tree) > 1
         if self._copies:
             self._unread.append(context.features)

@@ -102,6 +102,15 @@ def test_a_head_made_before_the_final_norm_is_found(target, texts):
     assert verdicts(target, head, texts)["features after the final norm"] == "wrong"
 
 
+def test_an_unsure_head_was_not_made_before_the_final_norm(target, texts, sound):
+    """In that wiring a norm stands behind the head, which makes it surer; here both have the same features."""
+    head = copy.deepcopy(sound)
+    head.register_forward_hook(lambda module, given, answer: 0.2 * answer)
+    alike = [replace(text, inner=text.features) for text in texts[True]]
+    found = verdicts(target, head, {True: alike, False: texts[False]})
+    assert found["features after the final norm"] == "good"
+
+
 @pytest.mark.parametrize("shift", [-1, 1])
 def test_a_head_that_reads_another_token_is_found(target, texts, shift):
     head = taught(target, texts[True], shift=shift)

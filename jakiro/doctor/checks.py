@@ -168,7 +168,9 @@ def _norm(target: Target, head: Head, texts: list[Text], said: Said) -> Finding:
     check = "features after the final norm"
     if last_norm(target.decoder) is None:
         return Finding(check, UNKNOWN, "this target's last norm is not known by name")
-    return _wiring(target, head, texts, said, check, {"features before the final norm": Wiring(inner=True)})
+    normed = say(target, head, texts, Wiring(normed=True))[0]  # by itself it makes a head that is unsure surer
+    own = max(said, normed, key=lambda one: one.logprobs.mean().item())
+    return _wiring(target, head, texts, own, check, {"features before the final norm": Wiring(inner=True, normed=True)})
 
 
 def _own_theta(target: Target) -> float:

@@ -42,7 +42,8 @@ class Wiring:
 
     swapped: bool = False  # [feature; embedding] instead of [embedding; feature]
     layers: tuple[int, ...] = ()  # whose inputs EAGLE-3's head reads; (): as it says, or those of the published ones
-    inner: bool = False  # features before the target's final norm, and its norm after the head
+    inner: bool = False  # features before the target's final norm
+    normed: bool = False  # the target's final norm after the head
     shift: int = 0  # the token beside h_t is x_{t + 1 + shift}
     theta: float | None = None  # base of the rotary embedding; None: the head's own
     residual: bool = False  # EAGLE-3's begins its residual with what the others do: normed or not
@@ -180,7 +181,7 @@ def _judged(target: Target, head: Head | Eagle3Head, text: Text, answer: Tensor,
     own = text.features[1 : count + 1][said]
     law = target.logits(own) if text.logits is None else text.logits[-len(chosen) :]
     law = law.float().log_softmax(dim=-1)
-    answer = last_norm(target.decoder)(answer[said]) if wiring.inner else answer[said]
+    answer = last_norm(target.decoder)(answer[said]) if wiring.normed else answer[said]
     if isinstance(head, Eagle3Head):
         logits, tokens, cosine = head.logits(answer), head.tokens, law.new_full(chosen.shape, torch.nan)
     else:

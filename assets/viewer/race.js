@@ -8,6 +8,7 @@
 import {inOrder} from './format.js';
 
 const BRIEF = 2; // seconds: a race that is over sooner is not seen
+const FEW = 8; // tokens whose speed is not yet held against another's, while more are to come
 
 /** The race with an id, from the server. Raises an Error with what to tell, with `gone` where it is not there (any more), with
  * `early` where it is still running. */
@@ -81,7 +82,8 @@ export function summarised(race) {
   const base = race.lanes.findIndex((lane) => lane.method === 'vanilla');
   race.lanes.forEach((lane, index) => {
     const own = totals[index], vanilla = totals[race.running ? base : lane.baseline];
-    const speedup = vanilla?.tps && own.tps ? own.tps / vanilla.tps : null;
+    const said = !race.running || Math.min(own.count, vanilla?.count) > FEW;
+    const speedup = said && vanilla?.tps && own.tps ? own.tps / vanilla.tps : null;
     lane.summary = {...own, speedup};
   });
   return race;

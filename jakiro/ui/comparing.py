@@ -32,7 +32,7 @@ from jakiro.ui.figures.looks import Look, lane_looks
 from jakiro.ui.figures.overlay import overlay_figure
 from jakiro.ui.figures.reach import coverage_figure, reach_figure
 from jakiro.ui.library import Library
-from jakiro.ui.models import Loaded, RequestError
+from jakiro.ui.models import Loaded, RequestError, requested
 from jakiro.ui.replay import keys, titled
 from jakiro.ui.why import whys
 
@@ -53,13 +53,11 @@ def compare(
     text, found = chosen[0], []
     for side, trace in enumerate(chosen):
         make = loaded.maker(trace.method)
-        try:
+        with requested():
             settings = build(METHODS[trace.method].settings, None, trace.settings)
             check_numbers(settings)
             share = partial(lambda side, done: heed((side + done) / 2), side)
             found.append(along(loaded.target, make(settings), text, heed=share))
-        except ValueError as error:
-            raise RequestError(str(error)) from error
     places = [Pair(pair) for pair in zip(*found, strict=True)]
     if not places:
         raise RequestError("this text has a single token: there is nothing to draft")

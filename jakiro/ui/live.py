@@ -16,7 +16,7 @@ from jakiro.methods import METHODS
 from jakiro.traces import read_traces, traces_json
 from jakiro.ui.comparing import compare
 from jakiro.ui.library import Library
-from jakiro.ui.models import Loaded, Models, RequestError
+from jakiro.ui.models import Loaded, Models, RequestError, requested
 from jakiro.ui.questions import Asked, Heed, heedless
 from jakiro.ui.race import Race, check
 from jakiro.ui.stream import events, flushed, pace
@@ -107,10 +107,8 @@ def examinations(
     """The function that has the doctor examine the head of a method, as asked, on the target's answers to `prompts`."""
 
     def here(loaded: Loaded, asked: Asked, heed: Heed) -> dict[str, Any]:
-        try:
+        with requested():
             return as_json(visit(loaded.target, str(asked.get("method")), prompts, heed))
-        except ValueError as error:
-            raise RequestError(str(error)) from error
 
     return _lent(here, models, gpu)
 

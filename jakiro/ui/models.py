@@ -33,6 +33,15 @@ class RequestError(ValueError):
     """Something that the user can put right; the message says what and how."""
 
 
+@contextmanager
+def requested() -> Iterator[None]:
+    """What is wrong with what a user asked for, as a RequestError."""
+    try:
+        yield
+    except ValueError as error:
+        raise RequestError(str(error)) from error
+
+
 class Left(Exception):
     """Nobody waits any more for what was asked of the models."""
 

@@ -14,7 +14,7 @@ from jakiro.settings import build
 from jakiro.trace import Trace
 from jakiro.ui.controls import Controls, racers
 from jakiro.ui.library import Library
-from jakiro.ui.models import Loaded, Models, RequestError
+from jakiro.ui.models import Loaded, Models, RequestError, requested
 from jakiro.ui.questions import tell_run
 
 NEW_TOKENS = 96  # of a race, at first
@@ -97,10 +97,8 @@ def take(panel: Panel, loaded: Loaded, traces: list[Trace], chosen: Trace) -> tu
     lost = [METHODS[name].title if name in METHODS else name for name in lanes if name not in able]
     if not able:
         raise RequestError(f"{' and '.join(lost)} cannot run on {loaded.target.name}")
-    try:
+    with requested():
         settings = {name: build(METHODS[name].settings, None, lanes[name].settings) for name in able}
-    except ValueError as error:
-        raise RequestError(str(error)) from error
     told = ["Taken: Run live races with them."]
     if lost:
         told.append(f"{' and '.join(lost)} cannot run here.")

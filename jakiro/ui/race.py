@@ -21,7 +21,7 @@ from jakiro.text import encode
 from jakiro.trace import StepTrace, Trace
 from jakiro.traces import MAX_NODES, MAX_ROUNDS
 from jakiro.tree import MAX_CUT
-from jakiro.ui.models import Left, Loaded, RequestError
+from jakiro.ui.models import Left, Loaded, RequestError, requested
 from jakiro.verify import Sampling
 
 MAX_PROMPT = 100_000  # characters; a longer one is refused before the tokenizer sees it
@@ -147,14 +147,10 @@ def check(
     length = whole("max_new_tokens", max_new_tokens)
     if not 1 <= length <= models.target.context:
         raise RequestError(f"max_new_tokens must be from 1 to {models.target.context}, not {length!s:.40}")
-    try:
+    with requested():
         sampling = Sampling(number("temperature", temperature), number("top_p", top_p), whole("seed", seed))
         settings = {name: build(METHODS[name].settings, models.defaults[name], changes.get(name, {})) for name in known}
         ids = _ids(models, prompt)
-    except RequestError:
-        raise
-    except ValueError as error:
-        raise RequestError(str(error)) from error
     _check_size(length, list(settings.values()))
     return Request(prompt, ids, known, length, sampling, settings)
 

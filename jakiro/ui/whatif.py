@@ -13,7 +13,7 @@ from jakiro.text import continued
 from jakiro.trace import Trace
 from jakiro.ui.about import WHAT_IF
 from jakiro.ui.library import Library
-from jakiro.ui.models import Loaded, RequestError
+from jakiro.ui.models import Loaded, RequestError, requested
 from jakiro.ui.race import number, whole
 from jakiro.ui.replay import keys
 
@@ -36,10 +36,8 @@ def what_if(
     if type(index) is not int:
         raise RequestError("name the round to decode again by its number, from 0")
     make, method = loaded.maker(trace.method), METHODS[trace.method]
-    try:
+    with requested():
         as_was, would = branch(loaded.target, method, make, trace, index, _change(loaded, asked), heed)
-    except ValueError as error:
-        raise RequestError(str(error)) from error
     back = {"race": race, "method": keys(traces)[lane], "round": index}
     before = [would.piece(one) for one in would.prompt[len(as_was.prompt) :]]
     note = " ".join(filter(None, [told(as_was, would, index, method.title), parted(trace, as_was, index)]))

@@ -193,11 +193,12 @@ def _target(options: argparse.Namespace):
 
 def pairs(items: Sequence[str], flag: str) -> dict[str, str]:
     """["depth=6"] -> {"depth": "6"}."""
+    found: dict[str, str] = {}
     for item in items:
         name, mark, value = item.partition("=")
         if not (name and mark and value):
             raise ValueError(f"{flag} takes name=value, not {item!r}")
-    names = [item.partition("=")[0] for item in items]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"{flag} {twice[0]} is given twice: leave one of them out")
-    return dict(item.split("=", 1) for item in items)
+        if name in found:
+            raise ValueError(f"{flag} {name} is given twice: leave one of them out")
+        found[name] = value
+    return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from jakiro.analysis.endings import alone
 from jakiro.trace import StepTrace, Trace
@@ -95,15 +96,14 @@ def run_diversity(trace: Trace) -> RunDiversity | None:
     if not rounds:
         return None
     known = all(found.coverage for found in rounds)
-    levels = max(len(found.coverage) for found in rounds)
-    padded = [found.coverage + [0.0] * (levels - len(found.coverage)) for found in rounds]
+    levels = zip_longest(*(found.coverage for found in rounds), fillvalue=0.0)
     accepted = [found.accepted_by_source for found in rounds if found.accepted_by_source is not None]
     proposed = [_count(step.tree.columns["source"][1:]) for step in steps if "source" in step.tree.columns]
     experts = [node for found in rounds for node in found.experts]
     return RunDiversity(
         drafted=sum(found.drafted for found in rounds) / len(rounds),
         unique=sum(found.unique for found in rounds) / len(rounds),
-        coverage=[sum(level) / len(rounds) for level in zip(*padded, strict=True)] if known else [],
+        coverage=[sum(level) / len(rounds) for level in levels] if known else [],
         overlap=_by_depth([(node.depth, node.overlap) for node in experts]),
         js=_by_depth([(node.depth, node.js) for node in experts]),
         proposed_by_source=_sums(proposed),

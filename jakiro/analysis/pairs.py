@@ -4,6 +4,7 @@ of the target's probability stays in either tree."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from jakiro.analysis.diversity import coverage
 from jakiro.trace import StepTrace
@@ -30,9 +31,7 @@ class Pair:
 
     def coverage(self) -> list[tuple[float, float]]:
         """Target mass in either tree, level by level, [(0..1, 0..1)]; a tree that ends above counts 0."""
-        levels = [coverage(step) if len(step.tree) > 1 else [] for step in self.steps]
-        depth = max(map(len, levels))
-        return list(zip(*(found + [0.0] * (depth - len(found)) for found in levels), strict=True))
+        return list(zip_longest(*map(coverage, self.steps), fillvalue=0.0))
 
 
 def telling(pairs: list[Pair]) -> list[int]:

@@ -80,9 +80,14 @@ def round_graph(trace: Trace, index: int, cut: bool = False) -> nx.DiGraph:
     if cut:
         _add_cut(graph, trace, tree)
     _add_bonus(graph, trace, step)
+    place(graph)
+    return graph
+
+
+def place(graph: nx.DiGraph) -> None:
+    """Give every node its x and y."""
     for node, (x, y) in positions(children_in_draft_order(graph)).items():
         graph.nodes[node].update(x=x, y=y)
-    return graph
 
 
 def children_in_draft_order(graph: nx.DiGraph) -> dict:

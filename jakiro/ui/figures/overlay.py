@@ -6,7 +6,7 @@ from typing import Any
 
 import networkx as nx
 
-from jakiro.graph import children_in_draft_order, copied, draft_logprobs, positions, probability
+from jakiro.graph import copied, draft_logprobs, place, probability
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import label, percent
 from jakiro.ui.figures.layout import layout
@@ -48,26 +48,23 @@ def overlay(trace: Trace, first: StepTrace, second: StepTrace) -> nx.DiGraph:
     graph.add_node(0, piece=trace.piece(first.tree.tokens[0]), depth=0, owner=ROOT, q=[None, None], on=False, score=0.0)
     known: dict[tuple[int, int], int] = {}  # (parent in the union, token) -> node
     for side, step in enumerate((first, second)):
-        here, logq = [0], draft_logprobs(step.tree)
-        for node, (token, parent) in enumerate(zip(step.tree.tokens, step.tree.parents, strict=True)):
-            if node:
-                key = here[parent], token
-                if key not in known:
-                    known[key] = len(graph)
-                    depth = graph.nodes[key[0]]["depth"] + 1
-                    facts = {"piece": trace.piece(token), "depth": depth, "score": step.tree.scores[node]}
-                    facts |= {"owner": (FIRST, SECOND)[side], "q": [None, None], "on": False}
-                    graph.add_node(known[key], **facts, p=probability(step.target_logprobs[node]))
-                    graph.add_edge(key[0], known[key])
-                elif side:
-                    graph.nodes[known[key]]["owner"] = BOTH
-                here.append(known[key])
-                facts = graph.nodes[here[node]]
-                facts["q"][side] = probability(logq[node])
-                facts["on"] = facts["on"] or node in step.accepted
+        tree, here, logq = step.tree, [0], draft_logprobs(step.tree)
+        for node in range(1, len(tree)):
+            above, token = key = here[tree.parents[node]], tree.tokens[node]
+            if key not in known:
+                known[key] = len(graph)
+                facts = {"piece": trace.piece(token), "depth": graph.nodes[above]["depth"] + 1}
+                facts |= {"score": tree.scores[node], "owner": (FIRST, SECOND)[side], "q": [None, None], "on": False}
+                graph.add_node(known[key], **facts, p=probability(step.target_logprobs[node]))
+                graph.add_edge(above, known[key])
+            elif side:
+                graph.nodes[known[key]]["owner"] = BOTH
+            here.append(known[key])
+            facts = graph.nodes[here[node]]
+            facts["q"][side] = probability(logq[node])
+            facts["on"] |= node in step.accepted
     _add_next(graph, trace, max((first, second), key=lambda step: len(step.accepted)))
-    for node, (x, y) in positions(children_in_draft_order(graph)).items():
-        graph.nodes[node].update(x=x, y=y)
+    place(graph)
     return graph
 
 

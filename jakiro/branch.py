@@ -59,7 +59,7 @@ def branch(
         check_numbers(one)
     was = {"temperature": trace.temperature, "top_p": trace.top_p, "seed": trace.seed}
     given = {name: getattr(change, name) for name in was if getattr(change, name) is not None}
-    sampling = Sampling(**was | given)
+    own, other = Sampling(**was), Sampling(**was | given)
     start = [start for start, _ in walk_positions(trace)][index]  # tokens before the round, its root the last of them
     text = trace.prompt + trace.tokens[:start]
     if change.forced and len(text) + len(change.forced) > target.context:
@@ -67,42 +67,59 @@ def branch(
             f"{len(change.forced)} forced tokens do not fit after the {len(text)} before them: {target.name} reads "
             f"{target.context} in all; force fewer, or choose an earlier round"
         )
-    *before, last = [*text, *change.forced]
-    memory = _memory(target, make(had), trace, index, Sampling(**was), heed)
-
-    def length(prompt: list[int], settings: Any) -> int:
-        found = _enough(settings, change.rounds)  # a run that could not go on has rounds that cannot either
-        return found if trace.most is None else min(found, max(2, trace.most - len(prompt)))
-
-    def rounds(prompt: list[int], first: int, settings: Any, sampling: Sampling) -> Iterator[StepTrace]:
-        drafter = make(settings)
-        if memory is not None:
-            drafter.memory = dict(memory)
-        events = decode(target, drafter, prompt, length(prompt, settings), sampling, first=first)
-        return islice((event for event in events if not isinstance(event, Prefill)), change.rounds)
-
-    def made(
-        which: str, steps: list[StepTrace], prompt: list[int], first: int, settings: Any, sampling: Sampling
-    ) -> Trace:
-        start = Prefill(first, 0.0)  # both clocks start at the round
-        found = as_trace(target, prompt, length(prompt, settings), sampling, start, steps, trace.method, settings)
-        filled = {found.stop, trace.stop} == {"length", "context"}  # the cap that it was held to is the context's
-        most = 0 if trace.most is None else max(2, trace.most - len(prompt))
-        return replace(found, branch=which, stop="context" if filled else found.stop, max_new_tokens=most)
-
-    sides = {
-        "as it was": (text[:-1], text[-1], had, Sampling(**was)),
-        "what if": (before, last, settings, sampling),
-    }
-    steps: dict[str, list[StepTrace]] = {which: [] for which in sides}
-    turns = zip_longest(*(rounds(*side) for side in sides.values()))  # whatever slows a machine slows both
+    sides = [
+        _Side("as it was", trace, text, had, own, change.rounds),
+        _Side("what if", trace, [*text, *change.forced], settings, other, change.rounds),
+    ]
+    memory = _memory(target, make(had), trace, index, own, heed)
+    steps: list[list[StepTrace]] = [[] for _ in sides]
+    turns = zip_longest(*(side.decoded(target, make, memory) for side in sides))  # whatever slows a machine slows both
     for count, turn in enumerate(turns, 1):
         heed(count / change.rounds)
-        for own, step in zip(steps.values(), turn, strict=True):
+        for found, step in zip(steps, turn, strict=True):
             if step is not None:
-                own.append(step)
-    as_was, would = (made(which, steps[which], *side) for which, side in sides.items())
+                found.append(step)
+    as_was, would = (side.traced(target, found) for side, found in zip(sides, steps, strict=True))
     return as_was, would
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of the two ways in which rounds of a run are decoded again."""
+
+    which: str  # as the trace calls it
+    trace: Trace  # of the run
+    text: list[int]  # before the rounds, the first one's root the last of it
+    settings: Any
+    sampling: Sampling
+    rounds: int
+
+    @property
+    def most(self) -> int:
+        """The run's cap as it is from here on; 0: it had none."""
+        return 0 if self.trace.most is None else max(2, self.trace.most - len(self.text) + 1)
+
+    @property
+    def length(self) -> int:
+        """The cap for decoding: a run that could not go on has rounds that cannot either."""
+        enough = _enough(self.settings, self.rounds)
+        return min(enough, self.most or enough)
+
+    def decoded(self, target: Target, make: Callable[[Any], Drafter], memory: dict | None) -> Iterator[StepTrace]:
+        drafter = make(self.settings)
+        if memory is not None:
+            drafter.memory = dict(memory)
+        *prompt, first = self.text
+        events = decode(target, drafter, prompt, self.length, self.sampling, first=first)
+        return islice((event for event in events if not isinstance(event, Prefill)), self.rounds)
+
+    def traced(self, target: Target, steps: list[StepTrace]) -> Trace:
+        *prompt, first = self.text
+        start = Prefill(first, 0.0)  # both clocks start at the round
+        method, length = self.trace.method, self.length
+        found = as_trace(target, prompt, length, self.sampling, start, steps, method, self.settings)
+        filled = {found.stop, self.trace.stop} == {"length", "context"}  # the cap that it was held to is the context's
+        return replace(found, branch=self.which, stop="context" if filled else found.stop, max_new_tokens=self.most)
 
 
 def _memory(

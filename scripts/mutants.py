@@ -705,8 +705,8 @@ MUTANTS = [
     Mutant(
         "one side of a what-if gets the other's rounds",
         "jakiro/branch.py",
-        "for own, step in zip(steps.values(), turn, strict=True):",
-        "for own, step in zip(steps.values(), turn[::-1], strict=True):",
+        "for found, step in zip(steps, turn, strict=True):",
+        "for found, step in zip(steps, turn[::-1], strict=True):",
         "test_branch.py",
     ),
     Mutant(

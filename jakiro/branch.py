@@ -9,6 +9,7 @@ from typing import Any
 
 from jakiro.drafter import Drafter
 from jakiro.engine import Prefill, as_trace, check_target, decode
+from jakiro.heed import Heed, heedless
 from jakiro.metrics import first_difference, tau
 from jakiro.settings import build, check_numbers, written
 from jakiro.target import Target
@@ -38,15 +39,14 @@ def branch(
     trace: Trace,
     index: int,
     change: Change,
-    heed: Callable[[float], None] = lambda done: None,
+    heed: Heed = heedless,
 ) -> tuple[Trace, Trace]:
     """Rounds from round `index` on, with the run's own settings and with the changed ones.
 
     Only the prefix comes from the trace: both are decoded now, in turns, so that their times can be compared. So are
     the rounds before, if a drafter learns from what they rejected; those of a branch are not known. `heed` is called
-    after every turn with the share that is done, which of the rounds before is none; what it raises ends the work.
-    Raises ValueError, saying why, where the trace is not this target's, where there is no such round, or for a bad
-    change.
+    after every turn; the rounds before are no share of the work. Raises ValueError, saying why, where the trace is not
+    this target's, where there is no such round, or for a bad change.
     """
     check_target(trace, target)
     if not 0 <= index < len(trace.steps):
@@ -122,9 +122,7 @@ class _Side:
         return replace(found, branch=self.which, stop="context" if filled else found.stop, max_new_tokens=self.most)
 
 
-def _memory(
-    target: Target, drafter: Drafter, trace: Trace, index: int, sampling: Sampling, heed: Callable[[float], None]
-) -> dict | None:
+def _memory(target: Target, drafter: Drafter, trace: Trace, index: int, sampling: Sampling, heed: Heed) -> dict | None:
     """What the drafter knew when it drafted round `index`; None for one that knows the text alone."""
     if drafter.memory is None:
         return None

@@ -5,13 +5,13 @@ The text leads both, whatever they propose (teacher forcing), so at each place t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
 
 from jakiro.drafter import Context, Drafter, within
 from jakiro.engine import check_target, checked
+from jakiro.heed import Heed, heedless
 from jakiro.target import Target
 from jakiro.trace import StepTrace, Trace
 from jakiro.verify import Sampling, noise_of, pick, walk
@@ -25,14 +25,13 @@ def along(
     drafter: Drafter,
     trace: Trace,
     most: int = MOST_PLACES,
-    heed: Callable[[float], None] = lambda done: None,
+    heed: Heed = heedless,
 ) -> list[StepTrace]:
     """What `drafter` drafts after each of the first tokens of the run's text, with the target's pass over it.
 
     In every step `accepted` is the tree's path along the text and `bonus` the token after it; no times are taken. A run
-    that was stopped goes on as this target would.
-    `heed` is called before each with the share that is done; what it raises ends the work. Raises ValueError where the
-    run is another target's, or this target cannot read it.
+    that was stopped goes on as this target would. `heed` is called before each. Raises ValueError where the run is
+    another target's, or this target cannot read it.
     """
     check_target(trace, target)
     ids = trace.prompt + trace.tokens

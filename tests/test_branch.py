@@ -12,6 +12,7 @@ import pytest
 from jakiro.branch import MOST_ROUNDS, Change, _drafted, _enough, branch, parted, told
 from jakiro.drafter import Context, Drafter
 from jakiro.engine import record
+from jakiro.heed import heedless
 from jakiro.methods import METHODS
 from jakiro.target import Target
 from jakiro.text import encode, tokenize
@@ -21,7 +22,6 @@ from jakiro.ui import models
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches
 from jakiro.ui.models import RequestError
-from jakiro.ui.questions import heedless
 from jakiro.ui.whatif import FIELDS, descriptions, what_if
 from jakiro.ui.why import whys
 from jakiro.verify import Sampling

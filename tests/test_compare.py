@@ -13,6 +13,7 @@ from hand import FIRST, SECOND
 from jakiro.analysis.pairs import Pair, telling
 from jakiro.compare import along
 from jakiro.engine import record
+from jakiro.heed import heedless
 from jakiro.methods import METHODS, with_trees
 from jakiro.trace import walk_positions
 from jakiro.tree import DraftTree
@@ -22,7 +23,6 @@ from jakiro.ui.figures.overlay import _patch, overlay
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons
 from jakiro.ui.models import RequestError
-from jakiro.ui.questions import heedless
 from jakiro.ui.why import whys
 from jakiro.verify import Sampling
 

@@ -22,12 +22,12 @@ from jakiro.doctor.visit import visit
 from jakiro.drafting.config import HeadConfig
 from jakiro.drafting.head import EagleHead, HeadOutput, JakiroHead
 from jakiro.drafting.weights import save_head
+from jakiro.heed import heedless
 from jakiro.models.loading import last_norm
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.ui.live import examinations
 from jakiro.ui.models import Models, RequestError
-from jakiro.ui.questions import heedless
 
 PROMPTS = [f"the {a}{b}" for a in "abcdefgh" for b in "uvw"]
 NEW = 24

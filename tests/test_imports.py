@@ -27,6 +27,7 @@ LOOP = {
     "models",
     "drafter",
     "engine",
+    "heed",
 }
 ALLOWED = {  # part -> the parts of ours that it may import; more than one name deep where a folder needs it
     "reading": set(),
@@ -40,6 +41,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "memory": set(),
     "programs": set(),
     "hashing": set(),
+    "heed": set(),
     "noise": {"hashing", "programs"},
     "tape": {"programs"},
     "assets": set(),

@@ -11,6 +11,7 @@ import pytest
 
 from jakiro import machine
 from jakiro.engine import record
+from jakiro.heed import heedless
 from jakiro.machine import settle
 from jakiro.methods import METHODS
 from jakiro.target import Target
@@ -21,7 +22,6 @@ from jakiro.ui.comparing import compare
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, live_races
 from jakiro.ui.models import Loaded, Models, load
-from jakiro.ui.questions import heedless
 from jakiro.ui.race import Race, check
 from jakiro.ui.stream import Pace, events, flushed
 from jakiro.verify import Sampling

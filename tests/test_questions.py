@@ -11,11 +11,12 @@ import time
 import pytest
 import torch
 
+from jakiro.heed import heedless
 from jakiro.ui import models as models_module
 from jakiro.ui import page
 from jakiro.ui.library import Library
 from jakiro.ui.models import Left, Loaded, Models, RequestError
-from jakiro.ui.questions import answered, heedless, lines
+from jakiro.ui.questions import answered, lines
 
 NO_MEMORY = (
     "the memory does not suffice: ask for fewer max_new_tokens or a smaller total_tokens, "

@@ -8,7 +8,7 @@ of its own. A head that was made for another wiring does better when it gets it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from jakiro.drafting.eagle3_head import Eagle3Head, layers
 from jakiro.drafting.head import Head, HeadOutput, JakiroHead
+from jakiro.heed import Heed, heedless
 from jakiro.models.generation import generate
 from jakiro.models.loading import last_norm
 from jakiro.target import Target
@@ -68,11 +69,10 @@ def write(
     prompts: list[list[int]],
     new_tokens: int,
     entered: Collection[int] = (),
-    heed: Callable[[float], None] = lambda done: None,
+    heed: Heed = heedless,
 ) -> list[Text]:
     """The target's greedy answers to prompts, a batch at a time, with the features of every token, and what enters some
-    of the target's layers there. `heed` is called before each batch with the share that is done; what it raises ends
-    the work."""
+    of the target's layers there. `heed` is called before each batch."""
     found = []
     for at in range(0, len(prompts), BATCH):
         heed(at / len(prompts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from jakiro.doctor.evidence import SHORT, write
 from jakiro.drafting.eagle3_head import Eagle3Head, load_eagle3
 from jakiro.drafting.head import Head
 from jakiro.drafting.weights import EMBEDDING, foreign, head_tensors, load_head
+from jakiro.heed import Heed, heedless
 from jakiro.methods import METHODS, check_known, on_heads
 from jakiro.target import Target
 from jakiro.text import encode
@@ -25,12 +26,9 @@ def patients() -> list[str]:
     return on_heads((Head, Eagle3Head))
 
 
-def visit(
-    target: Target, method: str, prompts: Sequence[str], heed: Callable[[float], None] = lambda done: None
-) -> list[Finding]:
-    """All findings on the head of `method`; only the first where it cannot be loaded. `heed` is called now and then
-    with the share that is done; what it raises ends the work. Raises ValueError for a method that has no head or one of
-    a kind that is not known here, or where the target writes too little."""
+def visit(target: Target, method: str, prompts: Sequence[str], heed: Heed = heedless) -> list[Finding]:
+    """All findings on the head of `method`; only the first where it cannot be loaded. Raises ValueError for a method
+    that has no head or one of a kind that is not known here, or where the target writes too little."""
     check_known(method)
     if method not in patients():
         what = "a head of a kind that the doctor does not know" if method in on_heads() else "no head"

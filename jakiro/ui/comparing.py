@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 from jakiro.analysis.diversity import run_diversity
 from jakiro.analysis.pairs import Pair, telling
 from jakiro.compare import along
+from jakiro.heed import Heed, heedless
 from jakiro.methods import METHODS
 from jakiro.models import hub
 from jakiro.settings import build, check_numbers
@@ -39,13 +40,10 @@ from jakiro.ui.why import whys
 SCHEMA = "jakiro-compare/1"
 
 
-def compare(
-    loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: Callable[[float], None] = lambda done: None
-) -> str:
+def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: Heed = heedless) -> str:
     """The comparison of lanes `lane` and `other` of `race` along the first one's text, as JSON text.
 
-    `heed` is called at every place with the share that is done; what it raises ends the work. Raises RequestError with
-    the remedy.
+    Raises RequestError with the remedy.
     """
     lanes = asked.get("lane"), asked.get("other")
     traces, chosen = library.chosen(asked.get("race"), *lanes)

@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 import gradio as gr
 
 from jakiro.doctor.visit import as_json, visit
+from jakiro.heed import Heed, heedless
 from jakiro.methods import METHODS
 from jakiro.traces import read_traces, traces_json
 from jakiro.ui.comparing import compare
 from jakiro.ui.library import Library
 from jakiro.ui.models import Loaded, Models, RequestError, requested
-from jakiro.ui.questions import Asked, Heed, heedless
+from jakiro.ui.questions import Asked
 from jakiro.ui.race import Race, check
 from jakiro.ui.stream import events, flushed, pace
 from jakiro.ui.whatif import what_if

@@ -15,6 +15,7 @@ from typing import Any
 from jakiro.doctor.visit import patients
 from jakiro.drafter import Drafter
 from jakiro.engine import record
+from jakiro.heed import Heed
 from jakiro.machine import machine, settle, versions
 from jakiro.measuring.tuning import Tuner
 from jakiro.memory import out_of_memory
@@ -70,7 +71,7 @@ class Loaded:
         return [name for name in self.missing if name not in headless or self.makers.keys().isdisjoint(on_heads())]
 
     @contextmanager
-    def held(self, heed: Callable[[float], None]) -> Iterator[None]:
+    def held(self, heed: Heed) -> Iterator[None]:
         """The models, for what is asked of them alone. While it waits it heeds what may end it (`Left`)."""
         while not self.busy.acquire(timeout=LOOK):
             heed(0.0)

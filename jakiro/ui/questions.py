@@ -13,12 +13,13 @@ from typing import Any
 import gradio as gr
 from gradio.events import Dependency
 
+from jakiro.heed import Heed
 from jakiro.memory import out_of_memory
 from jakiro.ui.models import Left, RequestError
 from jakiro.ui.stream import FREE, flushed, line
 
 LOG = logging.getLogger(__name__)
-Asked, Heed = Mapping[str, Any], Callable[[float], None]  # which takes the share of the work that is done
+Asked = Mapping[str, Any]
 
 
 def wire(
@@ -46,10 +47,6 @@ def wire(
             lambda asked, heed: {"event": "examined", "method": asked.get("method"), **examine(asked, heed)},
         ),
     ]
-
-
-def heedless(done: float) -> None:
-    """The heed of work that nobody ends."""
 
 
 def lines(work: Callable[[Asked, Heed], dict[str, Any]], asked: Any) -> Iterator[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
 from jakiro.branch import Change, branch, parted, told
+from jakiro.heed import Heed, heedless
 from jakiro.methods import METHODS
 from jakiro.text import continued
 from jakiro.trace import Trace
@@ -23,13 +24,12 @@ FIELDS = MappingProxyType({"temperature": number, "top_p": number, "seed": whole
 
 
 def what_if(
-    loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: Callable[[float], None] = lambda done: None
+    loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: Heed = heedless
 ) -> tuple[list[Trace], dict[str, Any]]:
     """Two runs, the rounds as they were and as they would have been, and what the page is to say of them as a race.
 
     `asked` has race, lane and round (from 0), and what is changed: settings, temperature, top_p, seed, rounds, and what
-    stands after the round's root: a token, or a text. `heed` is called after every round with the share
-    that is done; what it raises ends the work. Raises RequestError with the remedy.
+    stands after the round's root: a token, or a text. Raises RequestError with the remedy.
     """
     race, lane, index = asked.get("race"), asked.get("lane"), asked.get("round")
     traces, [trace] = library.chosen(race, lane)

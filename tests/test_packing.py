@@ -11,7 +11,7 @@ from recipes import MIX
 from transformers import AutoTokenizer
 
 from jakiro.training import loop
-from jakiro.training.data import encoded, take, templated
+from jakiro.training.data import draw, encoded, templated
 from jakiro.training.packing import Rows, batches, by_width, distinct_tokens, fill, load_rows, pack, save_rows
 from jakiro.training.sentences import shorten
 from jakiro.training.sources import Source, only_source, read_chats
@@ -89,7 +89,7 @@ def test_conversations_are_learned_in_the_form_that_the_template_takes(trained, 
         "{% for m in messages %}<|{{ m.role }}|>{% for part in m.content %}{% if part.type == 'text' %}{{ part.text }}"
         "{% endif %}{% endfor %}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
     )
-    [(ids, said), *_] = take(MIX[:1], data, tokenizer, 100, 65, seed=0)
+    ids, said = next(draw(MIX[:1], data, tokenizer, 65, seed=0))
     assert len([token for token, mine in zip(ids, said, strict=True) if mine]) > 1  # more than its end
 
 

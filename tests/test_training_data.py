@@ -10,7 +10,7 @@ from tiny import tiny_model, tiny_tokenizer
 from jakiro.__main__ import main
 from jakiro.training import sources
 from jakiro.training.answers import prompts_of
-from jakiro.training.data import take
+from jakiro.training.data import draw, take
 from jakiro.training.sources import Source, held_out, only_source, read_chats
 from jakiro.training.trial import Trial, held_out_prompts
 
@@ -123,7 +123,7 @@ def test_what_is_kept_of_a_source_is_a_few_bytes_a_token(tmp_path):
     shelf, tokenizer = {}, tiny_tokenizer()
     tokenizer.chat_template = TEMPLATE
     mix = [Source("chat.jsonl", 1.0), Source("plain/text.txt.xz", 1.0)]
-    drawn = take(mix, write_texts(tmp_path / "data"), tokenizer, 900, 40, 0, shelf=shelf)
+    drawn = take(draw(mix, write_texts(tmp_path / "data"), tokenizer, 40, 0, shelf=shelf), 900)
     kept = [pair for texts in shelf.values() for pair in texts.known.values()]
     assert len(shelf) == 2 and all(ids.nbytes + said.nbytes <= 5 * len(ids) for ids, said in kept)
     assert {type(one) for ids, said in drawn for one in (ids, said)} == {list}

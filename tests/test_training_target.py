@@ -11,7 +11,7 @@ from tiny import tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jakiro.training import history, loop, optim, repeats, workers
-from jakiro.training.data import take
+from jakiro.training.data import draw, take
 from jakiro.training.growth import grow
 from jakiro.training.optim import Muon, Optimizer, factor, inner_matrices, orthogonal
 from jakiro.training.packing import batches, by_width, load_rows, row_widths
@@ -173,7 +173,7 @@ def test_short_documents_go_into_short_rows_that_are_spread_over_a_stage(trained
     widths = row_widths(stage.row, stage.short)
     rows = load_rows(trained / "run" / "stage1" / "rows.npz", widths)
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
-    documents = take(MIX, data, tokenizer, stage.tokens, stage.row + 1, seed=1)
+    documents = take(draw(MIX, data, tokenizer, stage.row + 1, seed=1), stage.tokens)
     narrow, wide = (sorted(ids[ids > 0].tolist()) for ids, *_ in rows)
     assert sorted(narrow + wide) == sorted(token for ids, _ in documents for token in ids)
     short, mixed = by_width(documents, widths)
@@ -192,10 +192,10 @@ def test_short_documents_go_into_short_rows_that_are_spread_over_a_stage(trained
 
 def test_what_several_draw_from_is_encoded_once_and_gives_the_same_documents(trained, data, monkeypatch):
     tokenizer, shelf = AutoTokenizer.from_pretrained(trained / "out"), {}
-    alone = [take(MIX, data, tokenizer, 3000, 33, seed) for seed in (1, 2)]
-    first = take(MIX, data, tokenizer, 3000, 33, 1, shelf=shelf)
+    alone = [take(draw(MIX, data, tokenizer, 33, seed), 3000) for seed in (1, 2)]
+    first = take(draw(MIX, data, tokenizer, 33, 1, shelf=shelf), 3000)
     monkeypatch.setattr("jakiro.training.data.encoded", None)
-    assert [first, take(MIX, data, tokenizer, 3000, 33, 2, shelf=shelf)] == alone
+    assert [first, take(draw(MIX, data, tokenizer, 33, 2, shelf=shelf), 3000)] == alone
 
 
 def test_a_later_stage_of_too_few_tokens_is_said_before_the_first_is_trained(data, tmp_path):

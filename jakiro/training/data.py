@@ -230,19 +230,10 @@ def draw(
         yield document
 
 
-def take(
-    sources: list[Source],
-    root: Path,
-    tokenizer,
-    tokens: int,
-    longest: int,
-    seed: int,
-    validation: bool = False,
-    shelf: Shelf | None = None,
-) -> list[Document]:
-    """Documents of at most `longest` tokens, at least `tokens` in all."""
+def take(documents: Iterator[Document], tokens: int) -> list[Document]:
+    """The first of them that have at least `tokens` tokens in all."""
     taken, count = [], 0
-    for document in draw(sources, root, tokenizer, longest, seed, validation, shelf):
+    for document in documents:
         taken.append(document)
         count += len(document[0])
         if count >= tokens:

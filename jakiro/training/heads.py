@@ -209,7 +209,7 @@ def rows_of(
         own = _answers(accelerator, recipe, model, tokenizer, data, run / "answers.jsonl")
     if missing and accelerator.is_main_process:
         if not recipe.answers:
-            own = take(recipe.mix, data, tokenizer, _needed(recipe), recipe.row + 1, seed)
+            own = take(draw(recipe.mix, data, tokenizer, recipe.row + 1, seed), _needed(recipe))
         save_rows(cached, own, widths, seed)
     accelerator.wait_for_everyone()
     rows = load_rows(cached, widths)

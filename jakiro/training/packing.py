@@ -15,7 +15,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from jakiro.files import replacing
-from jakiro.training.data import Document, take
+from jakiro.training.data import Document, draw, take
 from jakiro.training.sources import Source
 
 OPEN_ROWS = 64  # rows that wait for a document that fits
@@ -33,7 +33,7 @@ def pack(
     sources: list[Source], root: Path, tokenizer, tokens: int, row: int, seed: int, validation: bool = False
 ) -> Rows:
     """Rows of `row` + 1 ids, holding at least `tokens` tokens."""
-    return fill(take(sources, root, tokenizer, tokens, row + 1, seed, validation), row, seed)
+    return fill(take(draw(sources, root, tokenizer, row + 1, seed, validation), tokens), row, seed)
 
 
 def fill(documents: list[Document], row: int, seed: int) -> Rows:

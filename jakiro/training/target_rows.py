@@ -31,8 +31,8 @@ def make_rows(
     cached, seed, widths = folder / "rows.npz", recipe.seed * 1000 + number, row_widths(stage.row, stage.short)
     if not cached.exists():
         mix, longest = recipe.mixes[stage.mix], stage.row + 1
-        documents = take(mix, data, tokenizer, stage.tokens, longest, seed, shelf=shelf)
-        save_rows(cached, documents, widths, seed)
+        documents = draw(mix, data, tokenizer, longest, seed, shelf=shelf)
+        save_rows(cached, take(documents, stage.tokens), widths, seed)
     passes_of(load_rows(cached, widths), stage)
 
 

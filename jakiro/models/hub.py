@@ -44,7 +44,7 @@ def local(name: str | Path) -> Path:
         ) from error
     except _NOT_GIVEN as error:
         raise FileNotFoundError(
-            f"there is no folder {id}, and the hub did not give a model of that id ({_first_line(error)}): "
+            f"there is no folder {id}, and the hub did not give a model of that id ({first_line(error)}): "
             "check the path, the id and the network"
         ) from error
 
@@ -149,5 +149,6 @@ def weight_files(folder: Path) -> list[Path]:
     return [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Of what the hub's client says: a request's numbers come after it."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__).rstrip(".")

@@ -139,18 +139,19 @@ def _in_words(folder: Path) -> Iterator[None]:
         yield
     except ImportError as error:
         remedy = "install it, or use the model's weights as they are without quantization"
-        raise ValueError(f"{folder} needs another package ({_line(error)}): {remedy}") from error
+        raise ValueError(f"{folder} needs another package ({one_line(error)}): {remedy}") from error
     except DAMAGED as error:
-        what = f"{type(error).__name__}: {_line(error)}"
+        what = f"{type(error).__name__}: {one_line(error)}"
         raise ValueError(f"no model can be made of {folder} ({what}): download its JSON files again") from error
     except ValueError as error:
         if not any(part in str(error) for part in FOREIGN):
             raise
-        what, remedy = _line(error).partition(". ")[0], "only architectures of transformers itself can be targets"
+        what, remedy = one_line(error).partition(". ")[0], "only architectures of transformers itself can be targets"
         raise ValueError(f"{folder} cannot be read ({what}): {remedy}") from error
 
 
-def _line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """What an error says in several lines."""
     return " ".join(str(error).split())
 
 

@@ -20,6 +20,7 @@ from typing import TextIO
 
 from huggingface_hub.errors import HTTPError
 
+from jakiro.models.hub import first_line
 from jakiro.training import leads, recipe_file, stdlib
 from jakiro.training.sentences import shorten
 
@@ -177,10 +178,9 @@ def _dataset(name: str) -> Iterator[dict]:
         remedy = "use one without a script, or give its conversations as a JSONL file"
         raise ValueError(f"the dataset {name} cannot be read ({error}): {remedy}") from error
     except (OSError, ValueError, HTTPError) as error:
-        why = next(iter(str(error).splitlines()), type(error).__name__)
         raise FileNotFoundError(
-            f"there is no {name} here, and the hub did not give a dataset of that name ({why}): check the path, the "
-            "name, the split (owner/name:split) and the network"
+            f"there is no {name} here, and the hub did not give a dataset of that name ({first_line(error)}): check "
+            "the path, the name, the split (owner/name:split) and the network"
         ) from error
 
 

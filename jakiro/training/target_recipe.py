@@ -9,6 +9,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from jakiro.models.loading import one_line
 from jakiro.training import recipe_file
 from jakiro.training.packing import row_widths
 from jakiro.training.sources import Source
@@ -114,7 +115,7 @@ def _check_shape(recipe: Recipe) -> None:
         with torch.device("meta"):
             LlamaForCausalLM(config)(input_ids=torch.zeros(1, 2, dtype=torch.long))
     except (StrictDataclassError, TypeError, ValueError, LookupError, RuntimeError, ArithmeticError) as error:
-        raise ValueError(f"no model can be made of `model`: {' '.join(str(error).split())}") from error
+        raise ValueError(f"no model can be made of `model`: {one_line(error)}") from error
     longest, context = max(stage.row for stage in recipe.stages), config.max_position_embeddings
     if longest > context:
         raise ValueError(f"a stage has rows of {longest} tokens, its model positions for {context}")

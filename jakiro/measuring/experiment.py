@@ -39,7 +39,7 @@ LOOKED_AT = 2  # prompts of each task whose experts are looked at
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class HeadVariant:
     """A way to decode: one of the trained heads, with settings."""
 
     label: str
@@ -54,7 +54,7 @@ class Experiment:
     question: str
     reference: str
     training: HeadRecipe
-    variants: list[Variant]
+    variants: list[HeadVariant]
     tree: dict[str, int]
     temperatures: list[float]
     max_new_tokens: int
@@ -70,7 +70,7 @@ class Experiment:
         """From JSON's types. Raises TypeError, KeyError or ValueError naming what is unknown, missing or wrong."""
         data = dict(data)
         training = HeadRecipe.of(data.pop("training"))
-        variants = [recipe_file.made(Variant, one, "a variant") for one in data.pop("variants")]
+        variants = [recipe_file.made(HeadVariant, one, "a variant") for one in data.pop("variants")]
         parts = [recipe_file.made(Part, one, "one of `parts`") for one in data.pop("parts", [])]
         own = {"training": training, "variants": variants, "parts": parts}
         found = recipe_file.made(cls, data | own, "the experiment")
@@ -171,7 +171,7 @@ def _methods(target: Target, experiment: Experiment, heads: dict[str, Path]) -> 
     return methods
 
 
-def _about(variant: Variant, experiment: Experiment, heads: dict[str, Path]) -> dict[str, Any]:
+def _about(variant: HeadVariant, experiment: Experiment, heads: dict[str, Path]) -> dict[str, Any]:
     plan = experiment.training.heads[variant.head]
     tensors = read_tensors(heads[variant.head]).values()
     size = sum(tensor.numel() for tensor in tensors if tensor.is_floating_point())  # else a table of token ids

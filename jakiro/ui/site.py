@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import plotly
 from plotly.offline import get_plotlyjs
@@ -104,18 +105,6 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     def status(request: Request) -> Response:
         return JSONResponse(models.status(), headers={"Cache-Control": "no-store"})
 
-    reports: dict[tuple, bytes] = {}  # of what was measured by now
-
-    def measured(request: Request) -> Response:
-        tunings = models.tunings()
-        known = (str(tunings), *sorted((file.name, file.stat().st_mtime_ns) for file in benchmarks.glob("*.json")))
-        if (packed := reports.get(known)) is None:
-            with models.quiet():
-                packed = pack(payload(benchmarks, tunings))
-            reports.clear()
-            reports[known] = packed
-        return _packed(request, packed, "application/json")
-
     _prepare(library)
     large = asyncio.Semaphore(LARGE)
     return [
@@ -128,7 +117,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         Route("/races", _opening(library, models), methods=["POST"]),
         Route("/gradio_api/upload", nowhere, methods=["POST"]),
         Route("/models.json", status),
-        Route("/benchmarks.json", measured),
+        Route("/benchmarks.json", _measured(models, benchmarks)),
     ]
 
 
@@ -187,6 +176,22 @@ def _opening(library: Library, models: Models) -> Callable[[Request], Awaitable[
             return JSONResponse({"error": str(error)})  # a status of 400 would be an error of the page in its console
 
     return opened
+
+
+def _measured(models: Models, folder: Path) -> Callable[[Request], Response]:
+    """What gives the reports of a folder and what the page has tuned, made anew where either has changed."""
+    kept: tuple[Any, bytes] = (None, b"")
+
+    def measured(request: Request) -> Response:
+        nonlocal kept
+        tunings = models.tunings()
+        known = str(tunings), sorted((file.name, file.stat().st_mtime_ns) for file in folder.glob("*.json"))
+        if kept[0] != known:
+            with models.quiet():
+                kept = known, pack(payload(folder, tunings))
+        return _packed(request, kept[1], "application/json")
+
+    return measured
 
 
 async def _text(request: Request) -> str:

@@ -31,9 +31,9 @@ UNRANKED = replace(FIRST, tree=replace(FIRST.tree, columns={"pick_rank": [None] 
     ("trace", "expected"),
     [
         (asked(FIRST, depth=2), FULL),
-        (asked(UNRANKED, depth=3), NARROW),
-        (asked(UNRANKED, depth=3, total_tokens=5), NARROW),
-        (asked(UNRANKED, depth=3, total_tokens=5, remembered=8), endings.WRONG),  # every node is expanded
+        (asked(UNRANKED, depth=3, top_k=4), NARROW),
+        (asked(UNRANKED, depth=3, total_tokens=5, top_k=4), NARROW),
+        (asked(UNRANKED, depth=3, total_tokens=5), endings.WRONG),  # every node is expanded: no top_k to enlarge
         (asked(UNRANKED, depth=3, total_tokens=6), SHORT),  # there was room for a level that was not drafted
         (asked(FIRST, depth=3), endings.WRONG),  # why nothing hangs below is not known
         (asked(FIRST), FULL),

@@ -93,7 +93,7 @@ def stop(trace: Trace, index: int) -> str:
             return COPY if copied(step.tree) and trace.number("lookup") else FULL
         if ended_early(trace, step):
             return SHORT
-        narrow = "pick_rank" in step.tree.columns and "remembered" not in trace.settings  # which expands all its nodes
+        narrow = "pick_rank" in step.tree.columns and "top_k" in trace.settings  # else every node is expanded
         return NARROW if narrow else endings.WRONG
     if ends == endings.UNPROPOSED:
         if lacked(step):

@@ -2,12 +2,12 @@
 
 import {show as reveal, stillness} from './dom.js';
 import {liveReader} from './live.js';
+import {gradioQueue} from './queue.js';
 import {comparison, fetched} from './race.js';
 import {PATIENCE, serverWatch, turnWatch} from './reach.js';
 
 const STATUS_EVERY = 1000; // ms between two questions whether the models are there
 const LOADING = 'Loading model …', RUN = 'Run live'; // what the button says before it can be pressed, and then
-const QUIET = 300; // ms without a word of Gradio after which it is through with a stop
 
 /**
  * `send(event)` reaches Python, `answered()` is all that came of it, `say(text, until)` shows a notice. Calls back:
@@ -23,19 +23,14 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
     started, grown, done: (id) => settle(id, !stillness(), ''), failed, progressed,
     compared: fetchCompared, examined: (event) => { rest(); say(''); examined(event); },
   });
-  const server = serverWatch(say), turn = turnWatch(inform);
+  const server = serverWatch(say), turn = turnWatch(inform), queue = gradioQueue({run, stop: () => send('stop'), missed});
   let doing = '', asked = 0, unanswered = 0; // 'race' or 'question'; how often anything was; which of it has no answer yet
   let halted = false, leaving = false; // whether the race was stopped; whether Stop is hidden, and had the keyboard's focus
-  let held = 0, waiting = null, nonce = 0; // which of what was asked Gradio has; hands over the next; comes with the answer to a question
-  let joining = false, stopping = false; // whether its server has yet to say how it calls what Gradio has, and what is to be stopped then
-  let stopped = false, quiet = 0; // whether Gradio was told to stop what it has; the timer of its last word on that
+  let nonce = 0; // comes with the answer to a question
   let working = '', told = ''; // what the model does for the question that is asked, what was last said of how far that is
   let asker = null; // the button of a view that a question was asked with by key
   let model = null, heads = [], lacking = 'The models are loading.'; // why there is no model yet, or never
   run.addEventListener('asked', () => (run.disabled ? say(run.dataset.help) : start())); // Enter in the prompt
-  run.addEventListener('over', () => through(QUIET));
-  run.addEventListener('failed', () => through(10 * QUIET));
-  new PerformanceObserver((list) => list.getEntries().some(({name}) => new URL(name).pathname.endsWith('/queue/join')) && setTimeout(joined)).observe({type: 'resource'});
   askForModels();
   return {read, stop: halt, start, again, compare, examine, take, unable, loaded, heads: () => heads};
 
@@ -64,41 +59,12 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
     turn.end();
   }
 
-  /** Send what is asked; where Gradio is not yet through with what was stopped, then: until then it would drop this. */
+  /** Send what is asked, when Gradio would take it. */
   function hand(...given) {
-    waiting = () => {
-      [held, waiting, halted, joining, stopping] = [asked, null, false, true, false];
+    queue.hand(asked, () => {
+      halted = false;
       send(...given);
-    };
-    if (!held) waiting();
-  }
-
-  function joined() {
-    joining = false;
-    if (stopping) cancel();
-  }
-
-  /** Stop what Gradio has, which it can only when it knows how its server calls that. */
-  function cancel() {
-    stopping = joining;
-    if (joining) return;
-    stopped = held > 0;
-    send('stop');
-  }
-
-  /** Gradio is through with what it has. After a stop it says so three times, last of all that it is over: what is handed over before would be taken for what was stopped. */
-  function through(wait) {
-    if (!stopped) return over();
-    clearTimeout(quiet);
-    quiet = setTimeout(over, wait);
-  }
-
-  function over() {
-    const own = held;
-    [held, joining, stopped] = [0, false, false];
-    if (!own) return;
-    if (waiting) setTimeout(() => held || waiting?.());
-    else missed(own);
+    });
   }
 
   /** Where no answer comes of what Gradio is through with, it was refused on the way. */
@@ -178,13 +144,14 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
   function halt() {
     if (!doing) return;
     if (doing === 'question') { // the answer, if it is still worked on, is not waited for
-      if (held === asked) cancel(); // else it was never sent
+      if (queue.held() === asked) queue.cancel(); // else it was never sent
       rest();
       return say('Stopped: not waiting for the answer.');
     }
-    [halted, waiting] = [true, null];
+    halted = true;
+    queue.drop();
     say('Stopping …');
-    if (!held || held === asked) cancel(); // else it was never sent
+    if ([0, asked].includes(queue.held())) queue.cancel(); // else it was never sent
     const id = reader.id();
     reader.forget();
     settle(id, false, id ? 'Stopped: the race is shown as far as it went.' : 'Stopped before the race began.');
@@ -224,7 +191,8 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
     leaving = false;
     if (from) asker = from;
     doing = what;
-    [waiting, nonce] = [null, 0];
+    queue.drop();
+    nonce = 0;
     if (doing) server.begin(); else server.end();
     reveal(run, !doing);
     reveal(stop, Boolean(doing));

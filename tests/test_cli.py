@@ -336,7 +336,8 @@ def test_what_is_printed_to_nobody_is_written(folder, tmp_path, monkeypatch, com
 
     out = tmp_path / "found.json"
     monkeypatch.setattr(sys, "stdout", Left())
-    assert run(command, folder, "--method", "eagle2", "--limit", 2, "--out", out) == 2
+    few = ("--set", "top_k=2", "--set", "depth=1") if command == "tune" else ()
+    assert run(command, folder, "--method", "eagle2", "--limit", 2, *few, "--out", out) == 2
     assert json.loads(out.read_text())["schema"] == f"jakiro-{'tuning' if command == 'tune' else 'doctor'}/1"
 
 
@@ -533,7 +534,7 @@ def test_a_recipe_may_be_given_by_its_name_unless_a_file_is_called_so(tmp_path, 
     [
         ("trace --method vanilla --prompt the", "jakiro-trace/1", "trace of one run"),
         ("bench --methods vanilla --limit 1", "jakiro-bench/1", "benchmark report"),
-        ("tune --method eagle2 --limit 2", "jakiro-tuning/1", "report of tune"),
+        ("tune --method eagle2 --limit 1 --set top_k=2 --set depth=1", "jakiro-tuning/1", "report of tune"),
         ("doctor --method eagle2 --limit 2", "jakiro-doctor/1", "report of doctor"),
     ],
 )

@@ -293,7 +293,7 @@ def test_a_comparison_that_fails_late_leaves_what_is_asked_since(show_live):
     wait_until(tab, lambda: len(held) == 2)
     held[0].fulfill(body="{")  # which is no comparison
     tab.wait_for_timeout(300)
-    expect(part(tab, "notice")).to_contain_text("when the model is free")
+    expect(part(tab, "notice")).to_contain_text("Drafting along the text")  # how far, if the machine is slow
     held[1].continue_()
     expect(tab.locator("[data-view=compare] .links")).to_be_visible()
 

@@ -437,7 +437,7 @@ def test_neither_a_temperature_nor_what_is_left_out_is_of_some_lengths(tmp_path,
     prompts = [[4 + at // 200, 4 + at % 200, *[9] * size] for at, size in enumerate(lengths)]
 
     def write(name, tokens, seed=0):
-        documents = iter([([*prompt, 1], [False] * len(prompt) + [True]) for prompt in prompts])
+        documents = (([*prompt, 1], [False] * len(prompt) + [True]) for prompt in prompts)
         how = Answers(new_tokens=1, batch=4, temperatures=(0.0, 0.8))
         found = answers.write(workers.start(), None, documents, how, tokens, 200, tmp_path / name, seed)
         return np.array([len(ids) for ids, _ in found])

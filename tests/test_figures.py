@@ -432,8 +432,9 @@ def test_the_map_of_the_router_has_a_cell_for_each_round_and_depth():
 
 def test_a_calibrated_draft_is_on_the_dotted_line():
     figure = calibration_figure(HAND)
-    [bars], [line] = figure["data"], figure["layout"]["shapes"]
-    assert dict(zip(bars["x"], bars["y"], strict=True)) == {0.25: 0, 0.55: 0.6667} and bars["text"] == ["n=3", "n=3"]
+    [bars, counts], [line] = figure["data"], figure["layout"]["shapes"]
+    assert dict(zip(bars["x"], bars["y"], strict=True)) == {0.25: 0, 0.55: 0.6667}
+    assert counts["text"] == ["n=3", "n=3"] and counts["x"] == bars["x"] and min(counts["y"]) > 1
     assert (line["x0"], line["y0"], line["x1"], line["y1"]) == (0, 0, 1, 1)
     assert "distance 0.21" in figure["layout"]["annotations"][0]["text"]
     assert calibration_figure(TRACES["prompt_lookup"]) is None

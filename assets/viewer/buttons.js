@@ -4,7 +4,7 @@ import {bindKeys, fillHelp, settings, share, theme, toggleTheme} from './actions
 import {facing} from './compare.js';
 import {move} from './moves.js';
 import {picture} from './pictures.js';
-import {WHOLE} from './round.js';
+import {TABS, WHOLE} from './round.js';
 import {address} from './state.js';
 import {tour} from './tour.js';
 import {rival} from './transport.js';
@@ -138,7 +138,8 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
     const name = [race.id, lane.method, after ? `token${after}` : whole ? '' : `round${state.round + 1}`, state.tab].filter(Boolean).join('-');
     const reading = state.tab === 'tree' ? [...part('reading').children].map((one) => one.textContent) : [];
     const {prompt, model, device, date} = lane.about;
-    picture(plot, format, name, race.themes[theme()], `${lane.title}${other}${round} · ${prompt}`, [...reading, model, device, date].filter(Boolean).join(' · '));
+    const shown = ['tree', 'compare'].includes(state.tab) ? '' : ` · ${TABS.find(({key}) => key === state.tab).title.toLowerCase()}`;
+    picture(plot, format, name, race.themes[theme()], `${lane.title}${other}${round}${shown} · ${prompt}`, [...reading, model, device, date].filter(Boolean).join(' · '));
   }
 
   function toRound() {

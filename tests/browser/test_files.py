@@ -112,10 +112,13 @@ def test_the_menu_of_files_closes_with_escape_and_with_a_click_elsewhere(show):
 def test_a_saved_figure_says_what_it_shows(show):
     tab = show("?race=question&method=jakiro&round=3")
     wait_for_tree(tab)
-    tab.keyboard.press("e")
-    with tab.expect_download() as download:
-        tab.locator("[data-do=svg]").click()
-    assert "Jakiro · round 4 · Why?" in download.value.path().read_text()
+    for view, title in {"tree": "round 4", "routing": "round 4 · routing", "run": "whole run"}.items():
+        tab.locator(f"[data-tab={view}]").click()
+        tab.wait_for_selector(f"[data-view={view}] .plot[data-drawn=yes]")
+        tab.keyboard.press("e")
+        with tab.expect_download() as download:
+            tab.locator("[data-do=svg]").click()
+        assert f"Jakiro · {title} · Why?" in download.value.path().read_text()
 
 
 @ON_EVERY_SCREEN

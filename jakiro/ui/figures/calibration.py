@@ -8,6 +8,8 @@ from jakiro.ui.figures.bars import bars
 from jakiro.ui.figures.digits import rounded_list
 from jakiro.ui.figures.layout import axis, caption, layout
 
+ABOVE = 1.08  # where the counts stand: above the dotted line
+
 
 def calibration_figure(trace: Trace) -> dict | None:
     """One bar a part of q, and the line on which a calibrated draft is; None for a run without draft probabilities."""
@@ -25,12 +27,12 @@ def calibration_figure(trace: Trace) -> dict | None:
     look = layout(260, axes, margin=margin, bargap=0.2, annotations=[caption(0, 0.94, title)], shapes=[even])
     words = {
         "width": 0.8 / BINS,
-        "text": [f"n={one.candidates}" for one in found],
-        "textposition": "outside",
         "customdata": [[one.q, one.candidates] for one in found],
         "hovertemplate": "mean q %{customdata[0]:.1%}: %{y:.1%} of %{customdata[1]} chosen<extra></extra>",
     }
-    chosen = rounded_list([one.chosen for one in found])
+    middles, chosen = [one.middle for one in found], rounded_list([one.chosen for one in found])
+    counts = {"type": "scatter", "mode": "text", "x": middles, "y": [ABOVE] * len(found), "hoverinfo": "skip"}
+    counts |= {"text": [f"n={one.candidates}" for one in found], "showlegend": False}
     told = [f"{one.chosen:.0%} of {one.candidates} with a mean q of {one.q:.0%}" for one in found]
-    return {"data": [bars([one.middle for one in found], chosen, "@accepted", "chosen", **words)], "layout": look,
-            "min_width": 640, "told": f"Share of candidates that were chosen: {', '.join(told)}."}  # fmt: skip
+    return {"data": [bars(middles, chosen, "@accepted", "chosen", **words), counts], "layout": look, "min_width": 640,
+            "told": f"Share of candidates that were chosen: {', '.join(told)}."}  # fmt: skip

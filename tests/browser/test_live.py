@@ -54,6 +54,15 @@ NOTE_THE_HEIGHTS = """() => {
   };
   look();
 }"""
+NOTE_THE_SPEEDUPS = """() => {
+  window.passes = new Set(); // of vanilla, wherever some lane's speed is held against its
+  const look = () => {
+    const [vanilla, ...others] = [...document.querySelectorAll('.running .lane .numbers')].map((one) => one.textContent);
+    if (others.some((text) => text.includes('×'))) passes.add(Number(/([0-9]+) pass/.exec(vanilla)[1]));
+    requestAnimationFrame(look);
+  };
+  look();
+}"""
 WATCH_THE_LANES = """() => {
   window.tops = new Set();
   const lanes = document.querySelector('#viewer [data-part=lanes]');
@@ -206,6 +215,17 @@ def test_a_lane_is_as_high_before_its_first_round_as_after(show, monkeypatch):
     run(tab, "the an the")
     expect(tab.locator(".running .lane .numbers", has_text=re.compile("[1-9] pass"))).not_to_have_count(0)
     assert tab.evaluate("heights.size") == 1
+
+
+def test_no_speed_is_held_against_that_of_a_token_or_two(show, monkeypatch):
+    monkeypatch.setattr(Race, "rounds", slowly)
+    monkeypatch.setattr("jakiro.ui.race.TURN", 0.0)  # all lanes have begun soon
+    tab = show("?race=question&motion=0")
+    tab.evaluate(NOTE_THE_SPEEDUPS)
+    run(tab, "the an the")
+    tab.wait_for_selector("#viewer [data-running=no]")
+    passes = tab.evaluate("[...passes]")
+    assert passes and min(passes) >= 8
 
 
 def test_a_stopped_race_is_shown_as_far_as_it_went(show, monkeypatch):

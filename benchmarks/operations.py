@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import torch
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile
+from tqdm import tqdm
 
 from benchmarks import common
 from jakiro.assets import TARGET
@@ -26,7 +28,8 @@ from jakiro.measuring.limits import timed
 from jakiro.target import Target
 
 SCHEMA = "jakiro-operations/3"  # in the first one the context was 200 tokens, in the second passes were from Python
-PASSES = 40
+KINDS = ("products", "attention", "others")
+TURNS, PASSES = 9, 10  # a machine's speed drifts, so rows take turns; of their values in these the median counts
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "mkldnn::_linear_pointwise", "quantized::linear_dynamic_fp16")
 ATTENTION = ("aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_efficient_attention",
              "aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_cudnn_attention")  # fmt: skip
@@ -34,8 +37,8 @@ COMPOSED = "aten::_scaled_dot_product_attention_math"  # how torch 2.8 takes gro
 
 
 @torch.inference_mode()
-def passes(target: Target, nodes: int, context: int) -> dict[str, Any]:
-    """One row: a pass over a binary tree of that many nodes after that many tokens."""
+def passes(target: Target, nodes: int, context: int) -> dict[str, float]:
+    """One row's numbers: of a pass over a binary tree of that many nodes after that many tokens."""
     cache = target.new_cache(context + nodes)
     target.prefill(torch.arange(context, device=target.device) % target.vocab_size, cache)
     tokens = [token % target.vocab_size for token in range(nodes)]
@@ -49,18 +52,10 @@ def passes(target: Target, nodes: int, context: int) -> dict[str, Any]:
         for _ in range(PASSES):
             once()
     events = [one for one in found.events() if one.name.startswith(("aten::", "mkldnn::", "quantized::"))]
-    spent = dict.fromkeys(("products", "attention", "others"), 0.0)
+    spent = dict.fromkeys(KINDS, 0.0)
     for one in events:
         spent[_kind(one)] += one.self_cpu_time_total / 1e6 / PASSES
-    return {
-        "tape": target.tapes is not None,
-        "nodes": nodes,
-        "context": context,
-        "pass_s": plain,
-        "operations": round(len(events) / PASSES),
-        **{f"{kind}_s": seconds for kind, seconds in spent.items()},
-        "between_s": plain - sum(spent.values()),
-    }
+    return {"pass_s": plain, "operations": round(len(events) / PASSES)} | {f"{kind}_s": s for kind, s in spent.items()}
 
 
 def _kind(event: FunctionEvent) -> str:
@@ -78,16 +73,23 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
     most = target.context - max(options.nodes)
     if max(options.context) > most:
         raise ValueError(f"--context is at most {most} with these --nodes: {target.name} reads {target.context} tokens")
+    found: dict[tuple[bool, int, int], list[dict[str, float]]] = {}
+    taped = sorted({False, target.tapes is not None})
+    for _, tape in tqdm([*product(range(TURNS), taped)], desc="turns", unit=""):
+        target.record_passes(tape)
+        for context, nodes in product(options.context, options.nodes):
+            found.setdefault((tape, context, nodes), []).append(passes(target, nodes, context))
     rows = []
-    for taped in sorted({False, target.tapes is not None}):
-        target.record_passes(taped)
-        rows += [passes(target, nodes, context) for context in options.context for nodes in options.nodes]
+    for (tape, context, nodes), turns in sorted(found.items()):
+        row = {name: median(one[name] for one in turns) for name in turns[0]}
+        between = row["pass_s"] - sum(row[f"{kind}_s"] for kind in KINDS)
+        rows.append({"tape": tape, "nodes": nodes, "context": context, **row, "between_s": between})
     head = common.head(SCHEMA, target.device) | {"target": target.name, "dtype": "float32"}
     return head | {"rows": rows}, [[_line(row) for row in rows]]
 
 
 def _line(row: dict[str, Any]) -> dict[str, str]:
-    names = ("pass", "products", "attention", "others", "between")
+    names = ("pass", *KINDS, "between")
     cells = {f"{name} ms": common.cell(row[f"{name}_s"], scale=1000) for name in names}
     sizes = {name: str(row[name]) for name in ("context", "nodes", "operations")}
     return {"tape": "yes" if row["tape"] else "no"} | sizes | cells

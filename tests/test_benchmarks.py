@@ -122,6 +122,7 @@ def test_steadiness(run, folder, monkeypatch, capsys):
 
 
 def test_operations(run, folder, monkeypatch):
+    monkeypatch.setattr(operations, "TURNS", 2)
     monkeypatch.setattr(operations, "PASSES", 2)
     report = run(operations, "--target", folder, "--nodes", 1, 7, "--context", 20, 40)
     sizes = [(20, 1), (20, 7), (40, 1), (40, 7)]

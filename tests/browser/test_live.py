@@ -57,7 +57,8 @@ NOTE_THE_HEIGHTS = """() => {
 NOTE_THE_SPEEDUPS = """() => {
   window.passes = new Set(); // of vanilla, wherever some lane's speed is held against its
   const look = () => {
-    const [vanilla, ...others] = [...document.querySelectorAll('.running .lane .numbers')].map((one) => one.textContent);
+    const lanes = document.querySelectorAll('.running .lane .numbers');
+    const [vanilla, ...others] = [...lanes].map((one) => one.textContent);
     if (others.some((text) => text.includes('×'))) passes.add(Number(/([0-9]+) pass/.exec(vanilla)[1]));
     requestAnimationFrame(look);
   };

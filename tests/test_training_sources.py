@@ -1,5 +1,7 @@
 """What is drawn of a source: conversations whose answer is seen, plain texts whole; and what is said of others."""
 
+import contextlib
+import gzip
 import json
 import lzma
 import re
@@ -189,14 +191,23 @@ def test_a_conversation_ends_before_an_answer_of_which_nothing_is_left(tmp_path,
     assert found == [asked[:3]] * (long == 3)
 
 
-@pytest.mark.parametrize("name", ["chat.jsonl.xz", "plain/texts.txt.xz"])
-@pytest.mark.parametrize("content", ["cut", "other"])
-def test_a_file_that_is_no_whole_xz_file_is_named(tmp_path, name, content):
+@pytest.mark.parametrize("name", ["chat.jsonl.xz", "chat.jsonl.gz", "plain/texts.txt.xz"])
+@pytest.mark.parametrize("content", ["whole", "cut", "spoilt", "other"])
+def test_a_file_that_is_compressed_is_read_whole_or_named(tmp_path, name, content):
     (tmp_path / "plain").mkdir()
-    whole = lzma.compress(json.dumps({"messages": talks(1)[0] * 200}).encode())
-    (tmp_path / name).write_bytes(whole[:-20] if content == "cut" else b"{}")
-    with pytest.raises(ValueError, match=rf"{name} is not an xz file that is whole .*: fetch it again"):
-        read_plain(tmp_path / name) if "plain" in name else list(read_chats(Source(name, 1.0), tmp_path))
+    said = talks(200)
+    text = "\n".join(json.dumps({"messages": talk}) for talk in said).encode()
+    whole = {"xz": lzma, "gz": gzip}[name[-2:]].compress(text)
+    middle = len(whole) // 2
+    spoilt = whole[:middle] + b"\0" * 9 + whole[middle + 9 :]
+    parts = {"whole": whole, "cut": whole[:-20], "spoilt": spoilt, "other": b"{}"}
+    (tmp_path / name).write_bytes(parts[content])
+    expected = contextlib.nullcontext()
+    if content != "whole":
+        expected = pytest.raises(ValueError, match=rf"{name} is not a whole \.{name[-2:]} file .*: fetch it again")
+    with expected:
+        found = read_plain(tmp_path / name) if "plain" in name else list(read_chats(Source(name, 1.0), tmp_path))
+        assert len(found) == (1 if "plain" in name else 200) and ("plain" in name or found == said)
 
 
 def test_empty_lines_and_a_mark_at_the_beginning_are_passed_over(tmp_path):

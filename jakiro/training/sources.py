@@ -5,6 +5,7 @@ A record has its conversation as `messages` (role, content) or, as ShareGPT has 
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import lzma
@@ -26,6 +27,7 @@ from jakiro.training.sentences import shorten
 
 LOG = logging.getLogger(__name__)
 DOC = "<|doc|>"  # separates the documents of a plain-text file
+OPEN = {".xz": lzma.open, ".gz": gzip.open}  # what is compressed is called so
 HUB = "hub:"  # stands before the name of a dataset
 LEADS = "leads:"  # stands before a file of plain text
 NOTABLE = 0.05  # share of a source's conversations that are left out, above which it is said
@@ -68,7 +70,7 @@ def only_source(data: str | Path) -> tuple[Path, list[Source] | None]:
         return path, None
     if path.is_file():
         return path.parent, [Source(path.name, 1.0, turns=0)]
-    local = path.suffix in (".jsonl", ".json", ".xz") or path.parent.is_dir()
+    local = path.suffix in (".jsonl", ".json", *OPEN) or path.parent.is_dir()
     if not local and re.fullmatch(r"[\w.-]+/[\w.-]+(:[\w.-]+)?", str(data)):
         return Path(), [Source(f"{HUB}{data}", 1.0, turns=0)]
     raise FileNotFoundError(
@@ -200,12 +202,12 @@ def _lines(path: Path) -> Iterator[dict]:
 
 @contextmanager
 def _text(path: Path) -> Iterator[TextIO]:
-    """A text file, compressed where its name ends with .xz. Raises ValueError where it is not what it should be."""
+    """A text file, compressed as its name says. Raises ValueError where it is not what it should be."""
     try:
-        with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8-sig") as file:
+        with OPEN.get(path.suffix, open)(path, "rt", encoding="utf-8-sig") as file:
             yield file
-    except (EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
-        kind = "an xz file that is whole" if path.suffix == ".xz" else "text in UTF-8"
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+        kind = f"a whole {path.suffix} file" if path.suffix in OPEN else "text in UTF-8"
         raise ValueError(f"{path} is not {kind} ({error}): fetch it again, or name it as what it is") from error
 
 

@@ -14,10 +14,10 @@ from jakiro.metrics import first_difference, tau
 from jakiro.settings import build, check_numbers, written
 from jakiro.target import Target
 from jakiro.trace import StepTrace, Trace, walk_positions
+from jakiro.tree import MAX_LEVELS
 from jakiro.verify import Sampling
 
 MOST_ROUNDS = 64
-DEEPEST = 64  # levels of a draft whose method has no setting for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,8 @@ def _memory(target: Target, drafter: Drafter, trace: Trace, index: int, sampling
 
 def _enough(settings: Any, rounds: int) -> int:
     """A length cap that so many rounds, after their first token, cannot reach; the cache is made for it."""
-    copies = settings.total_tokens - 1 if getattr(settings, "lookup", 0) else 0
-    return 2 + rounds * (1 + max(copies, getattr(settings, "depth", DEEPEST)))
+    copies = min(settings.total_tokens - 1, MAX_LEVELS) if getattr(settings, "lookup", 0) else 0
+    return 2 + rounds * (1 + max(copies, getattr(settings, "depth", MAX_LEVELS)))
 
 
 def told(as_was: Trace, would: Trace, index: int, title: str) -> str:
@@ -157,7 +157,7 @@ def told(as_was: Trace, would: Trace, index: int, title: str) -> str:
 
 def _read(as_was: Trace) -> str:
     """What both sides pay at first, of which a run has a share in its prefill."""
-    return " The first round's draft reads all the text before it, which is in both speeds." if as_was.drafter else ""
+    return " The first draft reads all the text before it, which is in both speeds." if as_was.drafter else ""
 
 
 def _beside(new: str, old: str) -> str:

@@ -83,7 +83,7 @@ def test_another_tree_gives_the_same_text_and_is_named(loaded):
     text = told(as_was, would, 3, "Jakiro")
     assert "top_k 2 instead of 4, depth 2 instead of 3, contrastive off instead of on" in text
     assert "Jakiro from round 4 on" in text and "the same text as far" in text
-    assert text.endswith("The first round's draft reads all the text before it, which is in both speeds.")
+    assert text.endswith("The first draft reads all the text before it, which is in both speeds.")
 
 
 def test_what_is_drafted_is_told_without_the_root():
@@ -117,6 +117,9 @@ def test_the_length_cap_leaves_room_for_copies_that_are_longer_than_drafts():
     settings = METHODS["eagle2"].settings(top_k=2, depth=1, total_tokens=12)
     assert _enough(settings, 4) == 2 + 4 * 2
     assert _enough(replace(settings, lookup=1), 4) == 2 + 4 * 12, "eleven copied tokens and the bonus"
+    assert _enough(replace(settings, lookup=1, total_tokens=512), 4) == 2 + 4 * 65, (
+        "no copy is longer than a tree is deep"
+    )
 
 
 def test_rounds_that_fill_the_context_end_by_it_as_before(loaded, monkeypatch):

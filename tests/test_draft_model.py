@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from itertools import accumulate
 
 import naive
 import pytest
@@ -125,6 +126,20 @@ def test_what_was_drafted_and_accepted_is_not_read_again(target, model, monkeypa
     assert set(levels) == {3}
     for before, fresh in zip(accepted, begun, strict=False):
         assert fresh == 2 if before == 3 else fresh in (1, 2)
+
+
+@pytest.mark.parametrize("model", WAYS, indirect=True)
+def test_what_rounds_without_a_draft_left_unread_is_read_in_few_lengths(target, model, monkeypatch):
+    """After copies it is of any length, up to the end of what the draft model can read."""
+    read, score = set(), model.score
+    monkeypatch.setattr(model, "score", lambda tokens, *more: read.add(len(tokens)) or score(tokens, *more))
+    drafter, draw = DraftModelDrafter(model, target, TreeSettings(2, 1, 3)), random.Random(4)
+    text = [draw.randrange(VOCAB) for _ in range(CONTEXT)]
+    ends = [*accumulate([4, 5, 9, 1, 11, 3, 20, 2, 33, 6]), CONTEXT - 9, CONTEXT]
+    for end in ends:
+        tree = drafter.draft(Context(text[:end], torch.zeros(end, 32), 9))
+        assert_naive(model, target, text[:end], tree, TreeSettings(2, 1, 3))
+    assert read <= {1, 2, 4, 8, 16, 32, 64, 9}  # the last ones have no room for sixteen
 
 
 @pytest.mark.parametrize("more", [4, -4])

@@ -102,8 +102,10 @@ class DraftModelDrafter(TreeDrafter):
         cache.keep(self._length, [node - 1 for node in drafted.along(tokens[self._length : -1])])
         fresh = self._ids(tokens[cache.length :])
         if cache.length:
-            logits = self.model.score(fresh, range(-1, len(fresh) - 1), cache)[0][-1:]
-            cache.keep(cache.length, range(len(fresh)))
+            count, room = len(fresh), self.model.context - cache.length
+            fresh += [0] * (min(1 << (count - 1).bit_length(), room) - count)  # few lengths: each is recorded
+            logits = self.model.score(fresh, range(-1, len(fresh) - 1), cache)[0][count - 1 : count]
+            cache.keep(cache.length, range(count))
         else:
             logits = self.model.prefill(torch.tensor(fresh, device=self.model.device), cache)[0][None]
         self._length, self._tokens, self._parents = len(tokens), tokens[-1:], [-1]

@@ -73,13 +73,13 @@ def test_cut_by_the_node_budget_compares_the_scores():
 
 def test_the_draft_stopped_at_its_depth():
     columns = {"pick_rank": [0, 0, None, None], "pick_logprob": column(math.log(0.5))}
-    expected = "Nothing was rejected: all 2 levels were accepted, and the target added “␣six” (p 0.50)."
+    expected = "All 2 levels were accepted, and the target added “␣six” (p 0.50)."
     assert sentence(columns, accepted=(1, 2)) == expected
 
 
 def test_a_draft_of_one_level_is_told_in_the_singular():
     told = sentence({"pick_rank": [0, None, None, None]}, settings={"depth": 1}, accepted=(3,))
-    assert told == "Nothing was rejected: the only level was accepted, and the target added “␣six”."
+    assert told == "The only level was accepted, and the target added “␣six”."
 
 
 def test_the_draft_never_looked_past_a_node_outside_its_beam():
@@ -174,7 +174,7 @@ def test_copies_beside_the_path_are_not_called_right():
     guess = DraftTree([1, 2], [-1, 0], [0.0] * 2, {"copied_from": [None, None]})  # which copies nothing
     accepted, wrong = (StepTrace(guess, path, 6, [0.0, -0.1], 0.1, 0.1, 0.1) for path in ([1], []))
     said = whys(replace(run(accepted, wrong), pieces=PIECES, stop="stopped"))
-    assert said[0] == "Nothing was rejected: the only drafted token was accepted, and the target added “␣six”."
+    assert said[0] == "The only drafted token was accepted, and the target added “␣six”."
     assert said[1].startswith("The draft went on with ")
 
 

@@ -46,8 +46,8 @@ def _idle(trace: Trace) -> str:
 
 
 def _all(trace: Trace, step: StepTrace, what: str, count: int) -> str:
-    they = f"the only {what} was" if count == 1 else f"all {counted(count, what)} were"
-    return f"Nothing was rejected: {they} accepted, and the target added {_bonus(trace, step)}."
+    they = f"The only {what} was" if count == 1 else f"All {counted(count, what)} were"
+    return f"{they} accepted, and the target added {_bonus(trace, step)}."
 
 
 def _copies(step: StepTrace) -> bool:

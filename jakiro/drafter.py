@@ -80,3 +80,14 @@ def within(tree: DraftTree, context: Context) -> DraftTree:
     columns = {name: [column[node] for node in kept] for name, column in tree.columns.items()}
     parents = [new[tree.parents[node]] for node in kept]
     return DraftTree([tree.tokens[node] for node in kept], parents, [tree.scores[node] for node in kept], columns)
+
+
+def check_columns(columns: dict[str, list], count: int) -> None:
+    """What a trace can keep of so many nodes: it could not be saved with anything else."""
+    for name, column in columns.items():
+        assert len(column) == count, f"a column has one value a node; {name} has {len(column)} for {count}"
+        known = [value for value in column if value is not None]
+        assert {*map(type, known)} <= {int, float} and all(map(isfinite, known)), (
+            f"a column's values are Python's own numbers, finite ones, or None; {name} has others: "
+            "a tensor's or an array's tolist() gives numbers, and None is for what is infinite or not known"
+        )

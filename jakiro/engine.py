@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jakiro.drafter import Context, Drafter, within
+from jakiro.drafter import Context, Drafter, check_columns, within
 from jakiro.machine import device_name, versions
 from jakiro.models import hub
 from jakiro.programs import now, recording_seconds, upload
@@ -236,7 +236,7 @@ def _inspected(tree: DraftTree, picks: list[int], logprobs: Tensor, drafter: Dra
         "target_entropy": (-logprobs.exp() * logprobs).sum(-1).tolist(),
         **drafter.inspect(tree, picks),
     }
-    assert all(len(column) == len(tree) for column in columns.values()), "a column has one value a node"
+    check_columns(columns, len(tree))
     cut = drafter.cut(tree) if whole else CutNodes()
     assert len(cut) <= MAX_CUT, f"a trace keeps at most {MAX_CUT} cut nodes of a round: give the best"
     return DraftTree(tree.tokens, tree.parents, tree.scores, columns, cut)

@@ -451,6 +451,35 @@ def test_a_trees_numbers_are_those_that_json_knows(target, child, score):
         record(target, Foreign(), PROMPT, 9, GREEDY)
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        [numpy.float32(1), 2.0],
+        [torch.tensor(1), None],
+        torch.zeros(2),
+        numpy.zeros(2),
+        [True, False],
+        ["one", "two"],
+        [-math.inf, 0.0],
+        [math.nan, 0.0],
+        [1.0],
+    ],
+    ids=str,
+)
+def test_a_columns_values_are_those_that_a_trace_keeps(target, column):
+    """Else the run would go on, and its trace could not be saved, with no word on which column it is."""
+
+    class Foreign(Drafter):
+        def draft(self, context: Context) -> DraftTree:
+            return DraftTree([context.tokens[-1], 5], [-1, 0], [0.0, -1.0])
+
+        def inspect(self, tree: DraftTree, picks: list[int]) -> dict[str, list]:
+            return {"mine": column[: len(tree)]}
+
+    with pytest.raises(AssertionError, match="mine has"):
+        record(target, Foreign(), PROMPT, 9, GREEDY)
+
+
 def test_more_cut_nodes_than_a_trace_keeps_are_a_drafters_mistake(target, monkeypatch):
     monkeypatch.setattr(engine, "MAX_CUT", 1)
     with pytest.raises(AssertionError, match="a trace keeps at most 1 cut nodes"):

@@ -97,7 +97,11 @@ class Target:
         name: str = "",
         **recorded: bool,
     ) -> Target:
-        """A target from a model in memory, whose weights stay as they are. `recorded` are `graphs` and `compile`."""
+        """A target from a model in memory, which is in eval mode and has no gradients from then on.
+
+        Its weights stay as they are, and must: passes that were recorded go on reading those that they had. `recorded`
+        are `graphs` and `compile`.
+        """
         return cls(model, tokenizer, heads, name, **recorded)
 
     @classmethod

@@ -23,7 +23,7 @@ export function turnWatch(say) {
       if (own !== timer) return;
       const most = Math.min(before, size ?? before);
       if (most === Infinity) say('The server cannot be reached: is the network there?', 'next');
-      else say(`${text}${['', ': one is before you'][most] ?? `: at most ${most} are before you`} …`, 'soon');
+      else say(`${text}${['', ': at most one is before you'][most] ?? `: at most ${most} are before you`} …`, 'soon');
       begin(text, most);
     }, before === Infinity ? PATIENCE : SILENCE);
   }

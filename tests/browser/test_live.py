@@ -712,7 +712,7 @@ def test_who_waits_is_told_before_how_many(show):
     said = [one for one in tab.evaluate("heard") if one]
     assert said == [
         f"Waiting for the model, which is busy{more} …"
-        for more in (": at most 2 are before you", ": one is before you", "")
+        for more in (": at most 2 are before you", ": at most one is before you", "")
     ]
     held[0].continue_()
     expect(part(tab, "kind")).to_have_text("live")
@@ -725,7 +725,7 @@ def test_a_race_that_waits_for_another_visitors_says_so(show, monkeypatch):
     run_until_it_is_in_the_address(other)
     tab = show("?motion=0")
     run(tab, "an the")
-    expect(part(tab, "notice")).to_have_text("Waiting for the model, which is busy: one is before you …")
+    expect(part(tab, "notice")).to_have_text("Waiting for the model, which is busy: at most one is before you …")
     other.locator("[data-do=stop]").click()
     expect(part(tab, "kind")).to_have_text("running")
     tab.locator("[data-do=stop]").click()

@@ -28,7 +28,7 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
   let halted = false, leaving = false; // whether the race was stopped; whether Stop is hidden, and had the keyboard's focus
   let nonce = 0; // comes with the answer to a question
   let working = '', told = ''; // what the model does for the question that is asked, what was last said of how far that is
-  let asker = null; // the button of a view that a question was asked with by key
+  let asker = null; // the button or field of a view that a question was asked with by key
   let model = null, heads = [], lacking = 'The models are loading.'; // why there is no model yet, or never
   run.addEventListener('asked', () => (run.disabled ? say(run.dataset.help) : start())); // Enter in the prompt
   askForModels();
@@ -100,7 +100,7 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
   function take(request) { send('take', request); }
 
   function ask(name, request, text) {
-    busy('question', document.activeElement.matches('[data-part=views] button') ? document.activeElement : null);
+    busy('question', document.activeElement.matches('[data-part=views] :is(button, input)') ? document.activeElement : null);
     nonce = Date.now();
     [working, told] = [text, ''];
     inform(`${text}, when the model is free …`);
@@ -185,7 +185,7 @@ export function liveRuns({root, send, answered, say, shown, grown, restore, comp
     say(listed || (race?.note ?? text), race ? 'race' : 'move');
   }
 
-  /** The model works for this page, or is to; `from` is the button of a view that asks. Gives the number of what is asked. */
+  /** The model works for this page, or is to; `from` is the button or field of a view that asks. Gives the number of what is asked. */
   function busy(what, from = null) {
     const focused = leaving || [run, stop, from].some((button) => button?.matches(':focus-visible')); // by the keyboard's focus
     leaving = false;

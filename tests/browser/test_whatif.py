@@ -341,6 +341,10 @@ def test_who_asks_by_key_has_the_focus_back(show_live):
     part(tab, "back").press("Enter")
     expect(part(tab, "kind")).to_have_text("live")
     expect(part(tab, "title")).to_be_focused()
+    tab.locator("[data-tab=whatif]").press("Enter")
+    tab.locator("form.whatif").get_by_label("rounds").press("Enter")  # as much as the button
+    expect(part(tab, "kind")).to_have_text("what if")
+    expect(part(tab, "title")).to_be_focused()
 
 
 def test_back_from_a_what_if_leaves_the_lane_below_as_it_was(show_live):

@@ -174,6 +174,15 @@ def test_a_lane_that_another_head_recorded_says_so(raced):
     assert "EAGLE-2 was recorded with theirs/eagle2, and drafts with " in said and "Jakiro was recorded" not in said
 
 
+def test_a_lane_that_learns_from_rejected_nodes_says_that_it_has_none_here(raced):
+    loaded, library, race = raced
+    eagle, _ = library.traces(race)
+    own = replace(eagle, method="token_recycling", settings={}, drafter="")
+    other = library.add([eagle, own])
+    said = json.loads(compare(loaded, library, {"race": other, "lane": 0, "other": 1}))["summary"]
+    assert "Token recycling knows here what the text taught it" in said and "EAGLE-2 knows" not in said
+
+
 def test_lanes_are_called_what_the_page_calls_them(raced):
     loaded, library, race = raced
     runs = library.traces(race)

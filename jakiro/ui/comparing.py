@@ -48,14 +48,17 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: He
     lanes = asked.get("lane"), asked.get("other")
     traces, chosen = library.chosen(asked.get("race"), *lanes)
     titles = [titled(traces, TITLES)[lane] for lane in lanes]
-    text, found = chosen[0], []
+    text, found, learnt = chosen[0], [], ""
     for side, trace in enumerate(chosen):
         make = loaded.maker(trace.method)
         with requested():
             settings = build(METHODS[trace.method].settings, None, trace.settings)
             check_numbers(settings)
             share = partial(lambda side, done: heed((side + done) / 2), side)
-            found.append(along(loaded.target, make(settings), text, heed=share))
+            drafter = make(settings)
+            if drafter.memory is not None:
+                learnt += f" {titles[side]} knows here what the text taught it, not what its rejected drafts did."
+            found.append(along(loaded.target, drafter, text, heed=share))
     places = [Pair(pair) for pair in zip(*found, strict=True)]
     if not places:
         raise RequestError("this text has a single token: there is nothing to draft")
@@ -71,7 +74,7 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: He
         "schema": SCHEMA,
         "lanes": [lanes[asked["lane"]], lanes[asked["other"]]],
         "names": titles,
-        "summary": summary(places, titles, len(text.tokens) - 1) + _other_heads(chosen, titles, loaded),
+        "summary": summary(places, titles, len(text.tokens) - 1) + learnt + _other_heads(chosen, titles, loaded),
         "telling": telling(places),
         "tokens": text.tokens[: len(places)],
         "pieces": {token: whole.piece(token) for token in text.tokens},

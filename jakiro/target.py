@@ -95,13 +95,9 @@ class Target:
         tokenizer: PreTrainedTokenizerBase | None = None,
         heads: dict[str, Path] | None = None,
         name: str = "",
-        **recorded: bool,
+        **recorded: bool,  # graphs, compile
     ) -> Target:
-        """A target from a model in memory, which is in eval mode and has no gradients from then on.
-
-        Its weights stay as they are, and must: passes that were recorded go on reading those that they had. `recorded`
-        are `graphs` and `compile`.
-        """
+        """A target from a model in memory, which from then on is in eval mode, has no gradients and must keep its weights."""
         return cls(model, tokenizer, heads, name, **recorded)
 
     @classmethod

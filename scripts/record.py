@@ -17,7 +17,7 @@ from typing import Any
 from jakiro.assets import TARGET, TRACES
 from jakiro.bench import load_methods
 from jakiro.commands.arguments import at_least
-from jakiro.commands.checks import check_folder
+from jakiro.commands.checks import check_folder, in_words
 from jakiro.commands.decoding import pairs
 from jakiro.drafter import Drafter
 from jakiro.engine import record
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         record_races(options)
     except (ValueError, OSError) as error:
-        print(f"python -m scripts.record: {error}", file=sys.stderr)
+        print(f"python -m scripts.record: {in_words(error)}", file=sys.stderr)
         return 2
     return 0
 

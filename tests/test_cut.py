@@ -79,6 +79,15 @@ def test_races_that_cannot_be_recorded_are_refused_in_a_line(tmp_path, capsys, l
     assert message in capsys.readouterr().err.splitlines()[-1] and list(tmp_path.iterdir()) == []
 
 
+def test_an_index_that_may_not_be_opened_is_said_with_the_remedy(capsys, monkeypatch):
+    def refused(options):
+        raise PermissionError(13, "Permission denied", "index.json")
+
+    monkeypatch.setattr("scripts.record.record_races", refused)
+    assert main([]) == 2
+    assert "index.json may not be opened: change its permissions" in capsys.readouterr().err
+
+
 def test_vanilla_cuts_nothing(target):
     vanilla = METHODS["vanilla"]
     trace = record(target, vanilla.load(target)(vanilla.defaults(target)), PROMPT, 4, Sampling())

@@ -655,9 +655,9 @@ MUTANTS = [
     ),
     Mutant(
         "a target answers in the type of its file",
-        "jakiro/training/heads.py",
-        "model = model.to(product_dtype(accelerator.device))  # a file's",
-        "model = model  # a file's",
+        "jakiro/training/head_rows.py",
+        "model = lesson.model.to(product_dtype(accelerator.device))  # a file's",
+        "model = lesson.model  # a file's",
         "test_training_heads.py",
     ),
     Mutant(

@@ -7,6 +7,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from jakiro.__main__ import main
 from jakiro.training import workers
 from jakiro.training.head_recipe import HeadRecipe
+from jakiro.training.head_rows import Lesson
 from jakiro.training.heads import train_heads
 from jakiro.training.sources import Source
 from jakiro.training.target_recipe import Recipe, Stage
@@ -64,8 +65,8 @@ def train_both(trained, data, run, out, steps=6, start=None, **changes):
     model = AutoModelForCausalLM.from_pretrained(trained / "out")
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     folders = {"eagle2": out / "eagle2", "jakiro": out / "jakiro"}
-    how = head_recipe(steps, **changes)
-    train_heads(list(folders), workers.start(), model, tokenizer, how, data, run, folders, compiled=False, start=start)
+    lesson = Lesson(workers.start(), model, tokenizer, head_recipe(steps, **changes), data)
+    train_heads(lesson, run, folders, compiled=False, start=start)
     return folders
 
 

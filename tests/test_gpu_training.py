@@ -14,6 +14,7 @@ from jakiro.drafting.weights import load_head
 from jakiro.target import Target
 from jakiro.training import loop, workers
 from jakiro.training.head_recipe import HeadRecipe
+from jakiro.training.head_rows import Lesson
 from jakiro.training.heads import train_heads
 from jakiro.training.target import train
 from jakiro.training.target_recipe import Stage
@@ -39,7 +40,7 @@ def heads_of(accelerator, data: Path, run: Path, **changes) -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = TEMPLATE
     how = HeadRecipe.of(given(heads=HEADS, rate=3.0, **changes))
-    train_heads(list(HEADS), accelerator, tiny_model(), tokenizer, how, data, run, {name: run / name for name in HEADS})
+    train_heads(Lesson(accelerator, tiny_model(), tokenizer, how, data), run, {name: run / name for name in HEADS})
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "plain"])

@@ -22,6 +22,7 @@ from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import HeadRecipe, new_head
+from jakiro.training.head_rows import Lesson
 from jakiro.training.heads import give_words, train_heads
 from jakiro.training.losses import Wanted, own_loss
 from jakiro.training.packing import Rows
@@ -46,8 +47,8 @@ def deep(trained):
 def train(deep, data, folder, start=None, **changes):
     model, tokenizer = deep
     out = {"eagle3": folder / "heads" / "eagle3"}
-    recipe = how(**changes)
-    train_heads(["eagle3"], workers.start(), model, tokenizer, recipe, data, folder / "run", out, False, start=start)
+    lesson = Lesson(workers.start(), model, tokenizer, how(**changes), data)
+    train_heads(lesson, folder / "run", out, False, start=start)
     return out["eagle3"]
 
 

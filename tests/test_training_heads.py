@@ -24,7 +24,8 @@ from jakiro.training.data import draw
 from jakiro.training.growth import widen
 from jakiro.training.head_job import HeadJob
 from jakiro.training.head_recipe import KINDS, HeadRecipe, head_config
-from jakiro.training.heads import answer, train_heads
+from jakiro.training.head_rows import Lesson, answer
+from jakiro.training.heads import train_heads
 from jakiro.training.losses import TOP, Losses, Wanted, loss_of
 from jakiro.training.packing import Rows, load_rows
 from jakiro.training.trial import Trial, Trials
@@ -80,8 +81,8 @@ def test_a_head_has_its_own_beginning(trained, data, tmp_path):
     heads = {name: SMALL | {"kind": "eagle2"} | seed for name, seed in names.items()}
     out = {name: tmp_path / name for name in heads}
     model = AutoModelForCausalLM.from_pretrained(trained / "out")
-    given = AutoTokenizer.from_pretrained(trained / "out"), head_recipe(2, heads=heads), data, tmp_path / "run", out
-    train_heads(list(heads), workers.start(), model, *given, compiled=False)
+    given = AutoTokenizer.from_pretrained(trained / "out"), head_recipe(2, heads=heads), data
+    train_heads(Lesson(workers.start(), model, *given), tmp_path / "run", out, compiled=False)
     found = {name: head_tensors(folder)["fc.weight"] for name, folder in out.items()}
     assert torch.equal(found["first"], found["same"])
     assert not any(torch.equal(found["first"], found[name]) for name in ("other", "usual"))
@@ -111,18 +112,9 @@ def test_heads_go_on_computing_as_they_did(trained, data, tmp_path):
         shared = {"num_key_value_heads": 2} if name == "num_attention_heads" else {}  # keys as wide as they were
         heads = {"eagle2": SMALL | shared | {name: value}}
         with pytest.raises(ValueError, match=f"the head in .*eagle2 has {name} .*, the recipe"):
-            train_heads(
-                ["eagle2"],
-                workers.start(),
-                AutoModelForCausalLM.from_pretrained(trained / "out"),
-                AutoTokenizer.from_pretrained(trained / "out"),
-                head_recipe(2, heads=heads),
-                data,
-                tmp_path / "no",
-                {"eagle2": tmp_path / "two"},
-                compiled=False,
-                start=tmp_path / "one",
-            )
+            model, tokenizer = (kind.from_pretrained(trained / "out") for kind in (AutoModelForCausalLM, AutoTokenizer))
+            lesson = Lesson(workers.start(), model, tokenizer, head_recipe(2, heads=heads), data)
+            train_heads(lesson, tmp_path / "no", {"eagle2": tmp_path / "two"}, compiled=False, start=tmp_path / "one")
 
 
 def test_rows_beyond_the_targets_context_are_refused(trained, data, tmp_path):
@@ -143,7 +135,7 @@ def test_texts_by_another_models_tokenizer_are_refused(trained, data, tmp_path):
     model.resize_token_embeddings(100)
     out = {"eagle2": tmp_path / "eagle2"}
     with pytest.raises(ValueError, match=r"a text has ids outside 0 to 99; .* from one place"):
-        train_heads(["eagle2"], workers.start(), model, tokenizer, head_recipe(), data, tmp_path / "run", out)
+        train_heads(Lesson(workers.start(), model, tokenizer, head_recipe(), data), tmp_path / "run", out)
     assert not out["eagle2"].exists()
 
 
@@ -470,7 +462,7 @@ def test_heads_learn_on_the_targets_own_answers(trained, data, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     how = head_recipe(answers={"new_tokens": 9, "batch": 4, "temperatures": [0.0]})
     out = {"eagle2": tmp_path / "eagle2"}
-    train_heads(["eagle2"], workers.start(), model, tokenizer, how, data, tmp_path, out, compiled=False)
+    train_heads(Lesson(workers.start(), model, tokenizer, how, data), tmp_path, out, compiled=False)
     written = [json.loads(line)["answer"] for line in (tmp_path / "answers.jsonl").open()]
     said = [token for ids, said, _ in load_rows(tmp_path / "rows.npz", [32]) for token in ids[said].tolist()]
     assert sorted(said) == sorted(token for answer in written for token in answer)
@@ -491,6 +483,7 @@ def test_a_target_answers_in_the_precision_of_training(trained, data, tmp_path, 
     monkeypatch.setattr(answers, "generated", generated)
     for native in (True, False):
         monkeypatch.setattr("jakiro.training.precision.in_bfloat16", lambda device, native=native: native)
-        answer(workers.start(), asked, model.bfloat16(), tokenizer, data, tmp_path / f"{native}.jsonl")
+        lesson = Lesson(workers.start(), model.bfloat16(), tokenizer, asked, data)
+        answer(lesson, tmp_path / f"{native}.jsonl")
         assert set(used) == {torch.bfloat16 if native else torch.float32}
         used.clear()

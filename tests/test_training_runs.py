@@ -25,9 +25,10 @@ from jakiro.drafting.eagle3_head import Eagle3Head
 from jakiro.drafting.weights import save_head
 from jakiro.files import refilling
 from jakiro.target import Target
-from jakiro.training import claims, curves, heads, history, loop, packing, repeats, workers
+from jakiro.training import claims, curves, head_rows, history, loop, packing, repeats, workers
 from jakiro.training.claims import claim, digest, lies_in
 from jakiro.training.head_recipe import HeadRecipe, Plan, new_head
+from jakiro.training.head_rows import Lesson
 from jakiro.training.heads import train_heads
 from jakiro.training.losses import Losses
 from jakiro.training.sources import Source
@@ -55,9 +56,8 @@ def train_target(how, data, folder, **more):
 def train_eagle(target, data, run, model=None, tokenizer=None, shard=False, start=None, **changes):
     model = model or AutoModelForCausalLM.from_pretrained(target)
     tokenizer, how = tokenizer or AutoTokenizer.from_pretrained(target), HeadRecipe.of(given(**changes))
-    names = list(how.heads)
-    out = {name: run / name for name in names}
-    train_heads(names, workers.start(), model, tokenizer, how, data, run, out, False, shard, start)
+    out = {name: run / name for name in how.heads}
+    train_heads(Lesson(workers.start(), model, tokenizer, how, data), run, out, False, shard, start)
 
 
 def column(file, name):
@@ -290,7 +290,7 @@ def test_answers_are_not_gone_on_with_by_another_target(target, data, tmp_path):
     tokenizer, file = AutoTokenizer.from_pretrained(target), tmp_path / "answers.jsonl"
 
     def answer(how, model):
-        return heads.answer(workers.start(), how, model, tokenizer, data, file)
+        return head_rows.answer(Lesson(workers.start(), model, tokenizer, how, data), file)
 
     written = answer(how, tiny_model())
     assert answer(replace(how, scored=5), tiny_model()) == written  # nothing that answers depend on

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jakiro.training import loop, workers
 from jakiro.training.head_recipe import HeadRecipe
+from jakiro.training.head_rows import Lesson
 from jakiro.training.heads import train_heads
 from jakiro.training.target import train
 from jakiro.training.target_recipe import Recipe, Stage
@@ -60,7 +61,8 @@ def run(data: Path, folder: Path, target: Path) -> None:
         how = HeadRecipe.of(HEADS | more | {"mix": [{"file": "chat.jsonl", "weight": 1.0}]})
         out = {kind: folder / name / kind for kind in heads}
         with patch.object(loop, "run", partial(loop.run, stop_after=stop)):
-            train_heads(heads, accelerator, model, tokenizer, how, data, folder / f"{name}-run", out, False, shard)
+            lesson = Lesson(accelerator, model, tokenizer, how, data)
+            train_heads(lesson, folder / f"{name}-run", out, False, shard)
     workers.end(accelerator)
 
 

@@ -109,7 +109,8 @@ def _train_target(options: argparse.Namespace, accelerator) -> None:
 
 def _train_heads(options: argparse.Namespace, accelerator) -> None:
     from jakiro.training.head_recipe import HeadRecipe
-    from jakiro.training.heads import answer, train_heads
+    from jakiro.training.head_rows import Lesson, answer
+    from jakiro.training.heads import train_heads
 
     if options.out is None and options.what != ["answers"]:
         if not options.target.is_dir():
@@ -120,14 +121,12 @@ def _train_heads(options: argparse.Namespace, accelerator) -> None:
     if options.what != ["answers"]:
         _check_heads(options.what, recipe)
     recipe, data = _with_data(recipe, options.data)
-    model, tokenizer = _model(options)
+    lesson = Lesson(accelerator, *_model(options), recipe, data)
     if options.what == ["answers"]:
-        file = options.out or options.run_folder / "answers.jsonl"
-        answer(accelerator, recipe, model, tokenizer, data, file)
+        answer(lesson, options.out or options.run_folder / "answers.jsonl")
         return
     out = {name: (options.out or options.target) / name for name in options.what}
-    given = (options.what, accelerator, model, tokenizer, recipe, data, options.run_folder, out)
-    train_heads(*given, options.compile, options.shard, options.start)
+    train_heads(lesson, options.run_folder, out, options.compile, options.shard, options.start)
 
 
 def _check_heads(names: list[str], recipe) -> None:
@@ -223,10 +222,10 @@ def _target(options: argparse.Namespace):
 
 def _train_variants(options: argparse.Namespace, accelerator, recipe, data: Path, heads: dict[str, Path]) -> None:
     """Train all heads of an experiment on a target that nothing holds afterwards."""
+    from jakiro.training.head_rows import Lesson
     from jakiro.training.heads import train_heads
 
-    given = (list(heads), accelerator, *_model(options), recipe, data, options.run_folder, heads)
-    train_heads(*given, options.compile)
+    train_heads(Lesson(accelerator, *_model(options), recipe, data), options.run_folder, heads, options.compile)
 
 
 def _huge_pages() -> None:

@@ -23,14 +23,13 @@ from jakiro.models import hub
 from jakiro.models.loading import DTYPES, load_model, load_tokenizer
 from jakiro.training import history, loop, pruning, workers
 from jakiro.training.claims import claim, contents, digest, lies_in
-from jakiro.training.data import Shelf
 from jakiro.training.growth import check_growth, grow, mean, silence
 from jakiro.training.optim import check_schedule
-from jakiro.training.packing import Rows, load_rows, row_widths
+from jakiro.training.packing import row_widths
 from jakiro.training.recipe_file import check_dtype
 from jakiro.training.target_job import StageJob
 from jakiro.training.target_recipe import AS_SAVED, Recipe, Stage
-from jakiro.training.target_rows import make_rows, prompts_that_loop
+from jakiro.training.target_rows import Stages
 from jakiro.training.tokenizer import END, PAD, tokenizer_for, tokenizer_of
 
 LOG = logging.getLogger(__name__)
@@ -74,31 +73,30 @@ def train(
     model = _model_of(start, recipe, tokenizer) if start else None
     origin = {"tokenizer": _words(tokenizer), "start": digest(model.state_dict()) if model else None}
     origin |= {"parent": digest(whole.model.state_dict())} if whole else {}
-    shelf: Shelf = {}
+    stages, shelf = Stages(recipe, tokenizer, data, run), {}
     with accelerator.main_process_first():  # all rows at once: texts are encoded once, and what is wrong is soon known
-        for number, stage in todo:
-            folder = run / f"stage{number}"
-            later = ("looping.json", "checkpoint.pt", "model.pt")
+        for number, _ in todo:
+            folder, later = stages.folder(number), ("looping.json", "checkpoint.pt", "model.pt")
             claim(folder / "rows.npz", later, **_made_from(recipe, number, files), **origin)
             if not (folder / "model.pt").exists():
-                make_rows(recipe, stage, number, tokenizer, data, folder, shelf)
+                stages.make_rows(number, shelf)
     del shelf
-    if whole and not (run / "stage0/model.pt").exists():
-        rows, *_ = _rows(run / "stage0", recipe.stages[0])[-1]
+    if whole and not (stages.folder(0) / "model.pt").exists():
         whole.model.to(accelerator.device)
-        model = pruning.part(whole, _config(recipe, tokenizer, recipe.stages[0].layers), rows[: pruning.ROWS])
+        ids = stages.rows(0)[-1].ids[: pruning.ROWS]
+        model = pruning.part(whole, _config(recipe, tokenizer, recipe.stages[0].layers), ids)
     del whole
     named = {stage.average for stage in recipe.stages}
     after = {len(done): copy.deepcopy(model.state_dict())} if model else {}  # so many stages, where they are named
     for number, stage in todo:
-        folder = run / f"stage{number}"
+        folder = stages.folder(number)
         model = grow(model, stage.layers) if model else build(recipe, tokenizer, stage.layers)
         missing = not (folder / "model.pt").exists()
         accelerator.wait_for_everyone()  # all have looked before one writes
         if missing:
             with accelerator.main_process_first():
-                looping = prompts_that_loop(accelerator, recipe, stage, number, model, tokenizer, data, folder)
-            _learn(StageJob(accelerator, model, stage, _rows(folder, stage), looping, compiled, recipe, shard), folder)
+                looping = stages.looping(number, model.to(accelerator.device))
+            _learn(StageJob(accelerator, model, stage, stages.rows(number), looping, compiled, recipe, shard), folder)
             accelerator.free_memory()  # it keeps what it prepared
             accelerator.wait_for_everyone()
             model = build(recipe, tokenizer, stage.layers)  # whole and bare, whatever it was prepared for
@@ -111,10 +109,6 @@ def train(
         done.append({"stage": asdict(stage), **seen})
     if accelerator.is_main_process:
         _write(model, tokenizer, recipe, done, out)
-
-
-def _rows(folder: Path, stage: Stage) -> list[Rows]:
-    return load_rows(folder / "rows.npz", row_widths(stage.row, stage.short))
 
 
 def _learn(job: StageJob, folder: Path) -> None:

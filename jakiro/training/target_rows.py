@@ -1,56 +1,64 @@
-"""What a stage of target training learns from: rows of its mix, and prompts whose answers go round."""
+"""What the stages of target training learn from: rows of their mixes, and prompts whose answers go round."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from accelerate import Accelerator
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from jakiro.files import write_text
 from jakiro.training import repeats
 from jakiro.training.answers import prompts_of
-from jakiro.training.data import Shelf, draw, take
-from jakiro.training.packing import load_rows, row_widths, save_rows
+from jakiro.training.data import Document, Shelf, draw, take
+from jakiro.training.packing import Rows, load_rows, row_widths, save_rows
 from jakiro.training.target_job import passes_of
-from jakiro.training.target_recipe import Recipe, Stage
+from jakiro.training.target_recipe import Recipe
 
 
-def make_rows(
-    recipe: Recipe,
-    stage: Stage,
-    number: int,
-    tokenizer: PreTrainedTokenizerFast,
-    data: Path,
-    folder: Path,
-    shelf: Shelf,
-) -> None:
-    """The rows of a stage in `folder`, unless they are there. Raises ValueError where they are too few for a step."""
-    cached, seed, widths = folder / "rows.npz", recipe.seed * 1000 + number, row_widths(stage.row, stage.short)
-    if not cached.exists():
-        mix, longest = recipe.mixes[stage.mix], stage.row + 1
-        documents = draw(mix, data, tokenizer, longest, seed, shelf=shelf)
-        save_rows(cached, take(documents, stage.tokens), widths, seed)
-    passes_of(load_rows(cached, widths), stage)
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The stages of a run by number, each with a folder for what it learns from."""
 
+    recipe: Recipe
+    tokenizer: PreTrainedTokenizerFast
+    data: Path  # folder of the recipe's files
+    run: Path
 
-def prompts_that_loop(
-    accelerator: Accelerator,
-    recipe: Recipe,
-    stage: Stage,
-    number: int,
-    model: LlamaForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    data: Path,
-    folder: Path,
-) -> list[list[int]]:
-    """The prompts of the stage's mix whose answers by `model` go round; none where the stage asks for none."""
-    cached, longest = folder / "looping.json", repeats.room(model, stage.answers)
-    if stage.looping and not cached.exists():
-        documents = draw(recipe.mixes[stage.mix], data, tokenizer, longest, recipe.seed * 1000 + number)
-        asked = list(islice(prompts_of(documents, longest), stage.looping))
-        found = repeats.looping(model.to(accelerator.device).eval(), asked, stage.answers)
-        write_text(cached, json.dumps(found) + "\n")
-    return json.loads(cached.read_text(encoding="utf-8")) if stage.looping else []
+    def folder(self, number: int) -> Path:
+        """Where a stage's files are."""
+        return self.run / f"stage{number}"
+
+    def make_rows(self, number: int, shelf: Shelf) -> None:
+        """The rows of a stage, unless they are there. Raises ValueError where they are too few for a step."""
+        cached, stage = self.folder(number) / "rows.npz", self.recipe.stages[number]
+        if not cached.exists():
+            documents = self._documents(number, stage.row + 1, shelf)
+            save_rows(cached, take(documents, stage.tokens), row_widths(stage.row, stage.short), self._seed(number))
+        passes_of(self.rows(number), stage)
+
+    def rows(self, number: int) -> list[Rows]:
+        """What `make_rows` made, of each width."""
+        stage = self.recipe.stages[number]
+        return load_rows(self.folder(number) / "rows.npz", row_widths(stage.row, stage.short))
+
+    def looping(self, number: int, model: LlamaForCausalLM) -> list[list[int]]:
+        """The prompts of a stage's mix whose answers by `model` go round; none where the stage asks for none."""
+        cached, stage = self.folder(number) / "looping.json", self.recipe.stages[number]
+        if not stage.looping:
+            return []
+        if not cached.exists():
+            longest = repeats.room(model, stage.answers)
+            asked = list(islice(prompts_of(self._documents(number, longest), longest), stage.looping))
+            write_text(cached, json.dumps(repeats.looping(model.eval(), asked, stage.answers)) + "\n")
+        return json.loads(cached.read_text(encoding="utf-8"))
+
+    def _documents(self, number: int, longest: int, shelf: Shelf | None = None) -> Iterator[Document]:
+        mix = self.recipe.mixes[self.recipe.stages[number].mix]
+        return draw(mix, self.data, self.tokenizer, longest, self._seed(number), shelf=shelf)
+
+    def _seed(self, number: int) -> int:
+        return self.recipe.seed * 1000 + number

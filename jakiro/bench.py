@@ -17,7 +17,7 @@ from tqdm import tqdm
 from jakiro import metrics, programs
 from jakiro.drafter import Drafter
 from jakiro.engine import record
-from jakiro.machine import code, machine, peak_bytes, reset_peak, versions
+from jakiro.machine import code, dtype_name, machine, peak_bytes, reset_peak, versions
 from jakiro.measuring import report
 from jakiro.measuring.journal import Journal
 from jakiro.measuring.prompts import Prompt
@@ -117,7 +117,7 @@ def run(
     return {
         "schema": SCHEMA,
         "target": target.name,
-        "dtype": str(target.dtype).removeprefix("torch."),
+        "dtype": dtype_name(target.dtype),
         "max_new_tokens": max_new_tokens,
         "sampling": [asdict(sampling) for sampling in samplings],
         "settings": {name: asdict(settings) for name, (_, settings) in methods.items()},

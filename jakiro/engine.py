@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from jakiro.drafter import Context, Drafter, check_columns, within
-from jakiro.machine import device_name, versions
+from jakiro.machine import device_name, dtype_name, versions
 from jakiro.models import hub
 from jakiro.programs import now, recording_seconds, upload
 from jakiro.target import Target
@@ -158,7 +158,7 @@ def as_trace(
         settings=asdict(settings) if is_dataclass(settings) else dict(settings or {}),
         target=target.name,
         device=device_name(target.device),
-        dtype=str(target.dtype).removeprefix("torch."),
+        dtype=dtype_name(target.dtype),
         versions=versions(),
         seed=sampling.seed,
         temperature=float(sampling.temperature),

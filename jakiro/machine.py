@@ -68,6 +68,11 @@ def device_name(device: torch.device) -> str:
     return f"{cpu} (mps)" if device.type == "mps" else cpu
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """As "float32"."""
+    return str(dtype).removeprefix("torch.")
+
+
 def use_threads(count: int | None = None, spare: int = 0) -> int:
     """Compute with so many CPU threads from now on; None: with all that this process may use, less `spare` for others.
 

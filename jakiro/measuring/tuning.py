@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from jakiro.drafter import Drafter
 from jakiro.drafting.sizes import TreeSettings, pool
-from jakiro.machine import device_name
+from jakiro.machine import device_name, dtype_name
 from jakiro.measuring.curve import Curve, corrected, cost, rising
 from jakiro.measuring.prompts import Prompt, examples, spread
 from jakiro.measuring.rehearsal import Pulse, Rehearsal, Text, length, rehearse, together, unwatched, verify_cost, write
@@ -139,7 +139,7 @@ class Tuner:
             method=method,
             target=target.name,
             device=device_name(target.device),
-            dtype=str(target.dtype).removeprefix("torch."),
+            dtype=dtype_name(target.dtype),
             settings=asdict(settings),
             verify=verify,
             draft=[(trial.settings.top_k, trial.settings.depth, trial.draft_s) for trial in trials],

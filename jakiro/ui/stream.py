@@ -25,7 +25,7 @@ import torch
 from joblib import cpu_count
 
 from jakiro.engine import Prefill
-from jakiro.machine import device_name
+from jakiro.machine import device_name, dtype_name
 from jakiro.methods import METHODS
 from jakiro.text import pieces
 from jakiro.trace import StepTrace
@@ -54,7 +54,7 @@ def events(race: Race, name: str) -> Iterator[dict[str, Any]]:
         "prompt": race.request.prompt,
         "target": target.name,
         "device": device_name(target.device),
-        "dtype": str(target.dtype).removeprefix("torch."),
+        "dtype": dtype_name(target.dtype),
         "lanes": [{"method": lane.method, "title": METHODS[lane.method].title} for lane in race.lanes],
     }
     for index, event in race.rounds():

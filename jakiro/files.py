@@ -39,6 +39,11 @@ def write_text(path: str | Path, text: str) -> None:
         new.write_text(text, encoding="utf-8")
 
 
+def compact(data: Any) -> str:
+    """JSON text as short as it gets. Raises ValueError at a number that JSON has not."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+
+
 def append_lines(path: Path, values: Iterable[Any]) -> None:
     """Add each value to a file as a line of JSON, at once. Raises OSError."""
     with _telling(path), path.open("a", encoding="utf-8") as file:

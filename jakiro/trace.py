@@ -13,7 +13,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from jakiro.files import write_text
+from jakiro.files import compact, write_text
 from jakiro.reading import ROUNDING, Fields, TraceError, as_text, ids, numbers, plain, texts, typed
 from jakiro.tree import DraftTree, read_tree
 
@@ -115,7 +115,7 @@ def to_json(trace: Trace) -> str:
             del step["tree"]["cut"]
         if not step["recording_s"]:
             del step["recording_s"]
-    return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    return compact(data)
 
 
 def from_json(text: str) -> Trace:

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +19,7 @@ from typing import Any
 from jakiro.analysis.diversity import run_diversity
 from jakiro.analysis.pairs import Pair, telling
 from jakiro.compare import along
+from jakiro.files import compact
 from jakiro.heed import Heed, heedless
 from jakiro.methods import METHODS
 from jakiro.models import hub
@@ -89,7 +89,7 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: He
             "diversity": _diversity(runs, names, looks),
         },
     }
-    return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    return compact(data)
 
 
 def _other_heads(traces: list[Trace], titles: list[str], loaded: Loaded) -> str:

@@ -64,7 +64,6 @@ To draw: `figure = paint(fill(...), theme)`, then Plotly.react(div, figure.data,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -73,6 +72,7 @@ from jakiro import metrics
 from jakiro.analysis.diversity import RunDiversity, run_diversity
 from jakiro.analysis.endings import MOMENTS, moments
 from jakiro.analysis.stops import STOPS, stop
+from jakiro.files import compact
 from jakiro.graph import STATES
 from jakiro.settings import written
 from jakiro.trace import Trace, walk_positions
@@ -127,7 +127,7 @@ def payload(traces: Sequence[Trace], titles: Mapping[str, str] | None = None) ->
         "lossless": summary.lossless(traces, names) if metrics.comparable(traces) else None,
         "traces": lanes,
     }
-    return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    return compact(data)
 
 
 def _facts(trace: Trace, title: str) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def _figures(traces: list[Trace], index: int, names: list[str], found: list[RunD
 
 def cut_figure(trace: Trace) -> str:
     """The trees with the nodes that the budget left out, a RoundFigure as JSON text; asked for when it is wanted."""
-    return json.dumps(tree_figure(trace, cut=True), allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    return compact(tree_figure(trace, cut=True))
 
 
 def keys(traces: Sequence[Trace]) -> list[str]:

@@ -134,6 +134,12 @@ def _made_on(target: Target) -> dict[str, Any]:
     return {"machine": machine(target.device), **ways}
 
 
+def check_labels(labels: Sequence[str]) -> None:
+    """Raise ValueError where what decodes in place of methods cannot be told apart, or from vanilla beside it."""
+    if bad := [one for one in labels if not one or one == "vanilla" or labels.count(one) > 1]:
+        raise ValueError(f"the label {bad[0]!r} is taken: each variant needs its own, and vanilla is beside them")
+
+
 def check_lengths(target: Target, prompts: Sequence[Prompt]) -> None:
     """Raise ValueError for a prompt that the target cannot read."""
     for prompt in prompts if target.tokenizer else ():

@@ -324,6 +324,7 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
         ({"training": {"steps": 1}}, "is not an experiment: it has no 'heads'"),
         ({"variants": TINY["variants"] + TINY["variants"][:1]}, "the label 'dense' is taken"),
         ({"variants": [*TINY["variants"], {"label": "vanilla", "head": "two"}]}, "the label 'vanilla' is taken"),
+        ({"variants": [*TINY["variants"], {"label": "", "head": "two"}]}, "the label '' is taken"),
         ({"tree": {"top_k": 0}}, "variant 'dense': top_k must be"),
         ({"tree": {"deep": 3}}, "variant 'dense': unknown setting 'deep'"),
         ({"deep": 3}, "the experiment has the unknown field 'deep'; known are question, "),

@@ -99,8 +99,7 @@ class Experiment:
 
     def _check_labels(self) -> None:
         labels, parts = [one.label for one in self.variants], [one.what for one in self.parts]
-        if twice := [label for label in labels if labels.count(label) > 1 or label == "vanilla"]:
-            raise ValueError(f"the label {twice[0]!r} is taken: each variant needs its own, and vanilla is beside them")
+        bench.check_labels(labels)
         if twice := [what for what in parts if parts.count(what) > 1]:
             raise ValueError(
                 f"two `parts` are called {twice[0]!r}: each is a line of the page, and needs its own `what`"

@@ -9,7 +9,6 @@ of target and head. The first variant is what the others are held against; vanil
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,14 +48,9 @@ def read(path: Path) -> list[Variant]:
         if not isinstance(given, list):
             raise ValueError('write [{"label": "mine", "method": "jakiro"}, ...]')
         found = [recipe_file.made(Variant, one, f"variant {number}") for number, one in enumerate(given, start=1)]
+        bench.check_labels([one.label for one in found])
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no list of variants: {error}") from error
-    labels = Counter(one.label for one in found)
-    labels["vanilla"] += 1  # decodes beside them
-    if twice := [label for label, count in labels.items() if count > 1 or not label]:
-        raise ValueError(
-            f"{path}: the label {twice[0]!r} is taken; each variant needs its own, and vanilla is beside them"
-        )
     if len(found) < 2:
         raise ValueError(f"{path} has {len(found)} variants: name at least two, of which the first is the reference")
     return found

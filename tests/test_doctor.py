@@ -29,7 +29,7 @@ from jakiro.text import encode
 from jakiro.ui.live import examinations
 from jakiro.ui.models import Models, RequestError
 
-PROMPTS = [f"the {a}{b}" for a in "abcdefgh" for b in "uvw"]
+PROMPTS = [f"the {a}{b}" for a in "abcd" for b in "uvw"]
 NEW = 24
 SHAPE = HeadConfig(hidden_size=32, intermediate_size=64, num_attention_heads=4, vocab_size=300)
 

@@ -22,7 +22,7 @@ from jakiro.drafting.weights import save_head
 from jakiro.target import Target
 from jakiro.text import encode
 
-PROMPTS = [f"the {a}{b}" for a in "abcdefgh" for b in "uvw"]
+PROMPTS = [f"the {a}{b}" for a in "abcd" for b in "uvw"]
 NEW = 24
 SHAPE = Eagle3Config(hidden_size=32, intermediate_size=64, num_attention_heads=4, vocab_size=300, draft_vocab_size=200)
 
@@ -139,7 +139,7 @@ def test_a_head_that_is_normed_otherwise_than_it_says_is_found(target, texts, na
 def test_a_vocabulary_that_lacks_what_the_target_says_is_found(target, texts, sound):
     head = copy.deepcopy(sound)
     said = torch.tensor([token for text in texts[True] for token in text.ids[text.start :]])
-    seldom = said.bincount(minlength=300).topk(200, largest=False).indices.sort().values
+    seldom = said.bincount(minlength=300).topk(230).indices[30:].sort().values
     head.speak(seldom)
     assert verdicts(target, head, texts)["vocabulary"] == "suspect"
     found = say(target, head, texts[True])[0]

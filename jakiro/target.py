@@ -97,7 +97,7 @@ class Target:
         name: str = "",
         **recorded: bool,  # graphs, compile
     ) -> Target:
-        """A target from a model in memory, which from then on is in eval mode, without gradients, and not to be changed."""
+        """A target from a model in memory: it is in eval mode then, without gradients, and must not be changed."""
         return cls(model, tokenizer, heads, name, **recorded)
 
     @classmethod

@@ -73,7 +73,7 @@ def test_cut_by_the_node_budget_compares_the_scores():
 
 def test_the_draft_stopped_at_its_depth():
     columns = {"pick_rank": [0, 0, None, None], "pick_logprob": column(math.log(0.5))}
-    expected = "All 2 levels were accepted, and the target added “␣six” (p 0.50)."
+    expected = "Both levels were accepted, and the target added “␣six” (p 0.50)."
     assert sentence(columns, accepted=(1, 2)) == expected
 
 

@@ -46,7 +46,7 @@ def _idle(trace: Trace) -> str:
 
 
 def _all(trace: Trace, step: StepTrace, what: str, count: int) -> str:
-    they = f"The only {what} was" if count == 1 else f"All {counted(count, what)} were"
+    they = {1: f"The only {what} was", 2: f"Both {what}s were"}.get(count, f"All {count} {what}s were")
     return f"{they} accepted, and the target added {_bonus(trace, step)}."
 
 

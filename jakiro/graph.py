@@ -44,14 +44,9 @@ def draft_logprobs(tree: DraftTree) -> list[float]:
     return [step if value is None else value for step, value in zip(steps, recorded, strict=True)]
 
 
-def copied(tree: DraftTree) -> bool:
-    """Whether its tokens were copied from the text: what they have for scores are no probabilities."""
-    return "copied_from" in tree.columns
-
-
 def draft_probabilities(tree: DraftTree) -> list[float | None]:
     """q of every node given its parent, [n]; None for the root and for copies, which have none."""
-    if copied(tree):
+    if tree.copied:
         return [None] * len(tree)
     return [None, *map(probability, draft_logprobs(tree)[1:])]
 

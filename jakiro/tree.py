@@ -39,6 +39,11 @@ class DraftTree:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    @property
+    def copied(self) -> bool:
+        """Whether its tokens were copied from the text: what they have for scores are no probabilities."""
+        return "copied_from" in self.columns
+
     def depths(self) -> list[int]:
         """Levels below the root, [n]."""
         depths = [0] * len(self)

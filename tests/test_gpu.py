@@ -15,7 +15,6 @@ from jakiro import methods
 from jakiro.assets import TARGET
 from jakiro.bench import load_methods
 from jakiro.engine import decode, record
-from jakiro.graph import copied
 from jakiro.measuring.limits import limits
 from jakiro.methods.vanilla import VanillaDrafter
 from jakiro.target import Target
@@ -55,7 +54,7 @@ def test_every_method_gives_vanillas_text_with_graphs_and_without(targets, sampl
 def test_drafts_are_those_without_graphs(targets, method, lookup):
     replayed, plain = (trace(one, method, lookup=lookup).steps for one in targets.values())
     assert [step.tree.tokens for step in replayed] == [step.tree.tokens for step in plain]
-    assert any(copied(step.tree) for step in replayed) == (lookup > 0)
+    assert any(step.tree.copied for step in replayed) == (lookup > 0)
     assert max(len(step.tree) for step in replayed) == 60
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jakiro.graph import copied, draft_probabilities
+from jakiro.graph import draft_probabilities
 from jakiro.trace import StepTrace, Trace
 from jakiro.tree import LOWEST
 
@@ -75,7 +75,7 @@ def alone(trace: Trace) -> bool:
 def levels(trace: Trace, step: StepTrace) -> int:
     """How deep a draft could get; a copy, as far as it goes."""
     deepest = max(step.tree.depths())
-    return deepest if copied(step.tree) else trace.number("depth") or deepest
+    return deepest if step.tree.copied else trace.number("depth") or deepest
 
 
 def ended_early(trace: Trace, step: StepTrace) -> bool:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from jakiro.analysis import endings
 from jakiro.analysis.endings import at_stop, ended_early, ending, expert_ranks, lacked, levels
-from jakiro.graph import copied
 from jakiro.trace import StepTrace, Trace
 
 # beside endings' own
@@ -90,7 +89,7 @@ def stop(trace: Trace, index: int) -> str:
     step, ends = trace.steps[index], ending(trace, index)
     if ends == endings.DRAFT_END:
         if len(step.accepted) >= levels(trace, step):
-            return COPY if copied(step.tree) and trace.number("lookup") else FULL
+            return COPY if step.tree.copied and trace.number("lookup") else FULL
         if ended_early(trace, step):
             return SHORT
         narrow = "pick_rank" in step.tree.columns and "top_k" in trace.settings  # else every node is expanded

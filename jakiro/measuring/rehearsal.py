@@ -177,14 +177,13 @@ class Rehearsal:
                 context = _context(text, seen, at)
                 start = clock()
                 tree = drafter.draft(context)
-                copied = "copied_from" in tree.columns
-                times += [] if copied else [clock() - start]
+                times += [] if tree.copied else [clock() - start]
                 seen, needed = at, sizes_needed(tree, text.ids[at + 1 : -1])  # the last token can only be a bonus
                 for total in here:
                     emitted = bisect_right(needed, total) + 1
                     places[total] = at + emitted
                     self.rounds[total] += 1
-                    self.copies[total].update([min(total, len(tree))] * copied)
+                    self.copies[total].update([min(total, len(tree))] * tree.copied)
                     self.tokens[total] += emitted
             yield
         self.texts += 1
@@ -231,7 +230,7 @@ def together(
         for at in watched(range(text.start, text.stop), pulse):
             start = clock()
             tree = drafter.draft(_context(text, seen, at))
-            drafts += [] if "copied_from" in tree.columns else [clock() - start]
+            drafts += [] if tree.copied else [clock() - start]
             size, counts = next(sizes)
             spent = seconds(size)
             times[size] += [spent] if counts else []

@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 from jakiro.analysis.diversity import run_diversity
-from jakiro.graph import copied
 from jakiro.metrics import reached, recording, seconds, tau, tokens_per_second, tried
 from jakiro.trace import Trace
 from jakiro.ui.figures.labels import counted
@@ -48,7 +47,7 @@ def _speed(trace: Trace, vanilla: Trace | None) -> str:
 
 def _copies(trace: Trace) -> list[str]:
     """Of a run that copies in place of some drafts."""
-    found = [len(step.accepted) for step in trace.steps if copied(step.tree)]
+    found = [len(step.accepted) for step in trace.steps if step.tree.copied]
     if not found or "lookup" not in trace.settings:
         return []
     return [
@@ -72,7 +71,7 @@ def _rescues(trace: Trace) -> list[str]:
 
 def _weakest(trace: Trace) -> list[str]:
     """Of copies alone, or of what was drafted: a copy has levels that no draft beside it has."""
-    own = [step for step in trace.steps if not copied(step.tree)]
+    own = [step for step in trace.steps if not step.tree.copied]
     drafts, of = replace(trace, steps=own or trace.steps), " of its drafts" if 0 < len(own) < len(trace.steps) else ""
     levels = enumerate(zip(pairwise(reached(drafts)), tried(drafts), strict=True), 1)
     rates = [(here / there, depth, here, had, there) for depth, ((there, here), had) in levels if there >= FEW]

@@ -7,7 +7,7 @@ column that this file does not know is shown all the same, under its own name.
 from __future__ import annotations
 
 from jakiro.analysis.endings import alone
-from jakiro.graph import STATES, copied, draft_probabilities, probability, states
+from jakiro.graph import STATES, draft_probabilities, probability, states
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.digits import rounded, rounded_list
 
@@ -82,7 +82,7 @@ def node_table(step: StepTrace) -> dict[str, list]:
         "state": [STATES.index(state) for state in states(step)],
         "q": rounded_list(draft_probabilities(tree), READ),
         "p": rounded_list([None, *map(probability, step.target_logprobs[1:])], READ),
-        "score": [None] * len(tree) if copied(tree) else rounded_list(tree.scores, READ),
+        "score": [None] * len(tree) if tree.copied else rounded_list(tree.scores, READ),
     }
     for name, values in tree.columns.items():
         if name not in HIDDEN and name not in table:
@@ -93,7 +93,7 @@ def node_table(step: StepTrace) -> dict[str, list]:
 def fields(trace: Trace) -> list[dict[str, str]]:
     """The inspector's rows for a trace: those of the known columns that it has, then the unknown ones."""
     has = {"id", "state", "depth", "p"} | {name for step in trace.steps for name in step.tree.columns}
-    if any(not copied(step.tree) for step in trace.steps):
+    if any(not step.tree.copied for step in trace.steps):
         has |= {"q", "score"}
     if alone(trace):
         has -= {"gate0", "gate1"}  # whatever the router says, it is not asked

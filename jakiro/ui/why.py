@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jakiro.analysis import endings
 from jakiro.analysis.endings import at_stop, ended_early, ending, expert_ranks, lacked
-from jakiro.graph import copied, draft_logprobs, probability
+from jakiro.graph import draft_logprobs, probability
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import counted, quote
 
@@ -57,7 +57,7 @@ def _copies(step: StepTrace) -> bool:
 
 def _draft_ended(trace: Trace, step: StepTrace) -> str:
     """The draft never looked past the node."""
-    if copied(step.tree) and len(step.accepted) == len(step.tree) - 1:
+    if step.tree.copied and len(step.accepted) == len(step.tree) - 1:
         return _all(trace, step, "copied token" if _copies(step) else "drafted token", len(step.accepted))
     depth = trace.number("depth")
     if depth is not None and len(step.accepted) >= depth:
@@ -74,7 +74,7 @@ def _draft_ended(trace: Trace, step: StepTrace) -> str:
 def _wrong_candidates(trace: Trace, step: StepTrace) -> str:
     """The candidates are known, the rank of the target's choice is not."""
     children = step.tree.below(step.stop_node)
-    if copied(step.tree):
+    if step.tree.copied:
         wrong = " or ".join(_candidate(trace, step, child) for child in children)
         what = "copy" if _copies(step) else "draft"
         return f"The {what} went on with {wrong}, but the target chose {_bonus(trace, step)}."

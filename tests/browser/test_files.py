@@ -109,16 +109,21 @@ def test_the_menu_of_files_closes_with_escape_and_with_a_click_elsewhere(show):
     expect(tip).to_be_hidden()  # it would lie over the first file
 
 
+def saved_figure(tab, format="svg"):
+    """What is saved of the view that is open."""
+    tab.keyboard.press("e")
+    with tab.expect_download() as download:
+        tab.locator(f"[data-do={format}]").click()
+    return download.value.path().read_bytes()
+
+
 def test_a_saved_figure_says_what_it_shows(show):
     tab = show("?race=question&method=jakiro&round=3")
     wait_for_tree(tab)
     for view, title in {"tree": "round 4", "routing": "round 4 · routing", "run": "whole run"}.items():
         tab.locator(f"[data-tab={view}]").click()
         tab.wait_for_selector(f"[data-view={view}] .plot[data-drawn=yes]")
-        tab.keyboard.press("e")
-        with tab.expect_download() as download:
-            tab.locator("[data-do=svg]").click()
-        assert f"Jakiro · {title} · Why?" in download.value.path().read_text()
+        assert f"Jakiro · {title} · Why?" in saved_figure(tab).decode()
 
 
 @ON_EVERY_SCREEN
@@ -146,14 +151,6 @@ def test_a_figure_is_saved_for_a_slide(show):
     tab.keyboard.press("e")
     tab.locator("[data-do=png]").click()
     expect(part(tab, "notice")).to_contain_text("no figure to save")
-
-
-def saved_figure(tab, format="svg"):
-    """What is saved of the view that is open."""
-    tab.keyboard.press("e")
-    with tab.expect_download() as download:
-        tab.locator(f"[data-do={format}]").click()
-    return download.value.path().read_bytes()
 
 
 def test_a_figure_is_saved_alike_after_the_window_has_changed(show):

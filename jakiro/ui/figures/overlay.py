@@ -6,7 +6,7 @@ from typing import Any
 
 import networkx as nx
 
-from jakiro.graph import copied, draft_logprobs, place, probability
+from jakiro.graph import draft_logprobs, place, probability
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.labels import label, percent
 from jakiro.ui.figures.layout import layout
@@ -44,7 +44,7 @@ def overlay(trace: Trace, first: StepTrace, second: StepTrace) -> nx.DiGraph:
     """The union of two trees with one root: nodes with piece, depth, owner, q (of either, None where it has not the
     node; of the sides that are `copied` it means nothing), p, on (along the text), score, x and y. The token that
     follows the longer path is the node "next"."""
-    graph = nx.DiGraph(copied=(copied(first.tree), copied(second.tree)))
+    graph = nx.DiGraph(copied=(first.tree.copied, second.tree.copied))
     graph.add_node(0, piece=trace.piece(first.tree.tokens[0]), depth=0, owner=ROOT, q=[None, None], on=False, score=0.0)
     known: dict[tuple[int, int], int] = {}  # (parent in the union, token) -> node
     for side, step in enumerate((first, second)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from jakiro.graph import copied
 from jakiro.trace import Trace
 from jakiro.ui.figures.layout import layout
 from jakiro.ui.figures.places import MARGIN, SPAN, STEP
@@ -107,8 +106,8 @@ def text_trace(color: str, marker: dict, **extra: Any) -> dict:
 def _hover(trace: Trace, source: int | None) -> str:
     """The hover text of a drafted node of a source, from the columns that the trace has."""
     trees = [step.tree for step in trace.steps]
-    copies = source == COPIED or all(map(copied, trees))
-    has = {name for tree in trees if copied(tree) == copies for name in tree.columns}
+    copies = source == COPIED or all(tree.copied for tree in trees)
+    has = {name for tree in trees if tree.copied == copies for name in tree.columns}
     weighed = any(logp is not None for step in trace.steps for logp in step.target_logprobs[1:])
     shares = ["draft q %{customdata.q:.3~g}"] * (not copies) + ["target p %{customdata.p:.3~g}"] * weighed
     router, at = "router", "at its parent"

@@ -14,6 +14,7 @@ from jakiro.drafting.head import Head
 from jakiro.drafting.weights import EMBEDDING, foreign, head_tensors, load_head
 from jakiro.heed import Heed, heedless
 from jakiro.methods import METHODS, check_known, on_heads
+from jakiro.models import hub
 from jakiro.target import Target
 from jakiro.text import encode
 
@@ -40,7 +41,8 @@ def visit(target: Target, method: str, prompts: Sequence[str], heed: Heed = heed
         head = load_eagle3(folder, target) if kind is Eagle3Head else load_head(folder, target, kind)
     except (ValueError, OSError) as error:
         return [Finding("keys and shapes", WRONG, str(error))]
-    loaded = Finding("keys and shapes", GOOD, f"all {len(head.state_dict())} tensors fit {target.name}")
+    told = f"all {len(head.state_dict())} tensors of {hub.place(Path(folder))} fit {target.name}"
+    loaded = Finding("keys and shapes", GOOD, told)
     copy = None if hasattr(head, "embed_tokens") else head_tensors(Path(folder)).get(EMBEDDING)
     other = [Finding("embedding", SUSPECT, why)] if (why := foreign(copy, target)) else []
     asked = _ids(target, prompts, chat=True)

@@ -500,6 +500,10 @@ def test_lanes_of_one_method_look_different_and_no_method_looks_like_an_expert()
     assert all(one[0] != other[0] and one[1] != other[1] for one, other in pairwise(others))
     named = looks(["Jakiro", "Jakiro, 60 nodes", "EAGLE-2"]).values()
     assert [color for color, _ in named] == ["@jakiro", "@jakiro", "@eagle2"] and len({*named}) == 3
+    sizes = [f"jakiro, {nodes} nodes" for nodes in range(5)]
+    many = looks(["a stranger", *sizes, "jakiro", *(f"Jakiro, {one}" for one in "ab")])
+    assert len(set(many.values())) == 9 and many["jakiro"] == LOOKS["jakiro"], "as many variants as a benchmark had"
+    assert [*many][:2] == ["a stranger", sizes[0]]
     twice = lane_looks(["vanilla", "eagle2", "jakiro", "vanilla", "eagle2", "jakiro"])
     assert len(set(twice)) == 6
     assert len(set(found)) == 5 and found[0] == lane_looks(["vanilla", "jakiro"])[1]

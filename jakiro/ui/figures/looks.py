@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import count
+from itertools import count, cycle
 
 Look = tuple[str, str]  # colour role, plotly symbol
 
@@ -26,17 +26,26 @@ OTHERS = tuple(
         strict=True,
     )
 )
+# Of variants of a method, in turn: those beside each other are least alike.
+MARKS = ("star-diamond", "star", "triangle-left", "star-square", "star-triangle-up", "triangle-right")
+MARKS += ("star-triangle-down", "octagon")  # the last is nearest to EAGLE's own
 
 
 def looks(methods: Iterable[str]) -> dict[str, Look]:
-    """The look of each method. A variant, as "EAGLE-2, 60 nodes", has the colour of the method that it begins with."""
-    found: dict[str, Look] = {}
-    for name in dict.fromkeys(methods):
+    """The look of each method. A variant, as "EAGLE-2, 60 nodes", has the colour of the method that it begins with, and
+    a shape that no other of that colour has, as far as MARKS go."""
+    names, strangers = dict.fromkeys(methods), cycle(OTHERS)
+    found = {name: LOOKS[name] for name in names if name in LOOKS}
+    for name in names:
         plain = "".join(filter(str.isalnum, name.lower()))
-        own = [color for method, (color, _) in LOOKS.items() if plain.startswith(method.replace("_", ""))]
-        color, symbol = OTHERS[sum(one not in LOOKS for one in found) % len(OTHERS)]
-        found[name] = LOOKS.get(name) or ((own or [color])[0], symbol)
-    return found
+        own = [look for method, look in LOOKS.items() if plain.startswith(method.replace("_", ""))]
+        if name not in found and not own:
+            found[name] = next(strangers)
+        elif name not in found:
+            [(color, symbol)] = own
+            taken = [mark for hue, mark in found.values() if hue == color]
+            found[name] = color, min((symbol, *MARKS), key=taken.count)
+    return {name: found[name] for name in names}
 
 
 def lane_looks(methods: Sequence[str]) -> list[Look]:

@@ -290,7 +290,10 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
     assert (  # 1 - sqrt(1/2); each is a part, too, and counts once
         "With 2 prompts a task intervals are about 29 % too narrow; with wider ones 1 of the 2 verdicts" in page
     )
-    assert "17 % at least look different by chance, 1 of all 4." in page
+    assert "17 % at least look different by chance, 0 of all 3 in which any prompt differs." in page  # flat does not
+    turned = {**found[1], "what": "turned", "variant": "dense", "against": "up"}
+    both = report["experiment"] | {"parts": [*report["experiment"]["parts"], turned]}
+    assert "of all 3 in which" in as_page(report | {"experiment": both}), "one comparison, either way round"
     assert "vanilla's tokens on 96 % of the runs" in page  # 48 of the variants' 50
     assert "intervals hold 95 % of a bootstrap" in page and "differs 17 % at least look different by chance" in page
     assert "| dense | one | 5 | feature 0.5, mixture 0.5, top_k 0.5 | – |" in page

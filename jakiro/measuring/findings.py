@@ -67,9 +67,9 @@ def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -
 def _how(report: dict[str, Any]) -> str:
     about, machine = report["experiment"], report["machine"]
     seen = about["steps"] * about["tokens_a_step"] / about["distinct_tokens"]
-    heats = {row["temperature"] for row in about["intervals"]}  # at each the reference is held against itself, too
-    compared = len({_pair(row, about["reference"]) for row in (*about["parts"], *about["intervals"])}) - len(heats)
-    tasks = ", ".join(dict.fromkeys(row["task"] for row in report["rows"]))
+    rows = (*about["parts"], *about["intervals"])  # of which some drafted alike, as the reference and itself
+    compared = len({_pair(row, about["reference"]) for row in rows if len({*row["over_reference_interval"]}) > 1})
+    tasks, heated = ", ".join(dict.fromkeys(row["task"] for row in report["rows"])), max(temperatures(report)) > 0
     same = identical(row for row in report["rows"] if row["method"] != "vanilla")
     fewest = min(row["prompts"] for row in report["rows"])
     share = math.sqrt((fewest - 1) / fewest)  # of the width that intervals would have, were they not too narrow
@@ -84,9 +84,10 @@ def _how(report: dict[str, Any]) -> str:
             f"Tau is the mean of the tasks; intervals hold {LEVEL} % of a bootstrap over prompts.",
             f"With {fewest} prompts a task intervals are about {_percent(1 - share)} too narrow; with wider ones",
             f"{_unsure(report, share)} verdicts below would fall. Each comparison stands alone: of those where nothing",
-            f"differs {_percent(chance)} at least look different by chance, {chance * compared:.0f} of all {compared}.",
+            f"differs {_percent(chance)} at least look different by chance, {chance * compared:.0f} of all {compared}",
+            "in which any prompt differs.",
             "What another seed of a head would change is not in the intervals.",
-            *(["All prompts are drawn with one seed, which intervals do not know of."] if max(heats) else []),
+            *(["All prompts are drawn with one seed, which intervals do not know of."] if heated else []),
             f"The reference is *{about['reference']}*.",
             f"The variants gave vanilla's tokens on {100 * same:.4g} % of the runs.",
         ]
@@ -106,8 +107,8 @@ def _tree(report: dict[str, Any]) -> str:
     return f", and {_named(sizes)} where a variant's settings do not say otherwise" if sizes else ""
 
 
-def _pair(row: dict[str, Any], reference: str) -> tuple[str, str, float]:
-    return row["variant"], row.get("against", reference), row["temperature"]
+def _pair(row: dict[str, Any], reference: str) -> tuple[frozenset[str], float]:
+    return frozenset((row["variant"], row.get("against", reference))), row["temperature"]  # whichever is the first
 
 
 def _unsure(report: dict[str, Any], share: float) -> str:

@@ -66,7 +66,7 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "measuring.tables": {"measuring.report"},
     "measuring.journal": {"measuring.report"},
     "measuring.peers": LOOP | {"bench", "methods"},
-    "measuring.variants": LOOP | {"bench", "methods", "training", "measuring.tables"},
+    "measuring.variants": LOOP | {"bench", "methods", "training", "measuring.tables", "measuring.bootstrap"},
     "measuring.limits": LOOP,
     "measuring.rehearsal": LOOP | {"measuring.prompts"},
     "measuring.curve": set(),

@@ -9,7 +9,7 @@ from tiny import save_heads, tiny_model, tiny_tokenizer
 from jakiro import files
 from jakiro.__main__ import main
 from jakiro.measuring import limits
-from jakiro.measuring.variants import Variant, asked_for, read
+from jakiro.measuring.variants import Variant, as_markdown, asked_for, read
 from jakiro.target import Target
 
 
@@ -53,7 +53,10 @@ def test_two_heads_of_one_method_are_compared_with_intervals(folder, tmp_path, c
     assert 1 <= low <= others[0]["tau"] <= high
     taus = {row["method"]: row["tau"] for row in found["rows"]}
     assert [one["tau"] for one in found["intervals"]] == pytest.approx([taus[one["label"]] for one in asked])
-    assert "| variant | temperature | tau | over as it is |" in capsys.readouterr().out
+    assert "| variant | temperature | tau, 95 % interval | over as it is |" in capsys.readouterr().out
+    sure = {"variant": "x", "temperature": 0, "tau": 1.93, "tau_interval": [1.86, 2.0]}
+    sure |= {"over_reference": 0.984, "over_reference_interval": [0.969, 0.998]}
+    assert "| 1.93 (1.86 to 2.00) | 0.984 (0.969 to 0.998) |" in as_markdown([sure], "y"), "less than 1 can be seen"
 
 
 def test_a_file_of_variants_may_begin_with_a_byte_order_mark_but_not_nest_without_end(tmp_path):

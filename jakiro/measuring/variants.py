@@ -16,6 +16,7 @@ from typing import Any
 
 from jakiro import bench
 from jakiro.bench import Methods
+from jakiro.measuring.bootstrap import LEVEL
 from jakiro.measuring.tables import table
 from jakiro.methods import METHODS, check_known, on_heads
 from jakiro.models import hub
@@ -86,10 +87,10 @@ def asked_for(target: Target, variants: Sequence[Variant]) -> Methods:
 
 
 def as_markdown(rows: Sequence[dict[str, Any]], reference: str) -> str:
-    """A table of `bootstrap.intervals`: tau, and tau over the reference's."""
+    """A table of `bootstrap.intervals`: tau, and tau over the reference's, by which 1 % can be told."""
     lines = []
     for row in rows:
-        ranges = (f"{row[name]:.2f} ({row[f'{name}_interval'][0]:.2f} to {row[f'{name}_interval'][1]:.2f})"
-                  for name in ("tau", "over_reference"))  # fmt: skip
+        ranges = (f"{row[name]:.{digits}f} ({' to '.join(f'{edge:.{digits}f}' for edge in row[f'{name}_interval'])})"
+                  for name, digits in (("tau", 2), ("over_reference", 3)))  # fmt: skip
         lines.append([row["variant"], f"{row['temperature']:g}", *ranges])
-    return table(["variant", "temperature", "tau", f"over {reference}"], lines)
+    return table(["variant", "temperature", f"tau, {LEVEL} % interval", f"over {reference}"], lines)

@@ -89,6 +89,17 @@ def test_an_interval_covers_the_truth_as_often_as_it_says():
     assert 274 <= held <= 290  # intervals of 90 % hold it 267 times, of 99 % 292 times
 
 
+def test_what_was_drawn_by_chance_hardly_moves_an_interval():
+    """A verdict hung on it: of two experts, +1.0 % (+0.01 to +2.0) by 2,000 draws."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(4):
+        tokens = torch.normal(3000.0, 600.0, (20,), generator=generator).round().int().tolist()
+        samples = [sample("one", "a", str(i), n, 1000 + n % 300) for i, n in enumerate(tokens)]
+        [few], [many] = (intervals(samples, ["one"], "one", **draws) for draws in ({}, {"draws": 200_000}))
+        low, high = many["tau_interval"]
+        assert few["tau_interval"] == pytest.approx([low, high], abs=0.013 * (high - low))
+
+
 def test_prompts_and_tasks_without_a_round_say_nothing_of_tau():
     """Nor does one that has a round in some variants alone, nor a task of which they leave one prompt, from which no
     interval can be drawn."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from jakiro.measuring.report import Sample
 
-DRAWS = 2000  # of the bootstrap
+DRAWS = 20_000  # of the bootstrap: an edge is known to about 0.5 % of its interval, by 2,000 to 1.5 %
 LEVEL = 95  # per cent of them that an interval holds
 
 
@@ -54,9 +54,9 @@ def intervals(
             few = "no task has two texts that go on after their first token"
             raise ValueError(f"at temperature {temperature:g} {few}: try other prompts")
         rng = np.random.default_rng(0)
-        chosen = [rng.integers(counts.shape[1], size=(draws, counts.shape[1])) for counts in table]
-        real = _tau([counts[:, None] for counts in table])[:, 0]
-        drawn = _tau([counts[:, rows] for counts, rows in zip(table, chosen, strict=True)])
+        drawings = [_drawings(rng, draws, counts.shape[1]) for counts in table]
+        real = _tau([counts.sum(axis=1) for counts in table])
+        drawn = _tau([np.tensordot(counts, times, (1, 1)) for counts, times in zip(table, drawings, strict=True)])
         base = list(names).index(reference)
         for index, name in enumerate(names):
             found.append(
@@ -96,10 +96,15 @@ def _counts(samples: Sequence[Sample], names: Sequence[str]) -> list[np.ndarray]
     return [counts for counts in table if counts.shape[1] > 1]
 
 
-def _tau(table: list[np.ndarray]) -> np.ndarray:
-    """Mean over the tasks of tokens over rounds, [variants, draws], from [variants, draws, prompts, 2] of each task."""
-    sums = [counts.sum(axis=2) for counts in table]
-    return np.mean([one[..., 0] / one[..., 1] for one in sums], axis=0)
+def _drawings(rng: np.random.Generator, draws: int, prompts: int) -> np.ndarray:
+    """How often each prompt of a task is drawn, [draws, prompts]: in every row as many as there are."""
+    places = rng.integers(prompts, size=(draws, prompts)) + prompts * np.arange(draws)[:, None]
+    return np.bincount(places.ravel(), minlength=places.size).reshape(places.shape)
+
+
+def _tau(sums: list[np.ndarray]) -> np.ndarray:
+    """Mean over the tasks of tokens over rounds, [variants, ...], from [variants, 2, ...] of each task."""
+    return np.mean([one[:, 0] / one[:, 1] for one in sums], axis=0)
 
 
 def _middle(values: np.ndarray) -> list[float]:

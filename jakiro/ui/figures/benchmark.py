@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import mean
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +18,7 @@ ROW, TALL = 34, 90  # px of a line of the figure, and of what is around them
 
 
 def speed_figure(report: dict[str, Any], temperature: float, titles: Mapping[str, str] = ITSELF) -> dict:
-    """Speed-up of every method on every task and in the mean, with its spread over the repeats."""
+    """Speed-up of every method on every task, with its spread over the repeats, and their means."""
     rows = [row for row in report["rows"] if row["temperature"] == temperature and row["speedup"] is not None]
     tasks = [*dict.fromkeys(row["task"] for row in rows), MEAN]
     averages = means(report, temperature)
@@ -26,7 +27,8 @@ def speed_figure(report: dict[str, Any], temperature: float, titles: Mapping[str
         own = [row for row in rows if row["method"] == name]
         if not own:
             continue
-        own.append({"task": MEAN, "speedup": averages[name]["speedup"], "tau": averages[name].get("tau")})
+        spread = [mean(edges) for edges in zip(*map(_spread, own), strict=True)]
+        own.append({**averages[name], "task": MEAN, "speedup_spread": spread})
         data.append(_dots(titles.get(name, name), own, look))
     axes = {
         "xaxis": axis((0, 1), "y", "speed-up over vanilla in the same run", ticksuffix="×"),
@@ -39,7 +41,6 @@ def speed_figure(report: dict[str, Any], temperature: float, titles: Mapping[str
 
 def _dots(name: str, rows: list[dict[str, Any]], look: Look) -> dict:
     color, symbol = look
-    spreads = [row.get("speedup_spread") or [row["speedup"]] * 2 for row in rows]
     hover = [f"tau {row['tau']:.2f}" if row.get("tau") is not None else "" for row in rows]
     return {
         "type": "scatter",
@@ -48,10 +49,14 @@ def _dots(name: str, rows: list[dict[str, Any]], look: Look) -> dict:
         "x": [round(row["speedup"], 4) for row in rows],
         "y": [row["task"] for row in rows],
         "marker": {"color": color, "symbol": symbol, "size": 11, "line": {"width": 2, "color": color}},
-        "error_x": whiskers([row["speedup"] for row in rows], spreads, color, thickness=1.2, width=0),
+        "error_x": whiskers([row["speedup"] for row in rows], [*map(_spread, rows)], color, thickness=1.2, width=0),
         "customdata": hover,
         "hovertemplate": f"{name} on %{{y}}: %{{x:.2f}}× %{{customdata}}<extra></extra>",
     }
+
+
+def _spread(row: dict[str, Any]) -> list[float]:
+    return row.get("speedup_spread") or [row["speedup"]] * 2
 
 
 def rounds_figure(report: dict[str, Any], temperature: float, titles: Mapping[str, str] = ITSELF) -> dict:

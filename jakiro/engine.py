@@ -63,8 +63,8 @@ def decode(
     if drafter.used:
         raise ValueError("this drafter remembers another text: it serves one run; make a new one for each")
     drafter.used = True
-    ids = [int(one) for one in prompt]  # numpy's are no JSON, and a draft may copy them
-    return _rounds(target, drafter, ids, limit, sampling, inspect, first)
+    ids = [int(one) for one in prompt]  # not numpy's: a draft may copy them, and a trace holds Python's own
+    return _rounds(target, drafter, ids, limit, sampling, inspect, None if first is None else int(first))
 
 
 @torch.inference_mode()
@@ -134,8 +134,7 @@ def record(
 ) -> Trace:
     """Decode to the end and keep everything. Raises ValueError as `decode` does."""
     prefill, *steps = decode(target, drafter, prompt, max_new_tokens, sampling, inspect)
-    ids = [int(one) for one in prompt]  # numpy's are no JSON
-    return as_trace(target, ids, int(max_new_tokens), sampling, prefill, steps, method, settings)
+    return as_trace(target, prompt, max_new_tokens, sampling, prefill, steps, method, settings)
 
 
 def as_trace(
@@ -149,6 +148,7 @@ def as_trace(
     settings: Any = None,
 ) -> Trace:
     """The trace of the rounds so far. `settings` is the method's dataclass or a dict."""
+    prompt = [int(one) for one in prompt]  # numpy's are no JSON
     tokens = [prefill.first] + [token for step in steps for token in step.emitted]
     seen = {*prompt, *tokens}
     for step in steps:
@@ -163,7 +163,7 @@ def as_trace(
         seed=sampling.seed,
         temperature=float(sampling.temperature),
         top_p=float(sampling.top_p),
-        prompt=list(prompt),
+        prompt=prompt,
         first=prefill.first,
         pieces=pieces(target.tokenizer, seen),
         prefill_s=prefill.seconds,
@@ -172,7 +172,7 @@ def as_trace(
         recorded=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         drafter=hub.place(target.heads[method]) if method in target.heads else "",
         threads=torch.get_num_threads() if target.device.type == "cpu" else 0,
-        max_new_tokens=max_new_tokens,
+        max_new_tokens=int(max_new_tokens),
     )
 
 

@@ -336,6 +336,14 @@ def test_numpys_whole_numbers_are_whole_numbers(target):
     assert traces_json([record(target, drafter, numpy.arange(140), 12, GREEDY)])  # some of which it copies
 
 
+def test_a_run_on_numpys_numbers_can_be_kept_round_by_round(target):
+    """As `record` keeps a whole one, and with a first token that is numpy's, too."""
+    prompt, four = numpy.array(PROMPT), numpy.int64(4)
+    prefill, *steps = decode(target, Noise(1, 4), prompt, four, GREEDY, first=numpy.int64(9))
+    [again] = read_traces(traces_json([engine.as_trace(target, prompt, four, GREEDY, prefill, steps)]))
+    assert (again.prompt, again.first, again.max_new_tokens) == (PROMPT, 9, 4)
+
+
 def test_seconds_are_the_rounds_wall_time(target, monkeypatch):
     """On a clock that only the phases move: draft 100, target 10, walk 2, what is kept 1 a call."""
     from jakiro import engine, programs

@@ -48,7 +48,8 @@ def report(options: argparse.Namespace) -> tuple[dict[str, Any], list[common.Tab
     sizes = product(options.top_k, options.depth, options.total_tokens)
     fixed = [replace(chosen, **dict(zip(SIZES, size, strict=True))) for size in sizes]
     methods = loaded | {AUTO: (make, chosen)} | {label(one): (make, one) for one in fixed}
-    found = bench.run(target, prompts, methods, options.max_new_tokens, [sampling], repeats=options.repeats)
+    budget, repeats = options.max_new_tokens, options.repeats
+    found = bench.Benchmark(target, prompts, methods, budget, [sampling], repeats=repeats).run()
     rows = [{"tree": name} | values for name, values in means(found).items()]
     speed = {row["tree"]: row["tokens_per_s"] for row in rows}
     head = common.head(SCHEMA, target.device) | {

@@ -8,7 +8,7 @@ columns of the rows mean is in report.py. A head's first pass over the prompt is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,56 +76,118 @@ def asked_for(target: Target, names: Sequence[str], changes: dict[str, str]) -> 
     return loaded
 
 
-def settled(target: Target, prompts: Sequence[Prompt], asked: Methods, sampling: Sampling, journal: Journal) -> Methods:
-    """The methods with numbers for what is auto: the journal's; where it has none yet they are measured, on a few of
-    the prompts, and noted."""
-    if journal.settings is None:
-        tuner = Tuner(target, prompts)
-        journal.settle({name: asdict(tuner.resolved(name, *method, sampling)) for name, method in asked.items()})
-    return {name: (make, type(settings)(**journal.settings[name])) for name, (make, settings) in asked.items()}
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What is measured, and with what."""
 
+    target: Target
+    prompts: Sequence[Prompt]
+    methods: Methods
+    max_new_tokens: int
+    samplings: Sequence[Sampling]
+    peers: Peers | None = None  # other decoders, beside the methods
+    repeats: int = 1
 
-def run(
-    target: Target,
-    prompts: Sequence[Prompt],
-    methods: Methods,
-    max_new_tokens: int,
-    samplings: Sequence[Sampling],
-    peers: Peers | None = None,
-    repeats: int = 1,
-    journal: Journal | None = None,
-) -> dict[str, Any]:
-    """The whole benchmark as JSON-able data, with methods of which no setting is auto.
+    def open_journal(self, out: Path, heads: dict[str, Path] | None = None) -> Journal:
+        """The journal beside the report `out`. Raises ValueError for another benchmark's, and for a prompt that the
+        target cannot read.
 
-    `peers` are other decoders. What the journal already has is not measured again.
-    """
-    bench = _Bench(target, methods, max_new_tokens, peers or {})
-    journal = Journal() if journal is None else journal
-    work = [
-        (str((sampling.temperature, repeat, at)), (prompt, sampling, repeat, repeat + at))
-        for sampling in samplings
-        for repeat in range(repeats)
-        for at, prompt in enumerate(prompts)
-    ]
-    left = [one for one in work if one[0] not in journal]
-    for sampling in samplings:
-        for group in [group for _, group in left if group[1] == sampling][:WARM_UP]:
-            bench.group(*group)
-    for key, group in tqdm(left, desc="bench", unit="prompt", dynamic_ncols=True):
-        journal.add(key, bench.group(*group))
-    rows = report.rows(journal.samples())
-    return {
-        "schema": SCHEMA,
-        "target": target.name,
-        "dtype": dtype_name(target.dtype),
-        "max_new_tokens": max_new_tokens,
-        "sampling": [asdict(sampling) for sampling in samplings],
-        "settings": {name: asdict(settings) for name, (_, settings) in methods.items()},
-        **_made_on(target),
-        "versions": versions(),
-        **{name: journal.plan[name] for name in ("code", "weights") if name in journal.plan},
-        "rows": sorted(rows, key=lambda row: (row["temperature"], row["task"])),
-    }
+        Settings are compared as asked for: what auto became is in the journal (`settled`). `heads` are the folders of
+        heads that the target does not name, as it names one for each method.
+        """
+        target = self.target
+        check_lengths(target, self.prompts)
+        folders = ({"target": target.path} if target.path else {}) | target.heads | (heads or {})
+        plan = {
+            "target": target.name,
+            "files": {name: hub.weights(folder) for name, folder in folders.items()},
+            "weights": {name: hub.fingerprint(folder) for name, folder in folders.items()},
+            "attention": target.model.config._attn_implementation,
+            "template": target.tokenizer and target.tokenizer.chat_template,
+            "ends": sorted(target.ends),
+            "code": code(),
+            "versions": versions(),
+            "dtype": str(target.dtype),
+            **_made_on(target),
+            "prompts": [asdict(prompt) for prompt in self.prompts],
+            "methods": {name: asdict(settings) for name, (_, settings) in self.methods.items()},
+            "max_new_tokens": self.max_new_tokens,
+            "samplings": [asdict(sampling) for sampling in self.samplings],
+            "peers": self.peers is not None,
+            "repeats": self.repeats,
+        }
+        return Journal(out.with_name(f"{out.name}.partial"), plan)
+
+    def settled(self, journal: Journal) -> Benchmark:
+        """The same with numbers for what is auto: the journal's; where it has none yet they are measured, on a few of
+        the prompts by the first of the samplings, and noted."""
+        if journal.settings is None:
+            tuner, sampling = Tuner(self.target, self.prompts), self.samplings[0]
+            found = {name: tuner.resolved(name, *method, sampling) for name, method in self.methods.items()}
+            journal.settle({name: asdict(settings) for name, settings in found.items()})
+        methods = self.methods.items()
+        return replace(
+            self,
+            methods={name: (make, type(settings)(**journal.settings[name])) for name, (make, settings) in methods},
+        )
+
+    def run(self, journal: Journal | None = None) -> dict[str, Any]:
+        """The whole as JSON-able data; of no method a setting may be auto. What the journal already has is not measured
+        again."""
+        journal = Journal() if journal is None else journal
+        work = [
+            (str((sampling.temperature, repeat, at)), (prompt, sampling, repeat, repeat + at))
+            for sampling in self.samplings
+            for repeat in range(self.repeats)
+            for at, prompt in enumerate(self.prompts)
+        ]
+        left = [one for one in work if one[0] not in journal]
+        for sampling in self.samplings:
+            for group in [group for _, group in left if group[1] == sampling][:WARM_UP]:
+                self.group(*group)
+        for key, group in tqdm(left, desc="bench", unit="prompt", dynamic_ncols=True):
+            journal.add(key, self.group(*group))
+        rows = report.rows(journal.samples())
+        return {
+            "schema": SCHEMA,
+            "target": self.target.name,
+            "dtype": dtype_name(self.target.dtype),
+            "max_new_tokens": self.max_new_tokens,
+            "sampling": [asdict(sampling) for sampling in self.samplings],
+            "settings": {name: asdict(settings) for name, (_, settings) in self.methods.items()},
+            **_made_on(self.target),
+            "versions": versions(),
+            **{name: journal.plan[name] for name in ("code", "weights") if name in journal.plan},
+            "rows": sorted(rows, key=lambda row: (row["temperature"], row["task"])),
+        }
+
+    def group(self, prompt: Prompt, sampling: Sampling, repeat: int, turn: int) -> list[Sample]:
+        """Every decoder on one prompt, one after the other; their samples come in one order on all turns."""
+        ids = encode(self.target.tokenizer, prompt.text)
+        where = {"task": prompt.task, "prompt": prompt.id, "temperature": sampling.temperature, "repeat": repeat}
+        names, samples, reference = [*self.methods, *(self.peers or ())], {}, None
+        for name in in_turn(names, turn):
+            reset_peak(self.target.device)
+            text, counts = (self._method if name in self.methods else self._peer)(name, ids, sampling)
+            peak = peak_bytes(self.target.device)
+            reference = text if name == "vanilla" else reference
+            known = reference and (name in self.methods or not sampling.temperature)
+            same = text == reference if known else None
+            samples[name] = Sample(method=name, identical=same, peak_bytes=peak, **where, **counts)
+        return [samples[name] for name in in_turn(names, 0)]
+
+    def _method(self, name: str, ids: list[int], sampling: Sampling) -> tuple[list[int], dict[str, Any]]:
+        """The text of one of ours, and what is counted of it."""
+        make, settings = self.methods[name]
+        before = programs.recording_seconds()
+        trace = record(self.target, make(settings), ids, self.max_new_tokens, sampling, name, settings, inspect=False)
+        return trace.tokens, _counted(trace) | {"recording_s": programs.recording_seconds() - before}
+
+    def _peer(self, name: str, ids: list[int], sampling: Sampling) -> tuple[list[int], dict[str, Any]]:
+        """The text of another library's, and what is counted of it."""
+        found = self.peers[name](ids, self.max_new_tokens, sampling)
+        counts = {"tokens": len(found.ids), "decoded": len(found.ids) - found.first}
+        return found.ids, counts | {"prefill_s": found.prefill_s, "decode_s": found.decode_s}
 
 
 def _made_on(target: Target) -> dict[str, Any]:
@@ -150,89 +212,11 @@ def check_lengths(target: Target, prompts: Sequence[Prompt]) -> None:
             )
 
 
-def open_journal(
-    out: Path,
-    target: Target,
-    prompts: Sequence[Prompt],
-    methods: Methods,
-    max_new_tokens: int,
-    samplings: Sequence[Sampling],
-    peers: Peers | None,
-    repeats: int,
-    heads: dict[str, Path] | None = None,
-) -> Journal:
-    """The journal beside the report `out` of a benchmark with these arguments. Raises ValueError for another's,
-    and for a prompt that the target cannot read.
-
-    Settings are compared as asked for: what auto became is in the journal (`settled`). `heads` are the folders of heads
-    that the target does not name, as it names one for each method.
-    """
-    check_lengths(target, prompts)
-    folders = ({"target": target.path} if target.path else {}) | target.heads | (heads or {})
-    plan = {
-        "target": target.name,
-        "files": {name: hub.weights(folder) for name, folder in folders.items()},
-        "weights": {name: hub.fingerprint(folder) for name, folder in folders.items()},
-        "attention": target.model.config._attn_implementation,
-        "template": target.tokenizer and target.tokenizer.chat_template,
-        "ends": sorted(target.ends),
-        "code": code(),
-        "versions": versions(),
-        "dtype": str(target.dtype),
-        **_made_on(target),
-        "prompts": [asdict(prompt) for prompt in prompts],
-        "methods": {name: asdict(settings) for name, (_, settings) in methods.items()},
-        "max_new_tokens": max_new_tokens,
-        "samplings": [asdict(sampling) for sampling in samplings],
-        "peers": peers is not None,
-        "repeats": repeats,
-    }
-    return Journal(out.with_name(f"{out.name}.partial"), plan)
-
-
 def in_turn(names: Sequence[str], turn: int) -> list[str]:
     """vanilla, where it is among them, and then the others, on each turn from a later one on."""
     others = [name for name in names if name != "vanilla"]
     at = turn % max(len(others), 1)
     return [name for name in names if name == "vanilla"] + others[at:] + others[:at]
-
-
-@dataclass(frozen=True, slots=True)
-class _Bench:
-    """What is measured with."""
-
-    target: Target
-    methods: Methods
-    budget: int
-    peers: Peers
-
-    def group(self, prompt: Prompt, sampling: Sampling, repeat: int, turn: int) -> list[Sample]:
-        """Every decoder on one prompt, one after the other; their samples come in one order on all turns."""
-        ids = encode(self.target.tokenizer, prompt.text)
-        where = {"task": prompt.task, "prompt": prompt.id, "temperature": sampling.temperature, "repeat": repeat}
-        names, samples, reference = [*self.methods, *self.peers], {}, None
-        for name in in_turn(names, turn):
-            reset_peak(self.target.device)
-            text, counts = (self._method if name in self.methods else self._peer)(name, ids, sampling)
-            peak = peak_bytes(self.target.device)
-            reference = text if name == "vanilla" else reference
-            known = reference and (name in self.methods or not sampling.temperature)
-            same = text == reference if known else None
-            samples[name] = Sample(method=name, identical=same, peak_bytes=peak, **where, **counts)
-        return [samples[name] for name in in_turn(names, 0)]
-
-    def _method(self, name: str, ids: list[int], sampling: Sampling) -> tuple[list[int], dict[str, Any]]:
-        """The text of one of ours, and what is counted of it."""
-        make, settings = self.methods[name]
-        before = programs.recording_seconds()
-        trace = record(self.target, make(settings), ids, self.budget, sampling, name, settings, inspect=False)
-        return trace.tokens, _counted(trace) | {"recording_s": programs.recording_seconds() - before}
-
-    def _peer(self, name: str, ids: list[int], sampling: Sampling) -> tuple[list[int], dict[str, Any]]:
-        """The text of another library's, and what is counted of it."""
-        found = self.peers[name](ids, self.budget, sampling)
-        counts = {"tokens": len(found.ids), "decoded": len(found.ids) - found.first}
-        return found.ids, counts | {"prefill_s": found.prefill_s, "decode_s": found.decode_s}
 
 
 def _counted(trace: Trace) -> dict[str, Any]:

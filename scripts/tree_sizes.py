@@ -42,7 +42,7 @@ def grid(
             label = f"{name} {tree}"
             names[label] = name, tree
             methods[label] = make, build(type(base), base, tree)
-    found = means(bench.run(target, prompts, methods, budget, [sampling]))
+    found = means(bench.Benchmark(target, prompts, methods, budget, [sampling]).run())
     return [{"method": name, **tree, **found[label]} for label, (name, tree) in names.items()]
 
 

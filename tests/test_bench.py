@@ -33,7 +33,7 @@ def prompts(tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(target, prompts):
     methods = bench.load_methods(target, ["vanilla", "prompt_lookup", "eagle2", "jakiro"], {"depth": "3"})
-    return bench.run(target, read_prompts(prompts), methods, 12, [GREEDY], generate_peers(target))
+    return bench.Benchmark(target, read_prompts(prompts), methods, 12, [GREEDY], generate_peers(target)).run()
 
 
 def test_rows_cover_every_task_and_method(report):
@@ -87,9 +87,9 @@ def test_markdown_has_a_line_a_task_and_the_means(report):
 
 def test_an_interrupted_run_goes_on_and_gives_the_same_counts(target, prompts, tmp_path, monkeypatch):
     methods = bench.load_methods(target, ["vanilla", "eagle2"], {})
-    work = (target, read_prompts(prompts), methods, 8, [GREEDY, Sampling(1.0)], None, 2)
-    whole = bench.run(*work)
-    journal = bench.open_journal(tmp_path / "bench.json", *work)
+    work = bench.Benchmark(target, read_prompts(prompts), methods, 8, [GREEDY, Sampling(1.0)], repeats=2)
+    whole = work.run()
+    journal = work.open_journal(tmp_path / "bench.json")
     add, calls = journal.add, []
 
     def broken(key, samples):
@@ -100,10 +100,10 @@ def test_an_interrupted_run_goes_on_and_gives_the_same_counts(target, prompts, t
 
     monkeypatch.setattr(journal, "add", broken)
     with pytest.raises(KeyboardInterrupt):
-        bench.run(*work, journal)
-    again = bench.open_journal(tmp_path / "bench.json", *work)
+        work.run(journal)
+    again = work.open_journal(tmp_path / "bench.json")
     assert len(again) == 3
-    report = bench.run(*work, again)
+    report = work.run(again)
     assert len(again) == 3 * 2 * 2  # prompts, repeats, temperatures
     counts = ("task", "method", "temperature", "repeats", "tokens", "rounds", "tau", "identical")
     assert [[row[name] for name in counts] for row in report["rows"]] == [
@@ -135,7 +135,7 @@ def test_an_assistant_that_is_no_model_is_named(target, tmp_path):
 
 def test_without_vanilla_there_is_no_speedup(target, prompts):
     methods = bench.load_methods(target, ["prompt_lookup"], {})
-    report = bench.run(target, read_prompts(prompts, limit=1), methods, 6, [GREEDY])
+    report = bench.Benchmark(target, read_prompts(prompts, limit=1), methods, 6, [GREEDY]).run()
     assert {row["speedup"] for row in report["rows"]} == {row["identical"] for row in report["rows"]} == {None}
 
 
@@ -201,7 +201,7 @@ def test_a_task_that_is_called_as_all_tasks_together_are_is_refused(tmp_path):
 def test_what_a_peers_first_step_gave_is_not_decoded(target):
     """Its time is the prefill's: of five tokens three came with it."""
     found = bench.Generated([1, 2, 3, 4, 5], 3, 0.25, 1.5)
-    ids, counts = bench._Bench(target, {}, 5, {"other": lambda *given: found})._peer("other", [7], GREEDY)
+    ids, counts = bench.Benchmark(target, [], {}, 5, [], {"other": lambda *given: found})._peer("other", [7], GREEDY)
     assert ids == [1, 2, 3, 4, 5]
     assert counts == {"tokens": 5, "decoded": 2, "prefill_s": 0.25, "decode_s": 1.5}
 
@@ -219,7 +219,7 @@ def test_decoders_take_turns_after_vanilla(target, prompts, monkeypatch):
     peer = {"peer": lambda ids, budget, sampling: noted("peer", bench.Generated(ids, 1, 1.0, 1.0))}
     monkeypatch.setattr(bench, "WARM_UP", 0)
     methods = bench.load_methods(target, ["prompt_lookup", "eagle2", "vanilla"], {})
-    report = bench.run(target, read_prompts(prompts[:1]), methods, 3, [GREEDY], peer, repeats=2)
+    report = bench.Benchmark(target, read_prompts(prompts[:1]), methods, 3, [GREEDY], peer, repeats=2).run()
     turns = [order[at : at + 4] for at in range(0, len(order), 4)]
     assert turns == [
         ["vanilla", "prompt_lookup", "eagle2", "peer"],
@@ -232,21 +232,21 @@ def test_decoders_take_turns_after_vanilla(target, prompts, monkeypatch):
 
 
 def test_every_temperature_is_warmed_up(target, prompts, monkeypatch):
-    heats, real = [], bench._Bench.group
+    heats, real = [], bench.Benchmark.group
 
     def group(self, prompt, sampling, *given):
         heats.append(sampling.temperature)
         return real(self, prompt, sampling, *given)
 
-    monkeypatch.setattr(bench._Bench, "group", group)
+    monkeypatch.setattr(bench.Benchmark, "group", group)
     methods = bench.load_methods(target, ["vanilla"], {})
-    bench.run(target, read_prompts(prompts), methods, 3, [GREEDY, Sampling(1.0)])
+    bench.Benchmark(target, read_prompts(prompts), methods, 3, [GREEDY, Sampling(1.0)]).run()
     assert heats == [0, 0, 1, 1] + [0] * 3 + [1] * 3
 
 
 def test_a_run_is_held_against_vanilla_wherever_that_is_named(target, prompts):
     methods = bench.load_methods(target, ["eagle2", "vanilla"], {})
-    report = bench.run(target, read_prompts(prompts, limit=1), methods, 6, [GREEDY])
+    report = bench.Benchmark(target, read_prompts(prompts, limit=1), methods, 6, [GREEDY]).run()
     assert {row["identical"] for row in report["rows"]} == {1.0}
     assert list(report["settings"]) == ["eagle2", "vanilla"]
 
@@ -357,8 +357,8 @@ def test_an_interrupted_run_of_another_model_is_not_gone_on_with(tokenizer, prom
     def opened(folder):
         loaded = Target.load(folder / "small", heads={"eagle2": folder / "eagle2"}, graphs=False)
         methods = bench.load_methods(loaded, ["vanilla", "eagle2"], {})
-        work = (loaded, read_prompts(prompts), methods, 8, [GREEDY], None, 1)
-        return bench.open_journal(tmp_path / "bench.json", *work)
+        work = bench.Benchmark(loaded, read_prompts(prompts), methods, 8, [GREEDY])
+        return work.open_journal(tmp_path / "bench.json")
 
     for name in ("here", "there"):
         tiny_model().save_pretrained(tmp_path / name / "small")
@@ -377,8 +377,9 @@ def test_an_interrupted_run_of_another_model_is_not_gone_on_with(tokenizer, prom
 def test_an_interrupted_run_in_other_circumstances_is_not_gone_on_with(tokenizer, prompts, tmp_path, monkeypatch):
     """Nor one whose settings this code has no more, which is other code."""
     loaded = Target.wrap(tiny_model(), copy.deepcopy(tokenizer), graphs=False)
-    work = (loaded, read_prompts(prompts), bench.load_methods(loaded, ["vanilla"], {}), 8, [GREEDY], None, 1)
-    journal = bench.open_journal(tmp_path / "bench.json", *work)
+    methods = bench.load_methods(loaded, ["vanilla"], {})
+    work = bench.Benchmark(loaded, read_prompts(prompts), methods, 8, [GREEDY])
+    journal = work.open_journal(tmp_path / "bench.json")
     journal.settle({"vanilla": {"renamed": 1}})
     journal.add("a prompt", [])
     attention, template = (loaded.model.config, "_attn_implementation"), (loaded.tokenizer, "chat_template")
@@ -386,25 +387,25 @@ def test_an_interrupted_run_in_other_circumstances_is_not_gone_on_with(tokenizer
     for place, value in [*others, ((bench, "versions"), dict), ((bench, "code"), str)]:
         with monkeypatch.context() as patch, pytest.raises(ValueError, match="beginning of another benchmark"):
             patch.setattr(*place, value)
-            bench.open_journal(tmp_path / "bench.json", *work)
+            work.open_journal(tmp_path / "bench.json")
 
 
 def test_heads_that_the_target_does_not_name_are_part_of_the_plan(target, prompts, tmp_path):
     """An experiment has several of one kind."""
     methods = bench.load_methods(target, ["vanilla", "eagle2"], {})
-    work = (tmp_path / "bench.json", target, read_prompts(prompts), methods, 8, [GREEDY], None, 1)
+    work, out = bench.Benchmark(target, read_prompts(prompts), methods, 8, [GREEDY]), tmp_path / "bench.json"
     heads = {name: save_heads(tmp_path / name)["eagle2"] for name in ("one", "two")}
-    bench.open_journal(*work, heads).add("a prompt", [])
-    assert len(bench.open_journal(*work, heads)) == 1
+    work.open_journal(out, heads).add("a prompt", [])
+    assert len(work.open_journal(out, heads)) == 1
     os.utime(heads["one"] / "model.safetensors", ns=(1, 1))
     with pytest.raises(ValueError, match="beginning of another benchmark"):
-        bench.open_journal(*work, heads)
+        work.open_journal(out, heads)
 
 
 def test_a_prompt_that_the_target_cannot_read_is_named_before_anything_is_measured(target, tmp_path):
     long = [Prompt("a", "1", "short"), Prompt("b", "7", "word " * 2 * target.context)]
     with pytest.raises(ValueError, match="prompt '7' of task 'b' has "):
-        bench.open_journal(tmp_path / "bench.json", target, long, {}, 8, [Sampling()], None, 1)
+        bench.Benchmark(target, long, {}, 8, [Sampling()]).open_journal(tmp_path / "bench.json")
     assert not list(tmp_path.iterdir())
 
 

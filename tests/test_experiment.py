@@ -212,7 +212,7 @@ def what_was_measured_before_a_full_disk_is_kept(line, folder, capsys, monkeypat
     assert "No space left on device" in capsys.readouterr().err
     assert (folder / "out.json.partial").exists() and not (folder / "out.json").exists()
     monkeypatch.setattr(files, "write_text", real)
-    monkeypatch.setattr(bench._Bench, "group", None)
+    monkeypatch.setattr(bench.Benchmark, "group", None)
     own_heads_are_told_apart(line, folder, capsys)
 
 

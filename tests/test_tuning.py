@@ -549,7 +549,7 @@ def test_tune_says_what_is_wrong(folder, capsys, arguments, message):
 
 def test_an_interrupted_bench_goes_on_with_the_tree_that_it_was_begun_with(folder, small, tmp_path, monkeypatch):
     """Another measurement might choose another."""
-    out, real, groups = tmp_path / "bench.json", bench._Bench.group, []
+    out, real, groups = tmp_path / "bench.json", bench.Benchmark.group, []
 
     def group(*given):
         groups.append(given)
@@ -557,7 +557,7 @@ def test_an_interrupted_bench_goes_on_with_the_tree_that_it_was_begun_with(folde
             raise KeyboardInterrupt
         return real(*given)
 
-    monkeypatch.setattr(bench._Bench, "group", group)
+    monkeypatch.setattr(bench.Benchmark, "group", group)
     more = ["--methods", "vanilla,eagle2", "--limit", 3, "--max-new-tokens", 6, "--out", out]
     line = ["bench", *more, *(part for size in SIZES for part in ("--set", f"{size}=auto"))]
     assert run(folder, *line) == 130

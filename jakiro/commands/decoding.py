@@ -84,17 +84,17 @@ def bench(options: argparse.Namespace) -> int:
     peers = generate_peers(target) if options.peers else None
     if taken := [name for name in peers or () if name in asked]:
         raise ValueError(f"the label {taken[0]!r} is taken by a decoder of transformers: give that variant another")
-    how = (options.max_new_tokens, samplings, peers, options.repeats)
-    journal = benchmark.open_journal(options.out, target, texts, asked, *how, variants.folders(target, compared))
+    work = benchmark.Benchmark(target, texts, asked, options.max_new_tokens, samplings, peers, options.repeats)
+    journal = work.open_journal(options.out, variants.folders(target, compared))
     tell_replaced(options.out)
     if len(journal):
         print(f"going on with {journal.path}: {len(journal)} prompts are done", file=sys.stderr)
-    methods = benchmark.settled(target, texts, asked, samplings[0], journal)
-    report = benchmark.run(target, texts, methods, *how, journal) | {"command": options.line}
+    work = work.settled(journal)
+    report = work.run(journal) | {"command": options.line}
     if found := {name: autos(settings) for name, (_, settings) in asked.items() if autos(settings)}:
         report["auto"] = {"settings": found, "temperature": samplings[0].temperature, "top_p": samplings[0].top_p}
     if options.limits:
-        report["limits"] = limits(target, methods, texts[0].text)
+        report["limits"] = limits(target, work.methods, texts[0].text)
     told = [tables.as_markdown(report), tables.details(report), tables.allowed(report)]
     if compared:
         labels = [one.label for one in compared]

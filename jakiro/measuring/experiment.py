@@ -140,9 +140,9 @@ def run(
     """
     methods = _methods(target, experiment, heads)
     samplings = [Sampling(temperature=temperature) for temperature in experiment.temperatures]
-    work = (target, prompts, methods, experiment.max_new_tokens, samplings, None, repeats)
-    journal = bench.open_journal(out, *work, {one.label: heads[one.head] for one in experiment.variants})
-    report = bench.run(*work, journal)
+    work = bench.Benchmark(target, prompts, methods, experiment.max_new_tokens, samplings, repeats=repeats)
+    journal = work.open_journal(out, {one.label: heads[one.head] for one in experiment.variants})
+    report = work.run(journal)
     names = [one.label for one in experiment.variants]
     report["experiment"] = {
         "question": experiment.question,

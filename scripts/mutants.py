@@ -768,8 +768,8 @@ MUTANTS = [
     Mutant(
         "a round's floor has one pass of its draft",
         "jakiro/measuring/limits.py",
-        "whole = floor + passes * drafter.pass_bytes / bandwidth",
-        "whole = floor + drafter.pass_bytes / bandwidth",
+        "whole = floor + passes * pass_bytes / bandwidth",
+        "whole = floor + pass_bytes / bandwidth",
         "test_limits.py",
     ),
     Mutant(

@@ -89,7 +89,8 @@ def test_rounds_are_held_against_the_bare_ones_of_their_own_turn():
 
     runs = [run((6.0, 3), (99.0, 2)), run((12.0, 3), (14.0, 3), (13.0, 3)), run((1.0, 2)), run((60.0, 3))]
     bare = [[(3.0, 2.0)], [(6.0, 4.0), (1.0, 1.0), (9.0, 9.0)], [(0.1, 0.1)], [(20.0, 20.0)]]
-    assert limits._over_ideal(runs, bare, nodes=3) == 13.0 / 10.0
+    turns = [limits.Turn(one, one, alone, 0) for one, alone in zip(runs, bare, strict=True)]
+    assert limits._over_ideal(turns, nodes=3) == 13.0 / 10.0
 
 
 def steps_of(*rounds):
@@ -101,15 +102,15 @@ def steps_of(*rounds):
 
 
 @pytest.mark.parametrize(("rate", "step", "round_"), [(1000.0, 10.7, 11.7), (100.0, 15.0, 16.0)])
-def test_a_floor_is_what_takes_longer_of_reading_and_multiplying(monkeypatch, rate, step, round_):
+def test_a_floor_is_what_takes_longer_of_reading_and_multiplying(rate, step, round_):
     """4 tokens of the prompt and 3 of the first round lie before the middle one of three rounds with a full tree: with
     1000 bytes of weights 1070 are read at 100 a second. 3 nodes multiply 250 parameters and add, 1500 operations. A
     pass of the draft reads 50 bytes, and there are two."""
-    monkeypatch.setattr(limits, "read_by_pass", lambda target: (1000, 250))
-    target = SimpleNamespace(new_cache=lambda rows: SimpleNamespace(row_bytes=10))
+    rates = {"bandwidth_bytes_per_s": 100.0, "matmul_flops_per_s": rate}
+    rates |= {"weight_bytes": 1000, "cache_bytes_per_token": 10}
     run = SimpleNamespace(prompt=[7] * 4, steps=steps_of((5.0, 3, 3), (25.0, 3, 2), (30.0, 3, 4), (99.0, 2, 1)))
-    drafter = SimpleNamespace(pass_bytes=50)
-    found = limits._compare(target, [run], [run], [[(8.0, 2.0), (9.0, 1.0), (7.0, 4.0)]], 2, drafter, 100.0, rate)
+    turn = limits.Turn(run, run, [(8.0, 2.0), (9.0, 1.0), (7.0, 4.0)], passes=2)
+    found = limits._compare(rates, 250, [turn], pass_bytes=50)
     assert (found["nodes"], found["context"]) == (3, 7)
     assert found["step_floor_s"] == pytest.approx(step) and found["round_floor_s"] == pytest.approx(round_)
     assert found["step_over_floor"] == pytest.approx(23.5 / step)
@@ -124,8 +125,8 @@ def test_recording_is_held_against_the_same_rounds_without():
         SimpleNamespace(steps=steps_of((1.0, 3, 1), (4.0, 3, 1))),
         SimpleNamespace(steps=steps_of((3.0, 3, 1), (4.0, 3, 1))),
     ]
-    traced = [SimpleNamespace(steps=steps_of((3.0, 3, 1), (4.0, 3, 1), (9.0, 3, 1)))] * 2
-    assert limits._traced_over_plain(plain, traced) == 1.25
+    traced = SimpleNamespace(steps=steps_of((3.0, 3, 1), (4.0, 3, 1), (9.0, 3, 1)))
+    assert limits._traced_over_plain([limits.Turn(run, traced, [], 0) for run in plain]) == 1.25
 
 
 def test_rates_are_those_of_the_best_time(target, monkeypatch):
@@ -144,7 +145,7 @@ def test_the_first_of_the_bare_rounds_does_not_count(target, monkeypatch):
     monkeypatch.setattr(limits, "PASSES", 3)
     make, settings = load_methods(target, ["vanilla"], {})["vanilla"]
     run = record(target, make(settings), [1, 2, 3], 4, GREEDY)
-    assert limits._bare_rounds(target, make(settings), run, 3, [-1]) == ([(3, 4), (5, 6)], 0)
+    assert limits._bare_rounds(target, make(settings), run) == ([(3, 4), (5, 6)], 0)
 
 
 def test_passes_and_nodes_are_counted(found):

@@ -17,7 +17,7 @@ stopped, so this is what it leaves behind in caches, not the making itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice, product
 from statistics import median
 from typing import Any
@@ -43,6 +43,16 @@ LARGEST = 2 * 2**30  # bytes read to measure bandwidth: beyond any cache, and th
 SQUARE, SQUARE_ON_CPU = 8192, 1536  # rows of the matrices whose product is timed
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One run of a method."""
+
+    run: Trace
+    traced: Trace  # the same with its columns recorded
+    bare: list[tuple[float, float]]  # seconds of the target's forward and of the draft's passes, in rounds
+    passes: int  # of a draft
+
+
 def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) -> dict[str, Any]:
     """The device's rates, and for each method (name -> (make, settings)) its pass and round against both yardsticks.
 
@@ -50,33 +60,25 @@ def limits(target: Target, methods: dict[str, tuple[Callable, Any]], text: str) 
     """
     methods = {name: (make, _drafting(settings)) for name, (make, settings) in methods.items()}
     prompt = encode(target.tokenizer, text)
-    read = read_by_pass(target)
-    weights = None if read is None else read[0]
-    bandwidth = None if weights is None else read_bandwidth(target, weights)
-    rate = matmul_rate(target)
-    runs: dict[str, list[Trace]] = {name: [] for name in methods}
-    traced: dict[str, list[Trace]] = {name: [] for name in methods}
-    bare: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in methods}  # a list a turn
-    passes = {}
-    for turn, name in tqdm(list(product(range(TURNS), methods)), desc="limits", unit="run", dynamic_ncols=True):
-        make, settings = methods[name]
-        run, looked_at = _both(target, make, settings, prompt, first=bool(turn % 2))
-        if run.steps:
-            step, length = _typical(run)
-            found, passes[name] = _bare_rounds(target, make(settings), run, length, step.tree.parents)
-            runs[name].append(run)
-            traced[name].append(looked_at)
-            bare[name].append(found)
-    return {
-        "bandwidth_bytes_per_s": bandwidth,
-        "matmul_flops_per_s": rate,
+    weights, parameters = read_by_pass(target) or (None, None)
+    rates = {
+        "bandwidth_bytes_per_s": None if weights is None else read_bandwidth(target, weights),
+        "matmul_flops_per_s": matmul_rate(target),
         "weight_bytes": weights,
         "cache_bytes_per_token": target.new_cache(1).row_bytes,
+    }
+    turns: dict[str, list[Turn]] = {name: [] for name in methods}
+    for number, name in tqdm(list(product(range(TURNS), methods)), desc="limits", unit="run", dynamic_ncols=True):
+        make, settings = methods[name]
+        run, traced = _both(target, make, settings, prompt, first=bool(number % 2))
+        if run.steps:
+            turns[name].append(Turn(run, traced, *_bare_rounds(target, make(settings), run)))
+    return rates | {
         "methods": {
-            name: _compare(target, runs[name], traced[name], bare[name], passes[name], make(settings), bandwidth, rate)
+            name: _compare(rates, parameters, turns[name], make(settings).pass_bytes)
             for name, (make, settings) in methods.items()
-            if bare[name]
-        },
+            if turns[name]
+        }
     }
 
 
@@ -118,17 +120,17 @@ def matmul_rate(target: Target) -> float:
     return 2 * rows**3 / min(timed(target.device, lambda: left @ right, 8))
 
 
-def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> dict[str, Any]:
-    nodes = max(len(step.tree) for run in runs for step in run.steps)
-    full = [step for run in runs for step in run.steps if len(step.tree) == nodes]
-    _, length = _typical(runs[0])
+def _compare(rates: dict[str, Any], parameters: int | None, turns: list[Turn], pass_bytes: int) -> dict[str, Any]:
+    """A method's part of `limits`, given the device's; `parameters` are those that a pass of the target reads."""
+    nodes = max(len(step.tree) for turn in turns for step in turn.run.steps)
+    full = [step for turn in turns for step in turn.run.steps if len(step.tree) == nodes]
+    (_, length), passes = _typical(turns[0].run), turns[-1].passes
     step_s, round_s = median(step.verify_s for step in full), median(step.seconds for step in full)
     floor = whole = None
-    if (read := read_by_pass(target)) is not None:
-        weights, parameters = read
-        flops = 2 * nodes * parameters
-        floor = max((weights + length * target.new_cache(1).row_bytes) / bandwidth, flops / rate)
-        whole = floor + passes * drafter.pass_bytes / bandwidth
+    if (bandwidth := rates["bandwidth_bytes_per_s"]) is not None:
+        read, flops = rates["weight_bytes"] + length * rates["cache_bytes_per_token"], 2 * nodes * parameters
+        floor = max(read / bandwidth, flops / rates["matmul_flops_per_s"])
+        whole = floor + passes * pass_bytes / bandwidth
     return {
         "nodes": nodes,
         "context": length,
@@ -137,32 +139,32 @@ def _compare(target, runs, traced, bare, passes, drafter, bandwidth, rate) -> di
         "step_floor_s": floor,
         "round_s": round_s,
         "round_floor_s": whole,
-        "ideal_round_s": median(forward + draft for turn in bare for forward, draft in turn),
-        "ideal_draft_s": median(draft for turn in bare for _, draft in turn),
+        "ideal_round_s": median(sum(bare) for turn in turns for bare in turn.bare),
+        "ideal_draft_s": median(draft for turn in turns for _, draft in turn.bare),
         "draft_s": median(step.draft_s for step in full),
         "overhead_s": median(step.overhead_s for step in full),
         "step_over_floor": None if floor is None else step_s / floor,
-        "round_over_ideal": _over_ideal(runs, bare, nodes),
+        "round_over_ideal": _over_ideal(turns, nodes),
         "overhead_share": median(step.overhead_s for step in full) / round_s,
-        "traced_over_plain": _traced_over_plain(runs, traced),
+        "traced_over_plain": _traced_over_plain(turns),
     }
 
 
-def _over_ideal(runs: list[Trace], bare: list[list[tuple[float, float]]], nodes: int) -> float:
+def _over_ideal(turns: list[Turn], nodes: int) -> float:
     """A turn's rounds with a full tree over its bare ones: the median of all turns, for a machine's speed drifts."""
-    rounds = [[step.seconds for step in run.steps if len(step.tree) == nodes] for run in runs]
-    return median(median(own) / median(map(sum, turn)) for own, turn in zip(rounds, bare, strict=True) if own)
+    rounds = [[step.seconds for step in turn.run.steps if len(step.tree) == nodes] for turn in turns]
+    return median(median(own) / median(map(sum, turn.bare)) for own, turn in zip(rounds, turns, strict=True) if own)
 
 
-def _traced_over_plain(runs: list[Trace], traced: list[Trace]) -> float:
+def _traced_over_plain(turns: list[Turn]) -> float:
     """Seconds of a round whose columns are recorded over those of the same round without: the median of all rounds.
 
     On a device whose sums vary, a draft may differ at a tie, and a run then has a round more or less."""
-    plain, looked_at = (
-        [median(step.seconds for step in turns) for turns in zip(*(run.steps for run in kind), strict=False)]
-        for kind in (runs, traced)
+    plain, traced = (
+        [median(step.seconds for step in same) for same in zip(*(run.steps for run in kind), strict=False)]
+        for kind in ([turn.run for turn in turns], [turn.traced for turn in turns])
     )
-    return median(with_columns / without for with_columns, without in zip(looked_at, plain, strict=False))
+    return median(with_columns / without for with_columns, without in zip(traced, plain, strict=False))
 
 
 def _typical(run: Trace) -> tuple[StepTrace, int]:
@@ -173,11 +175,13 @@ def _typical(run: Trace) -> tuple[StepTrace, int]:
 
 
 @torch.inference_mode()
-def _bare_rounds(target: Target, drafter: Drafter, run: Trace, length: int, parents: list[int]) -> tuple[list, int]:
-    """Seconds of the model's own forward over a tree of this shape after `length` tokens and of the draft's passes.
+def _bare_rounds(target: Target, drafter: Drafter, run: Trace) -> tuple[list[tuple[float, float]], int]:
+    """Seconds of the model's own forward over the tree of a typical round, where that was, and of the draft's passes.
 
     In turns, as in a round, for each evicts the other from the processor's cache: [(forward, draft)], and the passes.
     """
+    step, length = _typical(run)
+    parents = step.tree.parents
     text = torch.tensor([*run.prompt, *run.tokens], device=target.device)
     cache = target.new_cache(length + len(parents), drafter.reads)
     features = target.prefill(text[:length], cache)[1]

@@ -101,7 +101,8 @@ def serve(options: argparse.Namespace) -> None:
 
     if not options.traces.is_dir():
         raise FileNotFoundError(f"there is no folder {options.traces}: give --traces one that recorded races are in")
-    if not (named := options.target.expanduser()).exists() and (named.is_absolute() or len(named.parts) != 2):
+    named = Path(os.path.expanduser(options.target))
+    if not named.exists() and (named.is_absolute() or len(named.parts) != 2):
         raise FileNotFoundError(
             f"there is no folder {options.target}: give --target a model's, or a hub id (owner/name)"
         )

@@ -138,6 +138,7 @@ def test_a_folder_comes_before_an_id(tmp_path, monkeypatch):
 def test_a_home_is_one_wherever_it_stands_and_a_vocabulary_may_have_several_names(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert hub.local("~/model") == tmp_path / "model"
+    assert hub.local("~nobody-of-this-name/model") == Path("~nobody-of-this-name/model")  # which the shell left, too
     for name in ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", "vocab.txt"):
         (tmp_path / name).touch()
         hub.check_tokenizer(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from json import JSONDecodeError
 from pathlib import Path
@@ -29,7 +30,7 @@ def local(name: str | Path) -> Path:
     Weights are taken as safetensors, or as pytorch_model*.bin where a model has no others. What is neither a folder
     nor formed like an id is returned as it is. Raises FileNotFoundError with the remedy where the hub does not give it.
     """
-    path = Path(name).expanduser()  # a shell leaves it alone in METHOD=~/DIR
+    path = Path(os.path.expanduser(name))  # a shell leaves it alone in METHOD=~/DIR; Path's raises where nobody is "~x"
     id = path.as_posix()
     if path.exists() or not _ID.fullmatch(id):
         return path

@@ -75,7 +75,7 @@ def test_frontier_names_its_parents() -> None:
     growth.add(Children(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[-5.0, -6.0], [-0.5, -0.75]])))
     tokens, rows = growth.frontier()
     assert (tokens.tolist(), rows.tolist()) == ([3, 4], [1, 1])
-    assert growth.frontier_ids().tolist() == [0, 1, 4, 5]
+    assert growth.row_ids().tolist() == [-1, 0, 1, 4, 5]
 
 
 def test_the_best_come_likeliest_first() -> None:

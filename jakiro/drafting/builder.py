@@ -72,19 +72,19 @@ class Growth:
         self._chosen.append(chosen)
         return self._tokens[-1].index_select(0, chosen), chosen // self.width
 
-    def frontier_ids(self) -> Tensor:
-        """Pool indices of all frontier nodes in row order, [rows - 1]; the pool's row r + 1 is node r's."""
+    def row_ids(self) -> Tensor:
+        """The pool index of the node that each row hangs under, [rows]; -1 the root."""
         sizes = [len(level) for level in self._scores]
         starts = [sum(sizes[:level]) for level in range(len(self._chosen))]
         ids = [chosen + start for chosen, start in zip(self._chosen, starts, strict=True)]
-        return torch.cat(ids) if ids else self._tokens[0][:0]
+        return torch.cat([self._tokens[0].new_full((1,), -1), *ids])
 
     def rest(self, count: int, more: int) -> tuple[list[int], list[int], list[float], list[int]]:
         """Up to `more` nodes of the pool after the best `count`, best first: tokens, parents (pool indices, -1 the
         root), scores, pool indices."""
         tokens, scores = torch.cat(self._tokens), torch.cat(self._scores)
         ids = torch.sort(scores, descending=True, stable=True).indices[count : count + more]
-        parents = torch.cat([ids.new_full((1,), -1), self.frontier_ids()])[ids // self.width]
+        parents = self.row_ids()[ids // self.width]
         return tokens[ids].tolist(), parents.tolist(), scores[ids].tolist(), ids.tolist()
 
     def rerank(self, count: int) -> Tensor:
@@ -95,7 +95,6 @@ class Growth:
         tokens, scores = torch.cat(self._tokens), torch.cat(self._scores)
         order = torch.sort(scores, descending=True, stable=True).indices
         ids = order[:count].sort().values
-        root = ids.new_full((1,), -1)
-        parents = torch.cat([root, self.frontier_ids()])[ids // self.width]
-        nodes = torch.searchsorted(torch.cat([root, ids]), parents)
+        above = self.row_ids()
+        nodes = torch.searchsorted(torch.cat([above[:1], ids]), above[ids // self.width])
         return torch.stack([tokens[ids].float(), nodes.float(), scores[ids], ids.float()])

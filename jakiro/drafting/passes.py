@@ -57,5 +57,5 @@ class Round:
     def rows(self, count: int) -> Places:
         """The rows of the first `count` nodes."""
         ids = self.kept.ids[: count - 1]
-        own = {index: row for row, index in enumerate(self.growth.frontier_ids().tolist(), start=1)}
+        own = {index: row for row, index in enumerate(self.growth.row_ids().tolist())}
         return Places([None, *(index // self.growth.width for index in ids)], [0, *(own.get(index) for index in ids)])

@@ -185,14 +185,14 @@ def _about(variant: HeadVariant, experiment: Experiment, heads: dict[str, Path])
 
 def _experts(target: Target, experiment: Experiment, methods: dict, prompts: Sequence[Prompt]) -> list[dict[str, Any]]:
     """How far the experts of a variant are apart, and how often one alone has what is accepted; temperature 0."""
-    some = [
-        p for task in dict.fromkeys(p.task for p in prompts) for p in [p for p in prompts if p.task == task][:LOOKED_AT]
-    ]
+    tasks: dict[str, list[list[int]]] = {}
+    for prompt in prompts:
+        tasks.setdefault(prompt.task, []).append(encode(target.tokenizer, prompt.text))
+    texts, budget = [ids for task in tasks.values() for ids in task[:LOOKED_AT]], experiment.max_new_tokens
     found = []
     for one in experiment.variants:
         make, settings = methods[one.label]
-        budget, ids = experiment.max_new_tokens, [encode(target.tokenizer, prompt.text) for prompt in some]
-        traces = [record(target, make(settings), text, budget, GREEDY, one.label, settings) for text in ids]
+        traces = [record(target, make(settings), ids, budget, GREEDY, one.label, settings) for ids in texts]
         runs = [run for run in map(run_diversity, traces) if run and run.overlap]
         if runs:
             rounds = sum(len(trace.steps) for trace in traces)

@@ -40,9 +40,9 @@ def trace(options: argparse.Namespace) -> int:
         print(f"the run was stopped early: {why}", file=sys.stderr)
     save(run, options.out)
     rate = f"tau {tau(run):.2f}" if run.steps else "no rounds"
-    rounds = f"{counted(len(run.tokens), 'token')} in {counted(len(run.steps), 'round')}"
+    made = f"{counted(len(run.tokens), 'token')} in {counted(len(run.steps), 'round')}"
     print(text.decode(target.tokenizer, run.tokens))
-    print(f"{options.out}: {rounds}, {rate}, ended by {run.stop}")
+    print(f"{options.out}: {made}, {rate}, ended by {run.stop}")
     return 0
 
 

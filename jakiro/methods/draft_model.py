@@ -142,7 +142,7 @@ class DraftModel(OnHead):
         Raises ValueError where the target has no draft model.
         """
         config = json.loads((self.folder(target) / "config.json").read_text(encoding="utf-8"))
-        asked = {name: config[name] for name in ("draft_temperature",) if name in config}
+        asked = {"draft_temperature": config.get("draft_temperature", 1.0)}
         return build(TreeSettings, TreeSettings(**sizes(target.device)), asked)
 
     def load(self, target: Target) -> Callable[[TreeSettings], Drafter]:

@@ -280,6 +280,11 @@ def test_runs_of_one_method_are_named_by_what_sets_them_apart():
         "hand + lookup (lookup 2)", "hand + lookup (lookup 3)"]  # fmt: skip
     many = replace(HAND, settings={"top_k": 8, "depth": 9, "total_tokens": 60})
     assert titled([alike, many], {}) == ["hand", "hand (2)"]  # no title has room for that
+    mine, old = replace(alike, drafter="heads/mine"), replace(deep, drafter="heads/old")
+    assert titled([mine, replace(alike, drafter="heads/old")], {}) == ["hand (heads/mine)", "hand (heads/old)"]
+    assert titled([mine, old], {}) == ["hand (heads/mine, depth 2)", "hand (heads/old, depth 3)"]
+    assert titled([mine, replace(many, drafter="heads/old")], {}) == ["hand (heads/mine)", "hand (heads/old)"]
+    assert titled([mine, alike], {}) == ["hand", "hand (2)"]  # of one it is not known
 
 
 def test_a_hostile_title_is_escaped_in_figures_only():

@@ -213,8 +213,8 @@ def keys(traces: Sequence[Trace]) -> list[str]:
 
 def titled(traces: Sequence[Trace], titles: Mapping[str, str]) -> list[str]:
     """What the page calls each lane: its method's title, whether it copies, too, its side of a what-if; where that is
-    said twice the settings that differ, if they are few, or a number. A setting that was not there yet when one was
-    recorded tells nothing."""
+    said twice the drafter, if it differs, and the settings that do, if they are few, or a number. A setting that was
+    not there yet when one was recorded tells nothing."""
     sides = {"as it was": ", unchanged", "what if": ", what if"}  # the former decoded again, too: not what was recorded
     copies = [" + lookup" if one.settings.get("lookup") else "" for one in traces]
     names = [
@@ -223,10 +223,13 @@ def titled(traces: Sequence[Trace], titles: Mapping[str, str]) -> list[str]:
     ]
     found = []
     for name, trace in zip(names, traces, strict=True):
-        same = [other.settings for other, called in zip(traces, names, strict=True) if called == name]
+        alike = [other for other, called in zip(traces, names, strict=True) if called == name]
+        same = [other.settings for other in alike]
         own = [key for key, value in trace.settings.items() if any(one.get(key, value) != value for one in same)]
-        differs = ", ".join(_said(key, [trace.settings, *same]) for key in own)
-        found.append(f"{name} ({differs})" if 0 < len(own) <= FEW else name)
+        differs = [_said(key, [trace.settings, *same]) for key in own] if len(own) <= FEW else []
+        if len({trace.drafter, *(other.drafter or trace.drafter for other in alike)}) > 1 and trace.drafter:
+            differs.insert(0, trace.drafter)
+        found.append(f"{name} ({', '.join(differs)})" if differs else name)
     return _told_apart(found, "{} ({})")
 
 

@@ -44,7 +44,7 @@ class Target:
         self,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase | None = None,
-        heads: dict[str, Path] | None = None,
+        heads: dict[str, str | Path] | None = None,
         name: str = "",
         path: Path | None = None,
         graphs: bool = True,
@@ -59,7 +59,7 @@ class Target:
         self.tokenizer = tokenizer
         self.name = name or type(model).__name__
         self.path = path
-        self.heads = dict(heads or {})  # method name -> folder of its trained head
+        self.heads = {name: Path(head) for name, head in (heads or {}).items()}  # method -> folder
         self.device, self.dtype = model.device, model.dtype
         self.ends = end_ids(model, tokenizer)
         choose_kernels(self.device)
@@ -93,7 +93,7 @@ class Target:
         cls,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase | None = None,
-        heads: dict[str, Path] | None = None,
+        heads: dict[str, str | Path] | None = None,
         name: str = "",
         **recorded: bool,  # graphs, compile
     ) -> Target:

@@ -37,10 +37,10 @@ def traces_json(traces: Sequence[Trace]) -> str:
     return "[" + ",\n".join(map(to_json, traces)) + "]\n"
 
 
-def load_traces(path: Path) -> list[Trace]:
+def load_traces(path: str | Path) -> list[Trace]:
     """The runs of a file. Raises OSError, or TraceError naming the file and what is wrong with it."""
     try:
-        with path.open("rb") as file:
+        with Path(path).open("rb") as file:
             content = file.read(MAX_BYTES + 1)  # of a pipe, too, whose size nobody knows
         if len(content) > MAX_BYTES:
             raise TraceError(f"more than {MAX_BYTES:,} bytes, which is what can be read: record fewer runs")

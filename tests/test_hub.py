@@ -124,7 +124,7 @@ def test_a_folder_is_told_by_the_end_of_its_path(tmp_path, monkeypatch):
     assert hub.place(tmp_path / "chat" / "eagle2") == hub.place(Path("eagle2")) == "chat/eagle2"
     cached = Path("/root/hub/models--some--chat-7b/snapshots") / COMMIT
     assert hub.place(cached / "eagle2") == "some/chat-7b/eagle2" and hub.place(cached) == "some/chat-7b"
-    assert hub.place(Path("/head")) == "head"
+    assert hub.place(Path("/head")) == hub.place("/head") == "head"  # as `Target.wrap` may be given it
 
 
 def test_a_folder_comes_before_an_id(tmp_path, monkeypatch):

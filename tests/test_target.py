@@ -443,7 +443,8 @@ def test_load_reads_a_folder(folder, tmp_path):
     assert loaded.name == "small"
     assert loaded.heads == {"eagle2": folder / "eagle2", "jakiro": tmp_path}
     assert loaded.tokenizer.decode(loaded.tokenizer("the man").input_ids) == "the man"
-    original = Target.wrap(tiny_model())
+    original = Target.wrap(tiny_model(), heads={"jakiro": str(tmp_path)})
+    assert original.heads == {"jakiro": tmp_path}
     torch.testing.assert_close(plain(loaded, [1, 2, 3])[0], plain(original, [1, 2, 3])[0])
 
 

@@ -260,7 +260,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     (tmp_path / "big.json").write_text(to_json(RUN))
     monkeypatch.setattr(traces, "MAX_BYTES", 100)
     with pytest.raises(TraceError, match=r"big\.json: more than 100 bytes"):
-        load_traces(tmp_path / "big.json")
+        load_traces(str(tmp_path / "big.json"))
 
 
 def test_a_file_without_a_size_is_read_no_further(monkeypatch):

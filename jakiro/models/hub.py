@@ -56,9 +56,9 @@ def title(name: str | Path) -> str:
     return path.resolve().name if path.exists() else path.name
 
 
-def place(folder: Path) -> str:
+def place(folder: str | Path) -> str:
     """Where a head or a model in a folder came from, in short: its id on the hub, or the last two parts of its path."""
-    parts = folder.resolve().parts[1:]  # without the root
+    parts = Path(folder).resolve().parts[1:]  # without the root
     if "snapshots" in parts[1:-1]:  # of the hub's cache: models--owner--name/snapshots/<revision>
         at = parts.index("snapshots", 1)
         return "/".join([parts[at - 1].removeprefix("models--").replace("--", "/", 1), *parts[at + 2 :]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import threading
 import time
@@ -166,6 +167,25 @@ def test_a_few_exports_are_made_and_races_prepared_at_once(tmp_path, monkeypatch
     with TestClient(served(library)) as client, ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(client.get, [f"races/{race}{'.' if file == 'json' else '/'}{file}" for race in races]))
     assert [answer.text for answer in answers] == ["{}"] * 8 and max(most) == site.LARGE
+
+
+@pytest.mark.parametrize("accepted", ["gzip", "identity"])
+@pytest.mark.parametrize("file", [".json", "/nodes.csv"])
+def test_an_answer_is_given_in_parts(tmp_path, monkeypatch, file, accepted):
+    """Else a hundred clients that do not read have all of it held a hundred times."""
+    monkeypatch.setattr(site, "PART", 100)
+    library, sent = Library(tmp_path), []
+    path = f"/races/{library.add([synthetic.tree_trace(3, nodes=4)])}{file}"
+
+    async def send(message):
+        sent.append(message.get("body", b""))
+
+    headers = [(b"accept-encoding", accepted.encode())]
+    scope = {"type": "http", "method": "GET", "path": path, "headers": headers, "query_string": b""}
+    asyncio.run(served(library)(scope, never, send))
+    text = b"".join(sent) if accepted == "identity" else gzip.decompress(b"".join(sent))
+    with TestClient(served(library)) as client:
+        assert text == client.get(path).content and max(map(len, sent)) == 100
 
 
 def test_reports_are_prepared_once(tmp_path, monkeypatch):

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from plotly.offline import get_plotlyjs
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from jakiro.trace import TraceError, as_text
@@ -43,6 +44,7 @@ PLOTLY = f"plotly/{plotly.__version__}"
 BODIES = 4  # files of traces that are held at once: each may have MAX_BYTES, and as text take four times that
 SMALL = 1 << 20  # bytes of a file that waits for no other
 LARGE = 2  # races that are prepared, and exports that are made, at once: each may take seconds, and a hundred MB
+PART = 1 << 18  # bytes of an answer that are held for a client which reads slowly
 SILENT = 15.0  # seconds without anything of a file, after which it is not waited for
 ARRIVING = 120.0  # seconds in which a file must have arrived: until then it keeps another from being read
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}  # the version is in the address
@@ -229,9 +231,12 @@ def prepare_all(library: Library, models: Models) -> None:
 def _packed(request: Request, packed: bytes, media: str, **headers: str) -> Response:
     """What is compressed already: Gradio would do so in the one thread that serves all."""
     headers = {"Cache-Control": "no-cache", "Vary": "Accept-Encoding"} | headers
-    if "gzip" not in request.headers.get("accept-encoding", ""):
-        return Response(gzip.decompress(packed), media_type=media, headers=headers)
-    return Response(packed, media_type=media, headers=headers | {"Content-Encoding": "gzip"})
+    whole = BytesIO(packed)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers |= {"Content-Encoding": "gzip", "Content-Length": str(len(packed))}
+    else:
+        whole = gzip.GzipFile(fileobj=whole)
+    return StreamingResponse(iter(lambda: whole.read(PART), b""), media_type=media, headers=headers)
 
 
 def _script(compressed: bytes) -> Response:

@@ -350,10 +350,12 @@ def test_a_race_ends_when_its_client_cancels_it(address, client, monkeypatch):
 
 
 def test_nothing_is_uploaded_but_traces(address):
-    """They have a way of their own, with limits; Gradio's would keep any file of any size."""
-    for data in (b"ab", b""):
-        answer = httpx.post(address + "gradio_api/upload", files={"files": ("a.html", data)}, timeout=60)
-        assert answer.status_code == 404 and "files of traces go to /races" in answer.text
+    """They have a way of their own, with limits; Gradio's ways leave files on the disk, which nobody removes."""
+    for way in ("upload", "process_recording", "component_server", "component_server/"):
+        for data in (b"ab", b""):
+            answer = httpx.post(f"{address}gradio_api/{way}", files={"video": ("a.html", data)}, timeout=60)
+            assert answer.status_code == 404 and "files of traces go to /races" in answer.text
+    assert httpx.get(address + "gradio_api/deep_link", params={"session_hash": "a"}, timeout=60).status_code == 404
 
 
 def test_nobody_gets_past_the_queue_or_its_limits(address):

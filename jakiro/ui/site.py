@@ -47,6 +47,7 @@ LARGE = 2  # races that are prepared, and exports that are made, at once: each m
 PART = 1 << 18  # bytes of an answer that are held for a client which reads slowly
 SILENT = 15.0  # seconds without anything of a file, after which it is not waited for
 ARRIVING = 120.0  # seconds in which a file must have arrived: until then it keeps another from being read
+LEAVING = ("upload", "process_recording", "component_server", "component_server/", "deep_link")  # files: Gradio's ways
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}  # the version is in the address
 
 
@@ -61,7 +62,6 @@ register_url_convertor("lane", Lane())
 
 def routes(modules: Modules, library: Library, models: Models, benchmarks: Path) -> list[BaseRoute]:
     """Routes for FastAPI, before Gradio's own."""
-
     few = threading.Semaphore(LARGE)
 
     @contextmanager
@@ -102,7 +102,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})
 
     async def nowhere(request: Request) -> Response:
-        return PlainTextResponse("files of traces go to /races", status_code=404)
+        return PlainTextResponse("nothing is left here but traces: files of traces go to /races", status_code=404)
 
     def status(request: Request) -> Response:
         return JSONResponse(models.status(), headers={"Cache-Control": "no-store"})
@@ -117,7 +117,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         Route("/races/{id}/compare/{lane:lane}/{other:lane}.json", compared),
         Route("/races/{id}/{name}", _in_turn(_worded(export), large)),
         Route("/races", _opening(library, models), methods=["POST"]),
-        Route("/gradio_api/upload", nowhere, methods=["POST"]),
+        *(Route(f"/gradio_api/{way}", nowhere, methods=["GET", "POST"]) for way in LEAVING),
         Route("/models.json", status),
         Route("/benchmarks.json", _measured(models, benchmarks)),
     ]

@@ -1,7 +1,8 @@
 """Pictures of every figure of the page's benchmark view: `python scripts/plots.py [--out benchmarks/plots]`.
 
-One SVG a figure, on white, named after its report and its title. A page about an experiment is written anew with them
-if it is one of docs/ that the report's own command wrote (docs/decoupling.md by decoupling-cpu.json's). Needs Chromium.
+One SVG a figure, on white, named after its report and its title. With those in benchmarks/plots a page about an
+experiment is written anew, too, if it is one of docs/ that the report's own command wrote (docs/decoupling.md by
+decoupling-cpu.json's). Needs Chromium.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from jakiro.files import write_text  # noqa: E402
 from jakiro.measuring.findings import as_page  # noqa: E402
 
 DOCS = ROOT / "docs"
+PLOTS = BENCHMARKS / "plots"
 WIDTH = 900  # px
 PICTURES = """
 async (width) => {
@@ -46,7 +48,7 @@ async (width) => {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=BENCHMARKS / "plots")
+    parser.add_argument("--out", type=Path, default=PLOTS)
     options = parser.parse_args()
     try:
         check_folder(options.out)
@@ -67,13 +69,15 @@ def main() -> None:
                 print(name, *trouble)
     for report, pictures in found.items():
         data = json.loads((BENCHMARKS / f"{report}.json").read_text(encoding="utf-8"))
-        if "experiment" in data and (page := page_of(data["command"])):
+        if "experiment" in data and (page := page_of(data["command"], options.out)):
             beside = {title: os.path.relpath(options.out / name, DOCS) for title, name in pictures.items()}
             write_text(page, as_page(data, beside))
 
 
-def page_of(command: str) -> Path | None:
-    """The page that a command writes, if it is one of docs/."""
+def page_of(command: str, out: Path) -> Path | None:
+    """The page that a command writes, if it is one of docs/, whose pictures are those of PLOTS."""
+    if out.resolve() != PLOTS.resolve():
+        return None
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--page", type=Path)
     page = parser.parse_known_args(shlex.split(command))[0].page

@@ -312,11 +312,12 @@ def test_a_count_of_nothing_is_refused(capsys, program, option, least):
 
 
 def test_a_page_is_written_anew_only_where_its_own_report_wrote_it():
-    """Whatever reports lie beside it, and whatever they are called."""
+    """Whatever reports lie beside it, whatever they are called, and not for pictures that are drawn elsewhere."""
     report = json.loads((BENCHMARKS / "decoupling-cpu.json").read_text(encoding="utf-8"))
-    assert plots.page_of(report["command"]) == plots.DOCS / "decoupling.md"
+    assert plots.page_of(report["command"], plots.PLOTS) == plots.DOCS / "decoupling.md"
+    assert plots.page_of(report["command"], plots.DOCS) is None
     line = "python -m jakiro experiment training.json --out benchmarks/training-x.json"
-    assert plots.page_of(line) is plots.page_of(f"{line} --page /tmp/training.md") is None
+    assert plots.page_of(line, plots.PLOTS) is plots.page_of(f"{line} --page /tmp/training.md", plots.PLOTS) is None
 
 
 LOAD = ["--prompts", 1, "--max-new-tokens", 12, "--rounds", 3, "--nodes", 9, "--visits", 1]

@@ -514,8 +514,8 @@ def test_what_is_auto_is_measured_on_a_few_of_the_prompts_asked_for(folder, smal
 
 
 @pytest.mark.parametrize(("command", "heats", "asked"), [("trace", [0.8], 0.8), ("bench", [1, 0.5], 0.5)])
-def test_what_is_auto_is_measured_as_it_is_sampled(folder, tmp_path, monkeypatch, command, heats, asked):
-    """Of several temperatures at the lowest."""
+def test_what_is_auto_is_measured_as_it_is_sampled(folder, tmp_path, capsys, monkeypatch, command, heats, asked):
+    """Of several temperatures at the lowest. A benchmark says what it came to, and on which prompts."""
     seen = []
 
     def resolved(tuner, method, make, settings, sampling):
@@ -530,6 +530,8 @@ def test_what_is_auto_is_measured_as_it_is_sampled(folder, tmp_path, monkeypatch
     more = ["--set", "top_k=auto", "--max-new-tokens", 4, "--temperature", *heats, "--out", tmp_path / "out.json"]
     assert run(folder, command, *line, *more) == 0
     assert set(seen) == {asked}
+    told = "Chosen by auto on some of these prompts: eagle2: top_k 2\n" in capsys.readouterr().out
+    assert told == (command == "bench")
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def bench(options: argparse.Namespace) -> int:
         report["auto"] = {"settings": found, "temperature": samplings[0].temperature, "top_p": samplings[0].top_p}
     if options.limits:
         report["limits"] = limits(target, work.methods, texts[0].text)
-    told = [tables.as_markdown(report), tables.details(report), tables.allowed(report)]
+    told = [part(report) for part in (tables.as_markdown, tables.details, tables.chosen, tables.allowed)]
     if compared:
         labels = [one.label for one in compared]
         report["intervals"] = intervals(journal.samples(), labels, labels[0])

@@ -30,6 +30,14 @@ def allowed(report: dict[str, Any]) -> str:
     return "Allowed by tau and the bare networks: " + "; ".join(parts) if parts else ""
 
 
+def chosen(report: dict[str, Any]) -> str:
+    """The numbers that `auto` came to, and that they were found on what was then measured; empty where none was."""
+    parts = []
+    for method, names in report.get("auto", {}).get("settings", {}).items():
+        parts.append(f"{method}: " + ", ".join(f"{name} {report['settings'][method][name]}" for name in names))
+    return f"Chosen by auto on some of these prompts: {'; '.join(parts)}" if parts else ""
+
+
 def as_markdown(report: dict[str, Any]) -> str:
     """For each temperature: speed-up and tau, one line a task, one column a method, and their means."""
     found = temperatures(report)

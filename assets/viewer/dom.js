@@ -95,8 +95,9 @@ export function helpBox(root, tip) {
   };
   root.addEventListener('pointerover', open);
   root.addEventListener('focusin', open);
-  root.addEventListener('pointerleave', hide);
-  root.addEventListener('focusout', hide);
+  root.addEventListener('pointerleave', ({pointerType}) => { if (pointerType !== 'touch') hide(); }); // a finger leaves what it has tapped
+  document.addEventListener('pointerdown', ({target}) => { if (!root.contains(target)) hide(); });
+  root.addEventListener('focusout', ({target}) => { if (described?.contains(target)) hide(); }); // not what was tapped next
   root.addEventListener('click', ({target}) => { if (target.closest('button, summary, a')) hide(); }); // it would lie over what comes of that
   window.addEventListener('scroll', () => (described?.matches(':focus-visible') ? place() : hide()), {passive: true});
   document.addEventListener('pointermove', (event) => {

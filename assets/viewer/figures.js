@@ -89,7 +89,11 @@ export function place(figure, node) {
 export function draw(Plotly, element, figure, config, full = figure) {
   element.dataset.drawn = 'no';
   element.full = full;
-  if (!element._fullLayout) boxes.observe(element); // it follows the width of its box
+  if (!element._fullLayout) {
+    boxes.observe(element); // it follows the width of its box
+    element.addEventListener('touchend', tap);
+  }
+  if (element === tapped) unhover(); // of what was drawn before
   return react(Plotly, element, {...figure, layout: structuredClone(figure.layout)}, withDownload(Plotly, config))
     .then(() => {
       for (const svg of element.querySelectorAll('.main-svg')) svg.setAttribute('aria-hidden', 'true'); // else its scraps of text are read
@@ -121,6 +125,23 @@ export function paced(element) {
     requestAnimationFrame(() => setTimeout(rest)); // painting counts, too
   }
 }
+
+let tapped = null; // the plot that was tapped last
+
+/** plotly takes a tap as a click, and shows what a mouse would be shown. The browser would have its mouse do it again, which
+ * plotly takes for a double click: what is shown would go, and the zoom, too. It goes with the next touch. */
+function tap(event) {
+  if (!event.cancelable || !event.target.closest('.draglayer')) return;
+  event.preventDefault();
+  tapped = event.currentTarget;
+}
+
+function unhover() {
+  if (tapped?._fullLayout) window.Plotly.Fx.unhover(tapped);
+  tapped = null;
+}
+
+addEventListener('pointerdown', unhover, true);
 
 /** Plots follow the width of their boxes, which changes without the window's, too: plotly looks at the window only. */
 const boxes = new ResizeObserver((entries) => {

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 from jakiro.__main__ import main
 from jakiro.doctor import checks
 from jakiro.doctor.checks import Finding, examine
-from jakiro.doctor.contrast import contrastive
 from jakiro.doctor.evidence import Said, Wiring, say, say_ahead, write
+from jakiro.doctor.mixture import experts, of_mixture
 from jakiro.doctor.visit import visit
 from jakiro.drafting.config import HeadConfig
 from jakiro.drafting.head import EagleHead, HeadOutput, JakiroHead
@@ -123,6 +123,30 @@ def test_another_rotary_base_is_found(target, texts):
     attention.config = head.config = replace(head.config, rope_theta=1_000_000.0)
     found = {one.check: one for one in examine(target, head, texts[True], texts[False])}["rotary base"]
     assert found.verdict == "wrong" and "with 100:" in found.text
+
+
+def turned(head, order):
+    """The head with the rows of its queries and keys in another order, as a checkpoint may have them."""
+    head = copy.deepcopy(head)
+    attention = head.layers[0].self_attn
+    rows = torch.arange(head.config.head_dim).view(order).T.flatten()
+    for name in ("q_proj", "k_proj", "q_norm", "k_norm"):
+        for weight in getattr(attention, name, nn.Module()).parameters():
+            weight.data = weight.data.unflatten(0, (-1, len(rows)))[:, rows].flatten(0, 1)
+    return head
+
+
+@pytest.mark.parametrize(("order", "name"), [((2, -1), "pairs to halves"), ((-1, 2), "halves to pairs")])
+def test_queries_and_keys_in_another_order_are_found(target, texts, sound, order, name):
+    head = turned(sound, order)
+    found = {one.check: one for one in examine(target, head, texts[True], texts[False])}["queries and keys"]
+    assert found.verdict == "wrong" and f"better with their rows from {name}:" in found.text
+    torch.manual_seed(0)
+    whole = EagleHead(replace(SHAPE, num_key_value_heads=2, qkv_bias=True, qk_norm=True)).requires_grad_(False)
+    for weight in whole.parameters():
+        weight.normal_()
+    plain, back = say(target, whole, texts[True])[0], say(target, turned(whole, order), texts[True], Wiring(rows=name))
+    torch.testing.assert_close(back[0].logprobs, plain.logprobs)
 
 
 def test_a_head_of_text_without_the_template_is_found(target, texts):
@@ -319,7 +343,7 @@ def test_the_command_prints_writes_and_tells_by_its_status(folder, tmp_path, cap
     assert main(asked) == 0
     assert "✓ good" in capsys.readouterr().out
     report = json.loads(out.read_text())
-    assert report["schema"] == "jakiro-doctor/1" and len(report["findings"]) == 10
+    assert report["schema"] == "jakiro-doctor/1" and len(report["findings"]) == 11
     assert main(["doctor", "--target", str(folder), "--method", "vanilla"]) == 2
     assert "vanilla has no head; examine one of eagle2, eagle3, jakiro" in capsys.readouterr().err
 
@@ -380,7 +404,7 @@ def test_the_page_asks_it_of_the_loaded_target(folder):
     models.start()
     examine = examinations(models, PROMPTS[:4], None)
     found = examine({"method": "eagle2", "nonce": 1}, heedless)
-    assert found["findings"][0]["check"] == "keys and shapes" and len(found["findings"]) == 10
+    assert found["findings"][0]["check"] == "keys and shapes" and len(found["findings"]) == 11
     assert models.status()["heads"] == ["eagle2"]
     with pytest.raises(RequestError, match="vanilla has no head; examine one of eagle2, eagle3, jakiro"):
         examine({"method": "vanilla"}, heedless)
@@ -402,12 +426,47 @@ def test_the_contrastive_feature_is_held_against_the_token_after_the_next(target
     assert bool(right.all()) == (ahead == 2)
 
 
+@pytest.fixture(scope="module")
+def mixture(target, texts):
+    return taught(target, texts[True], JakiroHead, replace(SHAPE, num_local_experts=3))
+
+
+@pytest.mark.parametrize(
+    ("defect", "said"),
+    [("none", ""), ("repeated", "expert 2 repeats expert 0"), ("unheard", "expert 1 changes nothing"),
+     ("empty", "expert 1 changes nothing")],
+)  # fmt: skip
+def test_an_expert_for_nothing_is_found(target, texts, mixture, defect, said):
+    head = copy.deepcopy(mixture)
+    layer = head.layers[0].mlp_moe
+    if defect == "repeated":
+        layer.experts[2].load_state_dict(layer.experts[0].state_dict())
+    elif defect == "empty":
+        layer.experts[1].up_proj.weight.zero_()
+    elif defect == "unheard":
+        layer.register_forward_hook(lambda module, given, out: (out[0], out[1].index_fill(-1, torch.tensor(1), -50)))
+    found = experts(target, head, texts[True])
+    assert (found.verdict, said in found.text) == ("suspect" if said else "good", True), found
+    assert len(found.numbers["effect"]) == len(found.numbers["agreement_alone"]) == len(found.numbers["shared"]) == 3
+
+
+def test_an_expert_alone_says_its_own(target, texts, mixture):
+    """One whose answer is the mixture's agrees as often as that."""
+    alone = copy.deepcopy(mixture)
+    alone.layers[0].mlp_moe.register_forward_hook(
+        lambda module, given, out: (out[0], torch.tensor([-50.0, -50.0, 50.0] * 2).expand_as(out[1]))
+    )
+    share = say(target, alone, texts[True])[0].right.float().mean().item()
+    found = experts(target, alone, texts[True])
+    assert found.numbers["agreement_alone"][2] == pytest.approx(share) and f"{share:.1%}; two share" in found.text
+
+
 @pytest.mark.parametrize(("share", "verdict"), [(0.4, "good"), (0.1, "suspect")])
 def test_a_contrastive_level_may_be_right_a_third_as_often_as_a_pass(target, texts, monkeypatch, share, verdict):
     levels = Finding("own features", "good", "", {"agreement_by_level": [0.7, 0.6]})
-    monkeypatch.setattr("jakiro.doctor.contrast.say_ahead", lambda *given: torch.arange(10) < 10 * share)
-    [found] = contrastive(target, JakiroHead(SHAPE), texts[True], [levels])
+    monkeypatch.setattr("jakiro.doctor.mixture.say_ahead", lambda *given: torch.arange(10) < 10 * share)
+    _, found = of_mixture(target, JakiroHead(SHAPE), texts[True], [levels])
     assert (found.verdict, "contrastive=off" in found.text) == (verdict, verdict == "suspect")
     assert f"{share:.1%} of the second tokens without a pass, 60.0% with one" in found.text
-    assert contrastive(target, EagleHead(SHAPE), texts[True], [levels]) == []
-    assert contrastive(target, JakiroHead(SHAPE), texts[True], []) == []  # which knows too little
+    assert of_mixture(target, EagleHead(SHAPE), texts[True], [levels]) == []
+    assert of_mixture(target, JakiroHead(SHAPE), texts[True], []) == []  # which knows too little

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import torch
 
 from jakiro.analysis import calibration
-from jakiro.doctor.evidence import SHORT, Said, Text, Wiring, say
+from jakiro.doctor.evidence import ORDERS, SHORT, Said, Text, Wiring, say
 from jakiro.drafting.eagle3_head import Eagle3Head, layers
 from jakiro.drafting.head import Head
 from jakiro.models.loading import last_norm
@@ -60,32 +61,32 @@ def examine(target: Target, head: Head | Eagle3Head, texts: list[Text], plain: l
     vocabulary = [_vocabulary(head, texts)] if own else []
     if vocabulary and not vocabulary[0].numbers["share"]:
         return vocabulary
-    levels = say(target, head, texts, levels=LEVELS)
-    said = levels[0]
+    said, second, *_ = levels = say(target, head, texts, levels=LEVELS)
     if said.logprobs.isnan().any():
         lost = next((name for name, one in head.state_dict().items() if not one.isfinite().all()), "")
         other = "use bfloat16 or float32" if target.dtype == torch.float16 else "use another head"
         remedy = f"{lost} has such, so download the head again, or train it anew" if lost else other
         return [Finding("numbers", WRONG, f"it answers with what is no number in {target.dtype}: {remedy}")]
-    return [
-        _agreement(said, texts),
-        *vocabulary,
-        _wiring(target, head, texts, said, "order of the entry", {"[feature; embedding]": Wiring(swapped=True)}),
-        _wiring(target, head, texts, said, "layers that it reads", {
-            name: Wiring(layers=some) for name, some in _other_layers(target, head).items()})
-        if own else _norm(target, head, texts, said),
-        *([_wiring(target, head, texts, said, "residual", {
-            _turned(head.config.norm_before_residual): Wiring(residual=True)}),
-           _wiring(target, head, texts, levels[1], "answers that it reads", {
-            _turned(head.config.norm_output): Wiring(output=True)}, level=1)] if own else []),
-        _wiring(target, head, texts, said, "token beside the feature", {
-            "the token of the feature itself": Wiring(shift=-1), "the token after next": Wiring(shift=1)}),
-        _wiring(target, head, texts, said, "rotary base", {
-            f"{theta:g}": Wiring(theta=theta) for theta in (*THETAS, _own_theta(target))
-            if theta != head.config.rope_theta}),
-        _template(target, head, said, texts, plain),
-        *([] if _guesses(said, texts) else [_levels(levels), _calibration(said), *([] if own else [_cosine(said)])]),
-    ]  # fmt: skip
+    fed = partial(_wiring, target, head, texts)
+    found = [_agreement(said, texts), *vocabulary]
+    found.append(fed(said, "order of the entry", {"[feature; embedding]": Wiring(swapped=True)}))
+    if own:
+        others = {name: Wiring(layers=some) for name, some in _other_layers(target, head).items()}
+        residual, output = (_turned(one) for one in (head.config.norm_before_residual, head.config.norm_output))
+        found.append(fed(said, "layers that it reads", others))
+        found.append(fed(said, "residual", {residual: Wiring(residual=True)}))
+        found.append(fed(second, "answers that it reads", {output: Wiring(output=True)}, level=1))
+    else:
+        found.append(_norm(target, head, texts, said))
+    beside = {"the token of the feature itself": Wiring(shift=-1), "the token after next": Wiring(shift=1)}
+    bases = {*THETAS, _own_theta(target)} - {head.config.rope_theta}
+    found.append(fed(said, "token beside the feature", beside))
+    found.append(fed(said, "rotary base", {f"{theta:g}": Wiring(theta=theta) for theta in sorted(bases)}))
+    found.append(fed(said, "queries and keys", {f"their rows from {name}": Wiring(rows=name) for name in ORDERS}))
+    found.append(_template(target, head, said, texts, plain))
+    if not _guesses(said, texts):
+        found += [_levels(levels), _calibration(said), *([] if own else [_cosine(said)])]
+    return found
 
 
 def _chance(texts: list[Text]) -> float:

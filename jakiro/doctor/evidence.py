@@ -23,6 +23,7 @@ from jakiro.target import Target
 
 SHORT = 2  # tokens: an answer that has no more says nothing of a head
 BATCH = 16  # prompts answered at once
+ORDERS = {"pairs to halves": lambda half: (half, 2), "halves to pairs": lambda half: (2, half)}  # of a head's rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class Wiring:
     normed: bool = False  # the target's final norm after the head
     shift: int = 0  # the token beside h_t is x_{t + 1 + shift}
     theta: float | None = None  # base of the rotary embedding; None: the head's own
+    without: int | None = None  # expert of a mixture that adds nothing to it
+    rows: str = ""  # queries and keys in another order, as in checkpoints whose rotary pairs are neighbours: ORDERS
     residual: bool = False  # EAGLE-3's begins its residual with what the others do: normed or not
     output: bool = False  # EAGLE-3's is fed with what the others are on further levels: normed or not
 
@@ -131,6 +134,18 @@ def say_ahead(target: Target, head: JakiroHead, texts: list[Text]) -> Tensor:
     return torch.cat(found).cpu()
 
 
+@torch.inference_mode()
+def say_apart(target: Target, head: JakiroHead, texts: list[Text], count: int) -> tuple[Tensor, Tensor]:
+    """The target's choices [m] in answers, and the tokens that each of N experts alone has likeliest, [N, m, count]."""
+    chosen, found = [], []
+    for text in texts:
+        [out] = _passes(target, head, text, Wiring(), 1)
+        said = slice(max(0, text.start - 2), len(text.ids) - 2)
+        found.append(torch.stack([target.logits(one[0, said]).topk(count).indices for one in out.experts]))
+        chosen += text.ids[2:][said]
+    return torch.tensor(chosen), torch.cat(found, dim=1).cpu()
+
+
 def _wired(head: Head | Eagle3Head, wiring: Wiring) -> Head | Eagle3Head:
     head = copy.deepcopy(head)
     layer = head.midlayer if isinstance(head, Eagle3Head) else head.layers[0]
@@ -141,6 +156,15 @@ def _wired(head: Head | Eagle3Head, wiring: Wiring) -> Head | Eagle3Head:
         head.config = replace(head.config, norm_output=not head.config.norm_output)
     if wiring.theta is not None:
         attention.config = replace(attention.config, rope_theta=wiring.theta)
+    if wiring.without is not None:
+        down = layer.mlp_moe.experts[wiring.without].down_proj
+        down.weight = nn.Parameter(torch.zeros_like(down.weight), requires_grad=False)
+    if wiring.rows:
+        for part in ("q_proj", "k_proj", "q_norm", "k_norm"):
+            for name, weight in getattr(attention, part, nn.Module()).named_parameters():
+                pairs = weight.unflatten(0, (-1, *ORDERS[wiring.rows](attention.config.head_dim // 2)))
+                ordered = nn.Parameter(pairs.transpose(1, 2).flatten(0, 2), requires_grad=False)
+                setattr(getattr(attention, part), name, ordered)
     if wiring.swapped:
         projections = (attention.q_proj, attention.k_proj, attention.v_proj)
         for entry in projections if isinstance(head, Eagle3Head) else (head.fc,):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from jakiro.doctor.checks import GOOD, SUSPECT, WRONG, Finding, entered, examine
-from jakiro.doctor.contrast import contrastive
 from jakiro.doctor.evidence import SHORT, write
+from jakiro.doctor.mixture import of_mixture
 from jakiro.drafting.eagle3_head import Eagle3Head, load_eagle3
 from jakiro.drafting.head import Head
 from jakiro.drafting.weights import EMBEDDING, foreign, head_tensors, load_head
@@ -59,7 +59,7 @@ def visit(target: Target, method: str, prompts: Sequence[str], heed: Heed = heed
     plain = write(target, asked, NEW_TOKENS, inner, lambda done: heed((1 + done) / parts))
     heed((parts - 1) / parts)
     found = examine(target, head, texts, plain)
-    return [loaded, *other, *found, *contrastive(target, head, texts, found)]
+    return [loaded, *other, *found, *of_mixture(target, head, texts, found)]
 
 
 def as_text(findings: Sequence[Finding]) -> str:

@@ -52,7 +52,7 @@ def of_experts(
     asked = range(experts.shape[1])
     rows = Places(*([row if row in asked else None for row in one] for one in (routed.hung, routed.own)))
     apart = {
-        "overlap": spread(_overlap(best).tolist(), rows.hung),
+        "overlap": spread(overlap(best).tolist(), rows.hung),
         "js": spread(_divergence(experts).tolist(), rows.hung),
     }
     if len(experts) != 2:
@@ -137,7 +137,7 @@ def _source(ranks: tuple[int | None, int | None], width: int) -> int | None:
     return 2 if first and second else 0 if first else 1 if second else 3
 
 
-def _overlap(best: Tensor) -> Tensor:
+def overlap(best: Tensor) -> Tensor:
     """Share of the likeliest tokens [N, r, k] that two experts both have, [r]; of more, the mean over all pairs."""
     pairs = combinations(best, 2)  # each [r, k]
     shares = [(first[:, :, None] == second[:, None, :]).any(-1).float().mean(-1) for first, second in pairs]

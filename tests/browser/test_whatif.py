@@ -389,7 +389,7 @@ def test_the_doctor_examines_the_head_of_the_lane_shown(show_live):
     tab.locator("[data-tab=run]").click()
     view = tab.locator("[data-view=run]")
     view.get_by_role("button", name="Examine the head of Jakiro").click()
-    expect(view.locator(".findings tr")).to_have_count(7)  # of eleven: this head knows nothing that four look at
+    expect(view.locator(".findings tr")).to_have_count(8)  # of thirteen: this head knows nothing that five look at
     expect(view.locator(".findings tr").first).to_contain_text("keys and shapes")
     expect(view.locator(".findings tr").first).to_contain_text("good")
     tab.keyboard.press("1")  # vanilla has no head

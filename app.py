@@ -92,7 +92,7 @@ def serve(options: argparse.Namespace) -> None:
     gpu = gpu_decorator() if options.device != "cpu" else None
 
     from jakiro.machine import use_threads
-    from jakiro.methods import check_names
+    from jakiro.methods import meet
     from jakiro.models.loading import check_request
     from jakiro.target import Target
     from jakiro.ui import page, site
@@ -112,7 +112,7 @@ def serve(options: argparse.Namespace) -> None:
     name = f"[{host}]" if ":" in host else host  # as Gradio wants an address of IPv6
     use_threads(options.threads, spare=0 if SPACE in os.environ else 1)
     heads = dict(head.split("=", 1) for head in options.head)  # of one method the last counts
-    check_names(heads)
+    meet(heads)
     models = Models(lambda: Target.load(options.target, heads=heads, **how_to_load(options)))
     library = Library(options.traces)
     if not library.opening():

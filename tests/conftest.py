@@ -11,6 +11,7 @@ from recipes import growing
 from texts import write_texts
 from tiny import save_heads, tiny_model, tiny_tokenizer
 
+from jakiro.methods import METHODS
 from jakiro.target import Target
 from jakiro.training import workers
 from jakiro.training.target import train
@@ -41,6 +42,15 @@ def folder(tmp_path_factory):
     tiny_tokenizer().save_pretrained(folder)
     save_heads(folder)
     return folder
+
+
+@pytest.fixture
+def methods_again():
+    """METHODS, as they were again after a test."""
+    before = dict(METHODS)
+    yield METHODS
+    METHODS.clear()
+    METHODS.update(before)
 
 
 @pytest.fixture(scope="session")

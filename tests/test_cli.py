@@ -420,6 +420,18 @@ def test_a_head_of_another_method_is_refused(folder, tmp_path, capsys):
     assert "kind Jakiro" in capsys.readouterr().err
 
 
+def test_two_heads_of_a_method_are_measured_side_by_side(folder, tmp_path, capsys, methods_again):
+    heads = save_heads(tmp_path / "heads")
+    out = tmp_path / "bench.json"
+    asked = ["--methods", "vanilla,eagle2,eagle2-mine", "--head", f"eagle2-mine={heads['eagle2']}", "--limit", 1]
+    assert run("bench", folder, *asked, "--max-new-tokens", 4, "--out", out) == 0, capsys.readouterr().err
+    report = json.loads(out.read_text())
+    assert {row["method"] for row in report["rows"]} == {"vanilla", "eagle2", "eagle2-mine"}
+    assert "eagle2-mine" in report["weights"] and "eagle2-mine" in report["settings"]
+    assert run("tune", folder, "--method", "eagle2-other", "--limit", 1) == 2
+    assert "unknown method 'eagle2-other'" in capsys.readouterr().err
+
+
 def test_templates_that_ship_are_given_by_name_and_a_system_message_is_told(folder, tmp_path, capsys, monkeypatch):
     """What a benchmark was begun with is not gone on with under another message."""
     monkeypatch.chdir(tmp_path)

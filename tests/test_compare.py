@@ -14,7 +14,8 @@ from jakiro.analysis.pairs import Pair, telling
 from jakiro.compare import along
 from jakiro.engine import record
 from jakiro.heed import heedless
-from jakiro.methods import METHODS, with_trees
+from jakiro.methods import METHODS, meet, with_trees
+from jakiro.target import Target
 from jakiro.trace import walk_positions
 from jakiro.tree import DraftTree
 from jakiro.ui import models
@@ -164,6 +165,22 @@ def test_the_text_of_a_run_that_was_stopped_does_not_end_there(raced):
     other = library.add([eagle, replace(jakiro, steps=jakiro.steps[:3], stop="stopped")])
     told = json.loads(compare(loaded, library, {"race": other, "lane": 1, "other": 0}))["why"]
     assert not any(text.startswith("The text ends there") for side in told for text in side)
+
+
+def test_a_run_is_drafted_again_by_the_head_that_recorded_it(raced, heads, methods_again):
+    """Where that is here under another name, too."""
+    loaded, library, race = raced
+    eagle, jakiro = library.traces(race)
+    meet(["eagle2-mine"])
+    mine = {"eagle2-mine": heads["eagle2"]}
+    other = Target.wrap(loaded.target.model, heads={"eagle2": heads["jakiro"]} | mine, name=loaded.target.name)
+    known = replace(loaded, target=other, makers=loaded.makers | {"eagle2-mine": loaded.makers["eagle2"]})
+    assert known.drafting(eagle) == known.drafting(replace(eagle, method="eagle2-gone")) == "eagle2-mine"
+    assert known.drafting(replace(eagle, drafter="")) == "eagle2"
+    assert known.drafting(replace(eagle, method="eagle2-gone", drafter="")) == "eagle2"
+    assert known.drafting(replace(eagle, method="gone")) == "gone" and known.drafting(jakiro) == "jakiro"
+    said = json.loads(compare(known, library, {"race": race, "lane": 1, "other": 0}))["summary"]
+    assert "EAGLE-2 was recorded" not in said
 
 
 def test_a_lane_that_another_head_recorded_says_so(raced):

@@ -28,6 +28,7 @@ def test_there_is_a_race_to_begin_with():
         racers(METHODS) == racers(["vanilla", "prompt_lookup", "eagle2", "jakiro"]) == ["vanilla", "eagle2", "jakiro"]
     )
     assert racers(["vanilla", "draft_model", "jakiro"]) == ["vanilla", "jakiro"]
+    assert racers(["vanilla", "draft_model-a", "jakiro-a"]) == ["vanilla", "jakiro-a"]
     assert racers(["vanilla", "prompt_lookup", "draft_model"]) == ["vanilla", "prompt_lookup", "draft_model"]
 
 

@@ -504,6 +504,8 @@ def test_lanes_of_one_method_look_different_and_no_method_looks_like_an_expert()
     many = looks(["a stranger", *sizes, "jakiro", *(f"Jakiro, {one}" for one in "ab")])
     assert len(set(many.values())) == 9 and many["jakiro"] == LOOKS["jakiro"], "as many variants as a benchmark had"
     assert [*many][:2] == ["a stranger", sizes[0]]
+    heads = lane_looks(["eagle2", "eagle2-mine", "eagle2-theirs", "jakiro"])
+    assert len({color for color, _ in heads}) == 4 and heads[0] == LOOKS["eagle2"]
     twice = lane_looks(["vanilla", "eagle2", "jakiro", "vanilla", "eagle2", "jakiro"])
     assert len(set(twice)) == 6
     assert len(set(found)) == 5 and found[0] == lane_looks(["vanilla", "jakiro"])[1]

@@ -10,8 +10,10 @@ import pytest
 import torch
 from tiny import CONTEXT, tiny_model
 
+from jakiro.drafting.head import EagleHead
+from jakiro.drafting.weights import save_head
 from jakiro.engine import decode, record
-from jakiro.methods import METHODS, on_heads, with_trees
+from jakiro.methods import METHODS, meet, on_heads, with_trees
 from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.trace import Trace
@@ -45,6 +47,33 @@ def test_describes_itself(method, target):
     for field in dataclasses.fields(method.settings):
         assert field.metadata["help"].endswith("."), field.name
     assert method.settings.__dataclass_params__.frozen
+
+
+def test_a_second_head_of_a_method_is_a_method_beside_it(target, heads, tmp_path, methods_again):
+    order = [*METHODS]
+    meet(["eagle2-mine", "jakiro", "eagle2-mine"])
+    assert [*METHODS] == [*order[: order.index("eagle2") + 1], "eagle2-mine", *order[order.index("eagle2") + 1 :]]
+    assert (METHODS["eagle2-mine"].title, METHODS["eagle2"].title) == ("EAGLE-2 (mine)", "EAGLE-2")
+    torch.manual_seed(3)
+    save_head(tmp_path / "theirs", EagleHead(EagleHead.Config.from_json(heads["eagle2"] / "config.json")))
+    both = Target.wrap(target.model, heads={"eagle2": heads["eagle2"], "eagle2-mine": tmp_path / "theirs"})
+    only = Target.wrap(target.model, heads={"eagle2": tmp_path / "theirs"})
+    asked = (("eagle2-mine", both), ("eagle2", both), ("eagle2", only))
+    mine, usual, theirs = (run(METHODS[name], one) for name, one in asked)
+    assert trees(mine) == trees(theirs) != trees(usual) and mine.tokens == usual.tokens
+    assert mine.method == "eagle2-mine" and mine.drafter.endswith("/theirs")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("eagle2-", "names no second head of eagle2: after eagle2- write"), ("eagle2-a b", "names no second head"),
+     ("eagle2-" + "x" * 99, "names no second head"), ("eagle-2", "no method with a head is called 'eagle-2'"),
+     ("vanilla-mine", "no method with a head is called")],
+)  # fmt: skip
+def test_a_head_of_no_method_is_refused(name, said, methods_again):
+    with pytest.raises(ValueError, match=said):
+        meet([name])
+    assert "eagle2" in METHODS and name not in METHODS
 
 
 def test_the_default_tree_has_what_its_head_asks_for(target, tmp_path):

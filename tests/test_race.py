@@ -170,7 +170,7 @@ def test_a_race_whose_methods_draft_more_than_was_known_ends_where_it_can_still_
 def test_a_method_that_cannot_run_says_why(models):
     makers = {name: make for name, make in models.makers.items() if name != "jakiro"}
     without = replace(models, makers=makers, missing={"jakiro": "no head for this target"})
-    others = ", ".join(about_module.TITLES[name] for name in makers)
+    others = ", ".join(about_module.method_titles()[name] for name in makers)
     with pytest.raises(RequestError, match=f": {others}$"):
         request_of(without, methods=[])
     with pytest.raises(RequestError, match="Jakiro cannot run here: no head for this target"):

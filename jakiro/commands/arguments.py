@@ -69,7 +69,8 @@ def model_options() -> argparse.ArgumentParser:
     model = argparse.ArgumentParser(add_help=False)
     causal = "folder or hub id of a Hugging Face causal LM (default: the embedded model)"
     model.add_argument("--target", type=Path, default=TARGET, help=causal)
-    heads = "a trained head, or draft_model=DIR a small model of the same tokenizer: folder or hub id; repeatable"
+    heads = "a trained head, or draft_model=DIR a small model of the same tokenizer: folder or hub id; repeatable; "
+    heads += "eagle2-mine=DIR is a second head of eagle2, and a method beside it"
     model.add_argument("--head", action="append", default=[], metavar="METHOD=DIR", help=heads)
     model.add_argument("--device", default="cpu", help=DEVICE)
     dtypes = "float32, bfloat16, float16 or float64 (default: %(default)s)"

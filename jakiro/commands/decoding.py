@@ -26,9 +26,9 @@ def trace(options: argparse.Namespace) -> int:
     check_writable(options.out, options.chat_template)
     check_replaced(options.out, "jakiro-trace", "trace of one run")
     sampling = Sampling(options.temperature, options.top_p, options.seed)
-    changes = pairs(options.set, "--set")
+    heads, changes = _heads(options), pairs(options.set, "--set")
     changed([options.method], changes)
-    target = _target(options)
+    target = _target(options, heads)
     ids = text.encode(target.tokenizer, options.prompt)
     [(make, settings)] = load_methods(target, [options.method], changes, sampling).values()
     length = options.max_new_tokens
@@ -77,9 +77,9 @@ def bench(options: argparse.Namespace) -> int:
         if options.methods is not None:
             raise ValueError("beside --variants there is no --methods: each variant names its own `method`")
     samplings = [Sampling(heat, options.top_p, options.seed) for heat in sorted(set(options.temperature))]
-    changes = pairs(options.set, "--set")
+    heads, changes = _heads(options), pairs(options.set, "--set")
     changed(named, changes)
-    target = _target(options)
+    target = _target(options, heads)
     asked = variants.asked_for(target, compared) if compared else benchmark.asked_for(target, named, changes)
     peers = generate_peers(target) if options.peers else None
     if taken := [name for name in peers or () if name in asked]:
@@ -119,12 +119,13 @@ def tune(options: argparse.Namespace) -> int:
     if options.out:
         check_writable(options.out, *(options.prompts or ()), options.chat_template)
         check_replaced(options.out, "jakiro-tuning", "report of tune")
+    heads = _heads(options)
     check_tree(options.method)
     texts = read_prompts(options.prompts, options.limit)
     sampling = Sampling(options.temperature, options.top_p)
     sizes = dict.fromkeys(("top_k", "depth", "total_tokens"), "auto") | pairs(options.set, "--set")
     changed([options.method], sizes)
-    target = _target(options)
+    target = _target(options, heads)
     tuner = Tuner(target, texts)
     load_methods(target, [options.method], sizes, sampling, tuner)
     if not tuner.found:
@@ -144,9 +145,10 @@ def doctor(options: argparse.Namespace) -> int:
     if options.out:
         check_writable(options.out, *(options.prompts or ()), options.chat_template)
         check_replaced(options.out, "jakiro-doctor", "report of doctor")
+    heads = _heads(options)
     check_known(options.method)
     texts = read_prompts(options.prompts, options.limit)
-    target = _target(options)
+    target = _target(options, heads)
     findings = visit(target, options.method, [one.text for one in texts])
     _write_found(options, target, as_json(findings))
     print(as_text(findings))
@@ -175,17 +177,23 @@ def card(options: argparse.Namespace) -> int:
     return 0
 
 
-def _target(options: argparse.Namespace):
+def _heads(options: argparse.Namespace) -> dict[str, str]:
+    """Method -> its head, which may be a second one of a method's: its name is known from here on."""
+    from jakiro.methods import meet
+
+    heads = pairs(options.head, "--head")
+    meet(heads)
+    return heads
+
+
+def _target(options: argparse.Namespace, heads: dict[str, str] | None = None):
     from transformers.utils import logging
 
     from jakiro.machine import settle, use_threads
-    from jakiro.methods import check_names
     from jakiro.target import Target
 
     logging.disable_progress_bar()
     use_threads()
-    heads = pairs(options.head, "--head")
-    check_names(heads)
     target = Target.load(options.target, heads=heads, **how_to_load(options))
     settle()
     return target

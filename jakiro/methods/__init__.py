@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Protocol
@@ -90,12 +92,31 @@ def changed(names: Sequence[str], changes: Mapping[str, Any]) -> dict[str, dict[
     return found
 
 
-def check_names(names: Iterable[str]) -> None:
-    """Raise ValueError for a head of no method: it would be left aside silently."""
+def meet(names: Iterable[str]) -> None:
+    """Know the methods of these heads: "eagle2-mine" is eagle2 with another head, and becomes a method of its own.
+
+    Raises ValueError for a head of no method, which would be left aside silently.
+    """
     for name in names:
+        kind, dash, label = name.partition("-")
+        if dash and kind in on_heads() and name not in METHODS:
+            if not re.fullmatch(r"[A-Za-z0-9_.]{1,24}", label):
+                told = f"after {kind}- write up to 24 letters, digits, _ and ."
+                raise ValueError(f"--head {name[:40]!r} names no second head of {kind}: {told}")
+            other = METHODS[name] = copy.copy(METHODS[kind])
+            other.name, other.title = name, f"{other.title} ({label})"
+            order = [*METHODS]
+            beside = sorted(METHODS.items(), key=lambda item: order.index(kind_of(item[0])))
+            METHODS.clear()
+            METHODS.update(beside)
         if name not in on_heads():
             known = ", ".join(on_heads())
             raise ValueError(f"--head {name}: no method with a head is called {name!r}; known: {known}")
+
+
+def kind_of(name: str) -> str:
+    """The method whose heads one of another head's name has: eagle2 of "eagle2-mine"."""
+    return name.partition("-")[0]
 
 
 def check_tree(name: str) -> None:

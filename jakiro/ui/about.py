@@ -12,11 +12,19 @@ from jakiro.trace import Trace
 from jakiro.ui.replay import payload
 
 PROMPT = 100_000  # characters of a prompt that is put together from its tokens
-TITLES = MappingProxyType({name: method.title for name, method in METHODS.items()})
-SUMMARIES = MappingProxyType({name: method.summary for name, method in METHODS.items()})
 LIVE = MappingProxyType({"kind": "live"})
 OPENED = MappingProxyType({"kind": "opened", "written": False})  # its prompt is known as tokens only, not as written
 WHAT_IF = "what if"  # a kind, too: its lanes are no race, their texts may differ
+
+
+def method_titles() -> dict[str, str]:
+    """What the page calls each method."""
+    return {name: method.title for name, method in METHODS.items()}
+
+
+def method_summaries() -> dict[str, str]:
+    """A sentence on each method."""
+    return {name: method.summary for name, method in METHODS.items()}
 
 
 def about(id: str, prompt: str, traces: Sequence[Trace], facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,7 +45,7 @@ def about(id: str, prompt: str, traces: Sequence[Trace], facts: Mapping[str, Any
 
 def prepared(facts: Mapping[str, Any], traces: Sequence[Trace]) -> str:
     """What the browser draws a race from, given what `about` says of it."""
-    return f'{{"about":{json.dumps(facts, ensure_ascii=False)},"replay":{payload(traces, TITLES)}}}'
+    return f'{{"about":{json.dumps(facts, ensure_ascii=False)},"replay":{payload(traces, method_titles())}}}'
 
 
 def prompt_of(trace: Trace) -> str:

@@ -17,13 +17,13 @@ from typing import Any
 
 from jakiro.measuring.findings import summary
 from jakiro.measuring.report import means, method_totals, number, prompts_a_task, short_of_one, temperatures
-from jakiro.ui.about import TITLES
+from jakiro.ui.about import method_titles
 from jakiro.ui.figures import benchmark, experiment
 from jakiro.ui.figures.costs import long_text_figure, shapes_figure
 from jakiro.ui.figures.theme import CONFIG, THEMES
 from jakiro.ui.figures.tuning import tuning_figure
 
-NAMES = TITLES | {  # transformers' own decoders beside the methods
+NAMES = method_titles() | {  # transformers' own decoders beside the methods
     "hf_generate_dynamic": "HF generate, dynamic",
     "hf_generate_static": "HF generate, static",
     "hf_prompt_lookup": "HF prompt lookup",

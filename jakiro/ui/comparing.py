@@ -26,7 +26,7 @@ from jakiro.models import hub
 from jakiro.settings import build, check_numbers
 from jakiro.text import pieces
 from jakiro.trace import Trace
-from jakiro.ui.about import TITLES
+from jakiro.ui.about import method_titles
 from jakiro.ui.figures.diversity import run_diversity_figure
 from jakiro.ui.figures.labels import escape, quote
 from jakiro.ui.figures.looks import Look, lane_looks
@@ -47,12 +47,12 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: He
     """
     lanes = asked.get("lane"), asked.get("other")
     traces, chosen = library.chosen(asked.get("race"), *lanes)
-    titles = [titled(traces, TITLES)[lane] for lane in lanes]
+    titles = [titled(traces, method_titles())[lane] for lane in lanes]
     text, found, learnt = chosen[0], [], ""
     for side, trace in enumerate(chosen):
-        make = loaded.maker(trace.method)
+        make = loaded.maker(name := loaded.drafting(trace))
         with requested():
-            settings = build(METHODS[trace.method].settings, None, trace.settings)
+            settings = build(METHODS[name].settings, None, trace.settings)
             check_numbers(settings)
             share = partial(lambda side, done: heed((side + done) / 2), side)
             drafter = make(settings)
@@ -96,7 +96,8 @@ def _other_heads(traces: list[Trace], titles: list[str], loaded: Loaded) -> str:
     """Which lanes were recorded with another head than the one that drafts here, where that is known."""
     found = ""
     for trace, title in zip(traces, titles, strict=True):
-        own = hub.place(loaded.target.heads[trace.method]) if trace.method in loaded.target.heads else ""
+        name = loaded.drafting(trace)
+        own = hub.place(loaded.target.heads[name]) if name in loaded.target.heads else ""
         if trace.drafter and trace.drafter != own:
             found += f" {title} was recorded with {trace.drafter}, and drafts with {own} here."
     return found

@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from jakiro.methods import METHODS
+from jakiro.methods import METHODS, kind_of
 from jakiro.settings import AUTO
 
 RACERS = ("vanilla", "eagle2", "jakiro")
@@ -19,7 +19,7 @@ RACERS = ("vanilla", "eagle2", "jakiro")
 
 def racers(able: Iterable[str]) -> list[str]:
     """Which of the methods are ticked at first; all of them where these leave but one, which is no race."""
-    found = [name for name in able if name in RACERS]
+    found = [name for name in able if kind_of(name) in RACERS]
     return found if len(found) > 1 else [*able]
 
 

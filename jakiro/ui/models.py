@@ -19,8 +19,10 @@ from jakiro.heed import Heed
 from jakiro.machine import machine, settle, versions
 from jakiro.measuring.tuning import Tuner
 from jakiro.memory import out_of_memory
-from jakiro.methods import METHODS, on_heads
+from jakiro.methods import METHODS, kind_of, on_heads
+from jakiro.models import hub
 from jakiro.target import Target
+from jakiro.trace import Trace
 from jakiro.verify import GREEDY
 
 LOG = logging.getLogger(__name__)
@@ -64,6 +66,15 @@ class Loaded:
             why = self.missing.get(method, f"known are {', '.join(METHODS)}")
             raise RequestError(f"{method[:40]} cannot run here: {why}")
         return self.makers[method]
+
+    def drafting(self, trace: Trace) -> str:
+        """The method that drafts here as a run did: of those with heads of its kind the one that has its head; else the
+        one of its name, or of its kind where that is another head's that is not here."""
+        kind = kind_of(trace.method)
+        for name, head in self.target.heads.items():
+            if name in self.makers and kind_of(name) == kind and hub.place(head) == trace.drafter:
+                return name
+        return kind if trace.method not in self.makers and kind in self.makers else trace.method
 
     def wanted(self) -> list[str]:
         """The missing methods that a user would look for: not those for which no head was given, if others have one."""

@@ -18,7 +18,7 @@ from plotly.offline import get_plotlyjs
 from jakiro.assets import ASSETS
 from jakiro.trace import Trace
 from jakiro.traces import traces_json
-from jakiro.ui.about import OPENED, SUMMARIES, WHAT_IF, about, prepared, prompt_of
+from jakiro.ui.about import OPENED, WHAT_IF, about, method_summaries, prepared, prompt_of
 from jakiro.ui.replay import cut_figure
 
 ID = "replay"
@@ -89,7 +89,7 @@ def page(traces: Sequence[Trace], facts: Mapping[str, Any] = OPENED) -> str:
         race=_inert(prepared(shown, traces)),
         traces=_inert(traces_json(traces)),
         cut=_inert(f"[{','.join(map(cut_figure, traces))}]"),
-        summaries=_inert(json.dumps(dict(SUMMARIES))),
+        summaries=_inert(json.dumps(method_summaries())),
         kept=" compared" * bool(compared),
         compared=_inert("{" + ",".join(f'"{lanes}":{text}' for lanes, text in compared.items()) + "}"),
         plotly=get_plotlyjs().replace("</script", "<\\/script"),

@@ -21,7 +21,7 @@ from jakiro.assets import ASSETS, BENCHMARKS
 from jakiro.methods import METHODS
 from jakiro.traces import traces_json
 from jakiro.ui import panel, questions, site
-from jakiro.ui.about import SUMMARIES
+from jakiro.ui.about import method_summaries
 from jakiro.ui.early import THERE, Early
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.figures import theme
@@ -111,7 +111,7 @@ def _layout(library: Library, examples: list[dict[str, str]]) -> tuple[gr.HTML, 
         "races": [asdict(race) for race in library.recorded.values()],
         "exports": list(EXPORTS),
         "methods": descriptions(),
-        "summaries": dict(SUMMARIES),
+        "summaries": method_summaries(),
     }
     with gr.Sidebar(open=False, label="Settings", elem_id="settings"):
         settings = panel.panel()

@@ -92,7 +92,7 @@ def take(panel: Panel, loaded: Loaded, traces: list[Trace], chosen: Trace) -> tu
 
     Of several lanes of one method the `chosen` one counts, else the first. Raises RequestError where none can run here.
     """
-    lanes = {trace.method: trace for trace in (*reversed(traces), chosen)}
+    lanes = {loaded.drafting(trace): trace for trace in (*reversed(traces), chosen)}
     able = [name for name in loaded.makers if name in lanes]
     lost = [METHODS[name].title if name in METHODS else name for name in lanes if name not in able]
     if not able:

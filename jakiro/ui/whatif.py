@@ -35,7 +35,7 @@ def what_if(
     traces, [trace] = library.chosen(race, lane)
     if type(index) is not int:
         raise RequestError("name the round to decode again by its number, from 0")
-    make, method = loaded.maker(trace.method), METHODS[trace.method]
+    make, method = loaded.maker(name := loaded.drafting(trace)), METHODS[name]
     with requested():
         as_was, would = branch(loaded.target, method, make, trace, index, _change(loaded, asked), heed)
     back = {"race": race, "method": keys(traces)[lane], "round": index}

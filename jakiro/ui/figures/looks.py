@@ -51,6 +51,7 @@ def looks(methods: Iterable[str]) -> dict[str, Look]:
 def lane_looks(methods: Sequence[str]) -> list[Look]:
     """Those of lanes, of which several may be of one method."""
     own, found, again = looks(methods), [], count()
+    kinds = [name.partition("-")[0] for name in methods]  # "eagle2-mine" is eagle2 with another head
     for lane, name in enumerate(methods):
-        found.append(AGAIN[next(again) % len(AGAIN)] if name in methods[:lane] else own[name])
+        found.append(AGAIN[next(again) % len(AGAIN)] if kinds[lane] in kinds[:lane] else own[name])
     return found

@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 GOES_ON = {  # after an interrupt
     "bench": "; the same command goes on where it was",
-    "train": "; the same command goes on from the last checkpoint",
-    "experiment": "; the same command goes on from the last checkpoint",
+    "train": "; the same command goes on from what was saved last",
+    "experiment": "; the same command goes on from what was saved last",
 }
 COMMANDS = {
     **{"trace": trace, "validate": validate, "explain": explain, "replay": replay, "bench": bench, "tune": tune},

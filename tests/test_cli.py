@@ -1,5 +1,6 @@
 """The command line from end to end on a saved tiny target, and what it says of bad input."""
 
+import argparse
 import io
 import json
 import os
@@ -19,7 +20,7 @@ from tiny import CHAT, save_heads, tiny_model, tiny_tokenizer
 from jakiro import engine, trace
 from jakiro.__main__ import COMMANDS, main
 from jakiro.assets import TRACES
-from jakiro.commands.arguments import RECIPES, parser
+from jakiro.commands.arguments import RECIPES, at_least, parser
 from jakiro.files import write_text
 from jakiro.measuring import limits, peers
 from jakiro.measuring.journal import Journal
@@ -121,6 +122,12 @@ def test_what_is_begun_with_a_mistake_can_be_begun_again_without(folder, tmp_pat
         broken.setattr("jakiro.bench.encode", lambda tokenizer, text: [])
         assert run("bench", folder, *line, 5) == 2
     assert (tmp_path / "bench.json.partial").exists() and run("bench", folder, *line, 4) == 0
+
+
+def test_zeros_before_a_number_do_not_count():
+    assert at_least(1)("0" * 25 + "5") == 5 and at_least(0)("00") == 0
+    with pytest.raises(argparse.ArgumentTypeError, match="at most 1000000000"):
+        at_least(1)("0" * 18 + "1" * 99)
 
 
 @pytest.mark.parametrize("count", [0, 10**10])

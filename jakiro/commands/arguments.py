@@ -21,9 +21,10 @@ def at_least(low: int) -> Callable[[str], int]:
     """The type of an option that is a whole number of at least `low`, and of at most MOST."""
 
     def read(text: str) -> int:
-        if not text.isdecimal() or not low <= int(text[:20]) <= MOST:
+        digits = text.lstrip("0") or "0"  # Python reads no number of thousands of them
+        if not text.isdecimal() or not low <= int(digits[:20]) <= MOST:
             raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number of at least {low} and at most {MOST}")
-        return int(text)
+        return int(digits)
 
     return read
 

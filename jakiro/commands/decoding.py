@@ -59,6 +59,7 @@ def bench(options: argparse.Namespace) -> int:
     from jakiro.measuring.prompts import read_prompts
     from jakiro.methods import changed
     from jakiro.settings import autos
+    from jakiro.ui.figures.labels import counted
     from jakiro.verify import Sampling
 
     check_writable(options.out, *(options.prompts or ()), options.variants, options.chat_template)
@@ -88,7 +89,7 @@ def bench(options: argparse.Namespace) -> int:
     journal = work.open_journal(options.out, variants.folders(target, compared))
     tell_replaced(options.out)
     if len(journal):
-        print(f"going on with {journal.path}: {len(journal)} prompts are done", file=sys.stderr)
+        print(f"going on with {journal.path}: {counted(len(journal), 'prompt')} of it done", file=sys.stderr)
     work = work.settled(journal)
     report = work.run(journal) | {"command": options.line}
     if found := {name: autos(settings) for name, (_, settings) in asked.items() if autos(settings)}:

@@ -183,7 +183,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     const {box, later} = plot(panel, name, source);
     if (!reveal(box.closest('.scroll'), Boolean(source))) return false;
     if (title) box.closest('.scroll').firstChild.textContent = title(lane, against);
-    box.setAttribute('aria-label', [`Figure: ${name.replace('_', ' ')}.`, source?.told].filter(Boolean).join(' '));
+    box.setAttribute('aria-label', [`Figure: ${name.replace('_', ' ')}.`, name === 'tree' ? 'Outline and Table have it as text.' : source?.told].filter(Boolean).join(' '));
     const told = box.closest('.scroll').querySelector('.told');
     if (reveal(told, name in SAID && Boolean(source?.told))) told.textContent = source.told;
     if (name === 'tree') tree ??= treePlot(box);

@@ -1,6 +1,7 @@
 // The timeline is the scrubber: a slider, the figure of all rounds with a playhead over it, and the replay.
 
 import {tell, show as reveal} from './dom.js';
+import {fixed} from './format.js';
 import {doneAt, length, longest, paced, roundAt, ticking} from './race.js';
 
 const PASSES_PER_SECOND = 8; // of the replay on the clock of passes
@@ -9,6 +10,7 @@ const SLOW = 10; // seconds that a race takes in slow motion
 /** `go({round})` moves the playhead; `frame(time)` shows the race at a time of the clock, null at rest. */
 export function timelineView(part, go, frame) {
   const slider = part('scrub'), plot = part('timeline'), head = part('playhead'), play = part('play'), counter = part('count');
+  const help = counter.dataset.help;
   const spoken = [counter, part('why'), part('fate')]; // what is read out when it changes
   let lane = null, figure = null, replay = null, width = 0;
 
@@ -42,12 +44,20 @@ export function timelineView(part, go, frame) {
     slider.value = round;
     slider.setAttribute('aria-valuetext', counted(round).replace('/', 'of'));
     tell(counter, counted(round));
+    counter.dataset.help = [help, ...took(round)].join(' ');
     placeHead();
   }
 
   function counted(round) {
     const count = lane.rounds.at.length;
     return count ? `round ${round + 1} / ${count}` : 'no rounds';
+  }
+
+  /** What the figure tells of a round where it is pointed at. */
+  function took(round) {
+    if (!lane.rounds.at.length) return [];
+    const told = ['draft', 'verify', 'overhead'].map((phase) => `${phase} ${fixed(1000 * lane.rounds[phase][round], 2)} ms`);
+    return [`This one: ${told.join(', ')}.`];
   }
 
   function placeHead() {

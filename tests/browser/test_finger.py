@@ -107,6 +107,17 @@ def test_a_definition_stays_when_the_finger_is_lifted(phone):
     expect(tip).to_be_hidden()
 
 
+def test_what_a_finger_has_to_meet_is_24_px_high(phone):
+    """WCAG 2.2, 2.5.8; the outline is what a phone shows."""
+    tab, _ = phone
+    tab.locator("[data-tab=outline]").click()
+    expect(tab.locator(".outline button").first).to_be_visible()
+    low = tab.evaluate("""() => [...document.querySelectorAll('#viewer :is(button, select, input)')]
+        .filter((one) => one.checkVisibility() && one.type !== 'checkbox' && one.getBoundingClientRect().height < 24)
+        .map((one) => one.outerHTML)""")
+    assert low == []
+
+
 def tap(tab, touch, x, y):
     """Touch a place, and wait for what a browser has its mouse do there afterwards."""
     touch("Start", (x, y))

@@ -586,6 +586,8 @@ def test_numbers_of_the_round_have_definitions(show):
     for name in ("nodes", "accepted", "count"):
         part(tab, name).focus()
         expect(tab.locator("#viewer .tip")).to_have_text(part(tab, name).get_attribute("data-help"))
+    spent = r"This one: draft \d+\.\d\d ms, verify \d+\.\d\d ms, overhead \d+\.\d\d ms\."
+    expect(tab.locator("#viewer .tip")).to_have_text(re.compile(rf"A round is .* {spent}$"))
 
 
 def test_the_tokens_of_an_opened_trace_are_no_prompt_to_run(show):

@@ -11,6 +11,7 @@ from tiny import tiny_model
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
+from jakiro.training import pruning
 from jakiro.training.pruning import ROWS, Parent, parent_of, part
 from jakiro.training.target_recipe import Stage
 from jakiro.training.tokenizer import END, SPECIAL
@@ -120,6 +121,18 @@ def test_a_target_begins_as_a_part_and_goes_on_to_the_same_weights(trained, data
     command(*line, "--run-folder", tmp_path / "run", "--out", tmp_path / "two", "--parent", trained / "out")
     again = AutoModelForCausalLM.from_pretrained(tmp_path / "two")
     assert all(torch.equal(*pair) for pair in zip(found.parameters(), again.parameters(), strict=True))
+
+
+def test_where_all_texts_fit_into_short_rows_a_parent_is_measured_on_those(trained, data, tmp_path, monkeypatch):
+    measured, part = [], pruning.part
+    monkeypatch.setattr(pruning, "part", lambda whole, config, ids: measured.append(ids) or part(whole, config, ids))
+    shape = SHAPE | {"intermediate_size": 30, "max_position_embeddings": 256}
+    stage = Stage(2, 600, 256, 1, 1, "all", (0.5, 0.1), short=(128,))
+    made = recipe(stage, vocab_size=280, model=shape, parent=str(trained / "out"))
+    (tmp_path / "recipe.json").write_text(json.dumps(asdict(made)))
+    command("train", "target", "--data", data, "--recipe", tmp_path / "recipe.json", "--no-compile", "--run-folder",
+            tmp_path / "run", "--out", tmp_path / "out")  # fmt: skip
+    assert measured[0].shape[1] == 129 and measured[0].any()
 
 
 def refused(capsys, file, data, tmp_path, *more) -> str:

@@ -83,7 +83,7 @@ def train(
     del shelf
     if whole and not (stages.folder(0) / "model.pt").exists():
         whole.model.to(accelerator.device)
-        ids = stages.rows(0)[-1].ids[: pruning.ROWS]
+        ids = next(one.ids for one in reversed(stages.rows(0)) if len(one.ids))[: pruning.ROWS]
         model = pruning.part(whole, _config(recipe, tokenizer, recipe.stages[0].layers), ids)
     del whole
     named = {stage.average for stage in recipe.stages}

@@ -167,7 +167,7 @@ def test_the_command_trains_decodes_and_compares(tmp_path, capsys, monkeypatch):
         and about["training"]["mix"]
         and about["training"]["heads"].keys() == {*TINY["training"]["heads"]}
     )
-    assert {label: report["weights"][label] for label in about["variants"]} == {
+    assert report["weights"] == {"target": fingerprint(tmp_path / "model")} | {
         one["label"]: fingerprint(tmp_path / "run/heads" / one["head"]) for one in TINY["variants"]
     }
     page = (tmp_path / "page.md").read_text()

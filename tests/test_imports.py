@@ -73,7 +73,8 @@ ALLOWED = {  # part -> the parts of ours that it may import; more than one name 
     "measuring.tuning": LOOP | {"drafting", "measuring.curve", "measuring.prompts", "measuring.rehearsal"},
     "measuring.bootstrap": {"measuring.report"},
     "measuring.experiment": LOOP
-    | {"analysis", "methods", "training", "bench", "measuring.prompts", "measuring.bootstrap", "drafting"},
+    | {"analysis", "methods", "training", "bench", "drafting"}
+    | {"measuring.prompts", "measuring.bootstrap", "measuring.variants"},
     "measuring.findings_text": set(),
     "measuring.findings": {"measuring.findings_text", "measuring.report", "measuring.tables", "measuring.bootstrap"},
     "ui.figures": {"trace", "measuring.report"} | VIEWS,

@@ -77,6 +77,14 @@ def test_each_variant_has_its_own_head_and_the_targets_stay(folder):
     assert target.heads == named
 
 
+def test_variants_of_one_head_hold_it_once(folder):
+    asked = [Variant("deep", "jakiro", set={"depth": 4}), Variant("flat", "jakiro", set={"depth": 2})]
+    deep, flat = (
+        make(settings).head for make, settings in list(asked_for(Target.load(folder / "target"), asked).values())[1:]
+    )
+    assert deep is flat
+
+
 def test_an_interrupted_run_of_another_method_under_a_label_is_not_gone_on_with(folder, tmp_path, capsys, monkeypatch):
     """EAGLE-2 and EAGLE-3 have the same settings, and neither variant names a head."""
     asked = [{"label": "one", "method": "eagle2"}, {"label": "other", "method": "jakiro"}]

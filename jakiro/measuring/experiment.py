@@ -27,6 +27,7 @@ from jakiro.drafting.weights import read_tensors
 from jakiro.engine import record
 from jakiro.measuring.bootstrap import Part, differences, intervals
 from jakiro.measuring.prompts import Prompt
+from jakiro.measuring.variants import Variant, asked_for
 from jakiro.methods import METHODS
 from jakiro.settings import autos, build
 from jakiro.target import Target
@@ -138,7 +139,7 @@ def run(
     `heads` are the folders of the trained heads. An interrupted run goes on from the journal beside `out`, which is
     to be closed once the report is written. Raises ValueError where no prompt has a round.
     """
-    methods = _methods(target, experiment, heads)
+    methods = asked_for(target, _asked(experiment, heads))
     samplings = [Sampling(temperature=temperature) for temperature in experiment.temperatures]
     work = bench.Benchmark(target, prompts, methods, experiment.max_new_tokens, samplings, repeats=repeats)
     journal = work.open_journal(out, {one.label: heads[one.head] for one in experiment.variants})
@@ -159,15 +160,13 @@ def run(
     return report, journal
 
 
-def _methods(target: Target, experiment: Experiment, heads: dict[str, Path]) -> dict[str, tuple[Any, Any]]:
-    methods, loaded = bench.asked_for(target, ["vanilla"], {}), {}
-    for name, plan in experiment.training.heads.items():
-        method, target.heads[plan.kind] = METHODS[plan.kind], heads[name]
-        loaded[name] = method.load(target), method.defaults(target)
-    for one in experiment.variants:
-        make, usual = loaded[one.head]
-        methods[one.label] = make, build(type(usual), usual, {**experiment.tree, **one.set})
-    return methods
+def _asked(experiment: Experiment, heads: dict[str, Path]) -> list[Variant]:
+    """The variants as those of a benchmark, with the trained heads."""
+    kinds = {name: plan.kind for name, plan in experiment.training.heads.items()}
+    return [
+        Variant(one.label, kinds[one.head], str(heads[one.head]), {**experiment.tree, **one.set})
+        for one in experiment.variants
+    ]
 
 
 def _about(variant: HeadVariant, experiment: Experiment, heads: dict[str, Path]) -> dict[str, Any]:

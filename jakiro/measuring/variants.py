@@ -70,14 +70,15 @@ def asked_for(target: Target, variants: Sequence[Variant]) -> Methods:
     Raises ValueError where one cannot run on the target, naming it.
     """
     own, named = folders(target, variants), dict(target.heads)
-    loaded = bench.asked_for(target, ["vanilla"], {})
+    loaded, made = bench.asked_for(target, ["vanilla"], {}), {}
     for one in variants:
-        method = METHODS[one.method]
+        method, head = METHODS[one.method], (one.method, own.get(one.label))
         try:
             target.heads.update({one.method: own[one.label]} if one.label in own else {})
             if reason := method.unavailable(target):
                 raise ValueError(reason)
-            loaded[one.label] = method.load(target), build(method.settings, method.defaults(target), one.set)
+            made[head] = made.get(head) or method.load(target)  # once for all variants that draft with it
+            loaded[one.label] = made[head], build(method.settings, method.defaults(target), one.set)
         except (ValueError, OSError) as error:
             raise ValueError(f"variant {one.label!r}: {error}") from error
         finally:

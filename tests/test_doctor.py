@@ -176,7 +176,7 @@ def test_a_head_that_is_too_sure_is_found(target, texts, sound):
 def judged(right, sure, law):
     """What a head says, of which only this counts."""
     nothing = torch.zeros(len(right))
-    return Said(nothing, nothing, torch.tensor(sure), torch.tensor(law), torch.tensor(right), nothing)
+    return Said(nothing, nothing, torch.tensor(sure), torch.tensor(law), torch.tensor(right), nothing, [])
 
 
 def test_calibration_adds_up_what_is_too_much_and_too_little():
@@ -236,18 +236,18 @@ def test_a_head_with_its_halves_exchanged_was_made_for_that_alone(target, texts,
 
 def test_a_head_that_knows_little_is_not_good(texts):
     various = replace(texts[True][0], ids=[*range(42)], start=0)
-    said = Said(*[torch.zeros(40)] * 4, torch.arange(40) % 5 == 0, torch.zeros(40))
-    found = checks._agreement(said, [various])
+    said = Said(*[torch.zeros(40)] * 4, torch.arange(40) % 5 == 0, torch.zeros(40), [various])
+    found = checks._agreement(said)
     assert found.verdict == "suspect" and found.numbers["agreement"] == 8 / 40
 
 
 def test_a_head_is_not_held_against_the_commonest_token_of_one_loop(target, texts, sound):
     said = say(target, sound, texts[True])[0]
-    perfect = replace(said, right=torch.ones(10, dtype=torch.bool))
     loop = replace(texts[True][0], ids=[*texts[True][0].ids[: texts[True][0].start], *[7] * 9, 8])
-    assert checks._agreement(perfect, [loop]).verdict == "good"
-    guessed = replace(said, right=torch.arange(10) > 0)
-    assert checks._agreement(guessed, [loop]).verdict == "wrong"
+    perfect = replace(said, right=torch.ones(10, dtype=torch.bool), texts=[loop])
+    assert checks._agreement(perfect).verdict == "good"
+    guessed = replace(perfect, right=torch.arange(10) > 0)
+    assert checks._agreement(guessed).verdict == "wrong"
 
 
 def test_a_wiring_that_gives_no_number_is_left_out(target, texts, sound, monkeypatch):
@@ -262,9 +262,9 @@ def test_a_wiring_that_gives_no_number_is_left_out(target, texts, sound, monkeyp
     monkeypatch.setattr(checks, "say", broken)
     said = plain(target, sound, texts[True])[0]
     others = {"before": Wiring(shift=-1), "after": Wiring(shift=1)}
-    found = checks._wiring(target, sound, texts[True], said, "token", others)
+    found = checks._wiring(target, sound, said, "token", others)
     assert found.verdict == "good" and "the next: after" in found.text
-    found = checks._wiring(target, sound, texts[True], said, "token", {"before": others["before"]})
+    found = checks._wiring(target, sound, said, "token", {"before": others["before"]})
     assert found.verdict == "unknown" and found.numbers == {}
 
 
@@ -274,7 +274,7 @@ def test_a_wiring_that_gives_no_number_is_left_out(target, texts, sound, monkeyp
 def test_a_gain_that_is_noise_or_small_blames_no_wiring(target, texts, sound, monkeypatch, gain, error, verdict):
     monkeypatch.setattr(checks, "_gain", lambda *given: (gain, error))
     said = say(target, sound, texts[True])[0]
-    assert checks._wiring(target, sound, texts[True], said, "token", {"the same": Wiring()}).verdict == verdict
+    assert checks._wiring(target, sound, said, "token", {"the same": Wiring()}).verdict == verdict
 
 
 @pytest.mark.parametrize(("spread", "verdict"), [(0.1, "suspect"), (9.0, "good")])
@@ -283,7 +283,7 @@ def test_a_gain_that_is_noise_does_not_blame_the_template(target, texts, sound, 
     signs = 1 - 2 * (torch.arange(len(said.wanted)) % 2)
     given, other = (replace(said, logprobs=said.wanted + more) for more in (0, 0.2 + spread * signs))
     monkeypatch.setattr(checks, "say", lambda *asked: [other])
-    found = checks._template(target, sound, given, texts[True], texts[False])
+    found = checks._template(target, sound, given, texts[False])
     assert found.verdict == verdict and found.numbers["nats_gained_without"] == pytest.approx(0.2, abs=0.02)
 
 

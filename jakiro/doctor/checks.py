@@ -67,8 +67,8 @@ def examine(target: Target, head: Head | Eagle3Head, texts: list[Text], plain: l
         other = "use bfloat16 or float32" if target.dtype == torch.float16 else "use another head"
         remedy = f"{lost} has such, so download the head again, or train it anew" if lost else other
         return [Finding("numbers", WRONG, f"it answers with what is no number in {target.dtype}: {remedy}")]
-    fed = partial(_wiring, target, head, texts)
-    found = [_agreement(said, texts), *vocabulary]
+    fed = partial(_wiring, target, head)
+    found = [_agreement(said), *vocabulary]
     found.append(fed(said, "order of the entry", {"[feature; embedding]": Wiring(swapped=True)}))
     if own:
         others = {name: Wiring(layers=some) for name, some in _other_layers(target, head).items()}
@@ -77,14 +77,14 @@ def examine(target: Target, head: Head | Eagle3Head, texts: list[Text], plain: l
         found.append(fed(said, "residual", {residual: Wiring(residual=True)}))
         found.append(fed(second, "answers that it reads", {output: Wiring(output=True)}, level=1))
     else:
-        found.append(_norm(target, head, texts, said))
+        found.append(_norm(target, head, said))
     beside = {"the token of the feature itself": Wiring(shift=-1), "the token after next": Wiring(shift=1)}
     bases = {*THETAS, _own_theta(target)} - {head.config.rope_theta}
     found.append(fed(said, "token beside the feature", beside))
     found.append(fed(said, "rotary base", {f"{theta:g}": Wiring(theta=theta) for theta in sorted(bases)}))
     found.append(fed(said, "queries and keys", {f"their rows from {name}": Wiring(rows=name) for name in ORDERS}))
-    found.append(_template(target, head, said, texts, plain))
-    if not _guesses(said, texts):
+    found.append(_template(target, head, said, plain))
+    if not _guesses(said):
         found += [_levels(levels), _calibration(said), *([] if own else [_cosine(said)])]
     return found
 
@@ -100,19 +100,19 @@ def _positions(texts: list[Text]) -> int:
     return sum(len(text.ids) - max(text.start, 2) for text in texts)
 
 
-def _guesses(said: Said, texts: list[Text]) -> bool:
+def _guesses(said: Said) -> bool:
     """Whether a head that said this knows little more of the texts. Why is then not to be told from how sure it is, nor
     from what makes it less so."""
-    chance = _chance(texts)
-    return said.right.sum().item() / _positions(texts) - chance <= 0.5 * min(chance, 1 - chance)
+    chance = _chance(said.texts)
+    return said.right.sum().item() / _positions(said.texts) - chance <= 0.5 * min(chance, 1 - chance)
 
 
-def _agreement(said: Said, texts: list[Text]) -> Finding:
-    positions, guess = _positions(texts), _chance(texts)
+def _agreement(said: Said) -> Finding:
+    positions, guess = _positions(said.texts), _chance(said.texts)
     share = said.right.sum().item() / positions
     numbers = {"agreement": share, "commonest_token": guess, "positions": positions}
     text = f"its first choice is the target's at {share:.1%} of {positions} positions"
-    if _guesses(said, texts):
+    if _guesses(said):
         text += f"; always naming the commonest token would reach {guess:.1%}: it is untrained, damaged, made for "
         return Finding("agreement", WRONG, f"{text}another target, or for another way of being fed (below)", numbers)
     if share < LITTLE:
@@ -139,21 +139,15 @@ def _turned(normed: bool) -> str:
 
 
 def _wiring(
-    target: Target,
-    head: Head | Eagle3Head,
-    texts: list[Text],
-    said: Said,
-    check: str,
-    others: dict[str, Wiring],
-    level: int = 0,
+    target: Target, head: Head | Eagle3Head, said: Said, check: str, others: dict[str, Wiring], level: int = 0
 ) -> Finding:
     """Whether the head does better on a level when it is fed otherwise, and knows the texts then."""
-    answers = {name: say(target, head, texts, wiring, level + 1)[level] for name, wiring in others.items()}
+    answers = {name: say(target, head, said.texts, wiring, level + 1)[level] for name, wiring in others.items()}
     answers = {name: answer for name, answer in answers.items() if answer.logprobs.isfinite().all()}
     if not answers:
         return Finding(check, UNKNOWN, f"fed in other ways it answers with what is no number in {target.dtype}")
-    knowing = {name: answer for name, answer in answers.items() if not _guesses(answer, texts)}
-    if not knowing and _guesses(said, texts):
+    knowing = {name: answer for name, answer in answers.items() if not _guesses(answer)}
+    if not knowing and _guesses(said):
         return Finding(check, UNKNOWN, "fed otherwise it is no better than always naming the commonest token, either")
     gains = {name: _gain(said, answer) for name, answer in (knowing or answers).items()}
     best = max(gains, key=lambda name: gains[name][0])
@@ -165,13 +159,13 @@ def _wiring(
     return Finding(check, GOOD, f"no other way does better (the next: {best}, {gain:+.2f} nats a token)", numbers)
 
 
-def _norm(target: Target, head: Head, texts: list[Text], said: Said) -> Finding:
+def _norm(target: Target, head: Head, said: Said) -> Finding:
     check = "features after the final norm"
     if last_norm(target.decoder) is None:
         return Finding(check, UNKNOWN, "this target's last norm is not known by name")
-    normed = say(target, head, texts, Wiring(normed=True))[0]  # by itself it makes a head that is unsure surer
+    normed = say(target, head, said.texts, Wiring(normed=True))[0]  # by itself it makes a head that is unsure surer
     own = max(said, normed, key=lambda one: one.logprobs.mean().item())
-    return _wiring(target, head, texts, own, check, {"features before the final norm": Wiring(inner=True, normed=True)})
+    return _wiring(target, head, own, check, {"features before the final norm": Wiring(inner=True, normed=True)})
 
 
 def _own_theta(target: Target) -> float:
@@ -180,7 +174,7 @@ def _own_theta(target: Target) -> float:
     return float(rope.get("rope_theta") or getattr(config, "rope_theta", None) or 10_000.0)
 
 
-def _template(target: Target, head: Head | Eagle3Head, said: Said, texts: list[Text], plain: list[Text]) -> Finding:
+def _template(target: Target, head: Head | Eagle3Head, said: Said, plain: list[Text]) -> Finding:
     """Whether the head follows the target better on text without the chat template than on text with it.
 
     Texts differ in how sure the target is, so a head is held against it: log q of its choices less log p.
@@ -198,7 +192,7 @@ def _template(target: Target, head: Head | Eagle3Head, said: Said, texts: list[T
     gap = (without.mean() - as_given.mean()).item()
     error = (without.var() / len(without) + as_given.var() / len(as_given)).sqrt().item()
     numbers = {"nats_gained_without": gap, "agreement_without": other.right.float().mean().item()}
-    if _guesses(said, texts) and _guesses(other, plain):
+    if _guesses(said) and _guesses(other):
         why = "without the template it is no better than always naming the commonest token, either"
         return Finding(check, UNKNOWN, why, numbers)
     if gap > GAIN and gap > SIGMA * error:

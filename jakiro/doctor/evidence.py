@@ -64,6 +64,7 @@ class Said:
     law: Tensor  # [m], p of that choice under the target: how often it is accepted at temperature 1
     right: Tensor  # [m], bool: it is the target's own first choice
     cosine: Tensor  # [m], between its feature and the target's; nan where it predicts none
+    texts: list[Text]  # that they are along
 
 
 @torch.inference_mode()
@@ -119,7 +120,7 @@ def say(
     for text in texts:
         for level, out in enumerate(_passes(target, head, text, wiring, levels)):
             parts[level].append(_judged(target, head, text, _answer(out), wiring))
-    return [Said(*(torch.cat(columns) for columns in zip(*part, strict=True))) for part in parts]
+    return [Said(*(torch.cat(columns) for columns in zip(*part, strict=True)), texts) for part in parts]
 
 
 @torch.inference_mode()

@@ -287,6 +287,13 @@ def test_a_gain_that_is_noise_does_not_blame_the_template(target, texts, sound, 
     assert found.verdict == verdict and found.numbers["nats_gained_without"] == pytest.approx(0.2, abs=0.02)
 
 
+def test_no_number_without_the_template_is_none_of_the_report(target, texts, sound, monkeypatch):
+    said = say(target, sound, texts[True])[0]
+    monkeypatch.setattr(checks, "say", lambda *asked: [replace(said, logprobs=said.logprobs * torch.nan)])
+    found = checks._template(target, sound, said, texts[False])
+    assert found.verdict == "unknown" and "no number in torch.float32" in found.text and found.numbers == {}
+
+
 def test_without_answers_to_bare_prompts_the_template_is_not_judged(target, texts, sound):
     found = {one.check: one for one in examine(target, sound, texts[True][:4], [])}["chat template"]
     assert found.verdict == "unknown" and found.text.startswith("without the template no answer")

@@ -136,6 +136,19 @@ def test_a_head_that_is_normed_otherwise_than_it_says_is_found(target, texts, na
     assert found.verdict == "wrong" and ("not normed" in found.text) != normed
 
 
+def test_a_head_that_leaves_half_precision_on_its_own_answers_is_said_to(texts, sound):
+    """Its first level is in numbers."""
+    half = Target.wrap(tiny_model(num_hidden_layers=9).half(), tiny_tokenizer(), {}, name="tiny")
+    half.ends = frozenset()
+    told = write(half, [encode(half.tokenizer, one) for one in PROMPTS], NEW, entered(half, sound))
+    head = copy.deepcopy(sound)
+    head.midlayer.mlp.down_proj.weight.mul_(3000)
+    first, second = say(half, head.half(), told, levels=2)
+    assert first.logprobs.isfinite().all() and second.logprobs.isnan().any()
+    [found] = examine(half, head, told, [])
+    assert found.check == "numbers" and "no number in torch.float16: use bfloat16 or float32" in found.text
+
+
 def test_a_vocabulary_that_lacks_what_the_target_says_is_found(target, texts, sound):
     head = copy.deepcopy(sound)
     said = torch.tensor([token for text in texts[True] for token in text.ids[text.start :]])

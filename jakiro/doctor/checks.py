@@ -62,7 +62,7 @@ def examine(target: Target, head: Head | Eagle3Head, texts: list[Text], plain: l
     if vocabulary and not vocabulary[0].numbers["share"]:
         return vocabulary
     said, second, *_ = levels = say(target, head, texts, levels=LEVELS)
-    if said.logprobs.isnan().any():
+    if any(level.logprobs.isnan().any() for level in levels):
         lost = next((name for name, one in head.state_dict().items() if not one.isfinite().all()), "")
         other = "use bfloat16 or float32" if target.dtype == torch.float16 else "use another head"
         remedy = f"{lost} has such, so download the head again, or train it anew" if lost else other
@@ -189,6 +189,8 @@ def _template(target: Target, head: Head | Eagle3Head, said: Said, plain: list[T
     without, as_given = (one.logprobs - one.wanted for one in (other, said))
     if min(len(without), len(as_given)) < 2:
         return Finding(check, UNKNOWN, "without the template the target writes too little that the head has words for")
+    if without.isnan().any():
+        return Finding(check, UNKNOWN, f"without the template it answers with what is no number in {target.dtype}")
     gap = (without.mean() - as_given.mean()).item()
     error = (without.var() / len(without) + as_given.var() / len(as_given)).sqrt().item()
     numbers = {"nats_gained_without": gap, "agreement_without": other.right.float().mean().item()}

@@ -197,9 +197,10 @@ def _made_on(target: Target) -> dict[str, Any]:
 
 
 def check_labels(labels: Sequence[str]) -> None:
-    """Raise ValueError where what decodes in place of methods cannot be told apart, or from vanilla beside it."""
-    if bad := [one for one in labels if not one or one == "vanilla" or labels.count(one) > 1]:
-        raise ValueError(f"the label {bad[0]!r} is taken: each variant needs its own, and vanilla is beside them")
+    """Raise ValueError where what decodes in place of methods cannot be told apart, or from what is beside it."""
+    if bad := [one for one in labels if one in ("", "vanilla", "target") or labels.count(one) > 1]:
+        beside = "vanilla is beside them, and the weights of the target"
+        raise ValueError(f"the label {bad[0]!r} is taken: each variant needs its own, and {beside}")
 
 
 def check_lengths(target: Target, prompts: Sequence[Prompt]) -> None:

@@ -111,6 +111,7 @@ MINE = {"label": "mine", "method": "jakiro"}
         ([MINE, MINE], (), "the label 'mine' is taken"),
         ([MINE, MINE | {"label": "vanilla"}], (), "the label 'vanilla' is taken"),
         ([MINE, MINE | {"label": ""}], (), "the label '' is taken"),
+        ([MINE, MINE | {"label": "target"}], (), "the label 'target' is taken"),
         ([MINE, MINE | {"label": "hf_prompt_lookup"}], ("--peers",), "the label 'hf_prompt_lookup' is taken"),
         ([MINE, {"label": "b"}], (), "is no list of variants: variant 2 has no 'method'"),
         (

@@ -5,7 +5,7 @@ Definitions, for a row (task, method, temperature): `tokens` counts generated to
 over the seconds of the rounds, so prefill is not in it; `speedup` is tokens_per_s over vanilla's in the same repeat,
 None where the run has no vanilla; `identical` is the share of prompts whose ids equal vanilla's, None for another
 library's sampling, which draws other numbers; `by_prompt` has each prompt's tokens after the first (`decoded`) and
-rounds, of which `bootstrap` draws its intervals. Counts are those of one repeat; speeds and seconds are medians over the
+rounds, of which `bootstrap` draws intervals. Counts are those of one repeat; speeds and seconds are medians over the
 repeats, a `_spread` the least and the greatest. `peak_bytes` is the greatest memory in use during a run: of the device,
 on a CPU of the process, all weights included, with peers theirs too; what recorded graphs keep is not counted. On CUDA
 every run records its programs anew (programs.py), on a CPU the first of a shape writes its tape (tape.py). That time is

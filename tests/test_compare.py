@@ -183,6 +183,18 @@ def test_a_run_is_drafted_again_by_the_head_that_recorded_it(raced, heads, metho
     assert "EAGLE-2 was recorded" not in said
 
 
+def test_of_heads_in_folders_called_alike_each_drafts_its_own_run_again(raced, tmp_path, methods_again):
+    """As two trainings leave them: RUN/heads/eagle2."""
+    loaded, library, race = raced
+    eagle, _ = library.traces(race)
+    meet(["eagle2-mine"])
+    both = {"eagle2": tmp_path / "a/heads/eagle2", "eagle2-mine": tmp_path / "b/heads/eagle2"}
+    other = Target.wrap(loaded.target.model, heads=both, name=loaded.target.name)
+    known = replace(loaded, target=other, makers=loaded.makers | {"eagle2-mine": loaded.makers["eagle2"]})
+    runs = [replace(eagle, method=name, drafter="heads/eagle2") for name in both]
+    assert [known.drafting(one) for one in runs] == [*both]
+
+
 def test_a_lane_that_another_head_recorded_says_so(raced):
     loaded, library, race = raced
     eagle, jakiro = library.traces(race)

@@ -70,9 +70,10 @@ class Loaded:
     def drafting(self, trace: Trace) -> str:
         """The method that drafts here as a run did: of those with heads of its kind the one that has its head; else the
         one of its name, or of its kind where that is another head's that is not here."""
-        kind = kind_of(trace.method)
-        for name, head in self.target.heads.items():
-            if name in self.makers and kind_of(name) == kind and hub.place(head) == trace.drafter:
+        kind, heads = kind_of(trace.method), self.target.heads
+        for name in (trace.method, *heads):  # first its own: of two folders the last two parts may be the same
+            known = name in self.makers and name in heads and kind_of(name) == kind
+            if known and hub.place(heads[name]) == trace.drafter:
                 return name
         return kind if trace.method not in self.makers and kind in self.makers else trace.method
 

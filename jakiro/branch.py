@@ -68,8 +68,8 @@ def branch(
             f"{target.context} in all; force fewer, or choose an earlier round"
         )
     sides = [
-        _Side("as it was", trace, text, had, own, change.rounds),
-        _Side("what if", trace, [*text, *change.forced], settings, other, change.rounds),
+        _Side("as it was", trace, method.name, text, had, own, change.rounds),
+        _Side("what if", trace, method.name, [*text, *change.forced], settings, other, change.rounds),
     ]
     memory = _memory(target, make(had), trace, index, own, heed)
     steps: list[list[StepTrace]] = [[] for _ in sides]
@@ -89,6 +89,7 @@ class _Side:
 
     which: str  # as the trace calls it
     trace: Trace  # of the run
+    method: str  # that drafts now: of another head than the run says, where that has another name here
     text: list[int]  # before the rounds, the first one's root the last of it
     settings: Any
     sampling: Sampling
@@ -116,8 +117,7 @@ class _Side:
     def traced(self, target: Target, steps: list[StepTrace]) -> Trace:
         *prompt, first = self.text
         start = Prefill(first, 0.0)  # both clocks start at the round
-        method, length = self.trace.method, self.length
-        found = as_trace(target, prompt, length, self.sampling, start, steps, method, self.settings)
+        found = as_trace(target, prompt, self.length, self.sampling, start, steps, self.method, self.settings)
         filled = {found.stop, self.trace.stop} == {"length", "context"}  # the cap that it was held to is the context's
         return replace(found, branch=self.which, stop="context" if filled else found.stop, max_new_tokens=self.most)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from dataclasses import replace
@@ -13,7 +14,7 @@ from jakiro.branch import MOST_ROUNDS, Change, _drafted, _enough, branch, parted
 from jakiro.drafter import Context, Drafter
 from jakiro.engine import record
 from jakiro.heed import heedless
-from jakiro.methods import METHODS
+from jakiro.methods import METHODS, meet
 from jakiro.target import Target
 from jakiro.text import encode, tokenize
 from jakiro.trace import from_json, to_json
@@ -73,6 +74,18 @@ def test_rounds_that_another_head_recorded_are_told_apart(loaded, tmp_path):
     said = parted(other, as_was, 0)
     assert "not what was recorded, from round 2 on: theirs/jakiro drafted then, " in said
     assert facts["note"].endswith(said)
+
+
+def test_rounds_are_said_to_be_drafted_by_the_head_that_drafts_them(loaded, tmp_path, methods_again):
+    """The one that the run had, which has another name here."""
+    meet(["jakiro-theirs"])
+    trace, target = run(loaded, "jakiro"), copy.copy(loaded.target)
+    target.heads = {"jakiro-theirs": target.heads["jakiro"], "jakiro": tmp_path / "mine"}
+    known = replace(loaded, target=target, makers=loaded.makers | {"jakiro-theirs": loaded.makers["jakiro"]})
+    library = Library(tmp_path)
+    sides, facts = what_if(known, library, {"race": library.add([trace]), "lane": 0, "round": 0, "rounds": 2})
+    assert [(one.method, one.drafter) for one in sides] == [("jakiro-theirs", trace.drafter)] * 2
+    assert facts["note"].startswith("Jakiro (theirs) from round 1 on") and facts["back"]["method"] == "jakiro"
 
 
 def test_another_tree_gives_the_same_text_and_is_named(loaded):

@@ -59,6 +59,13 @@ def test_two_heads_of_one_method_are_compared_with_intervals(folder, tmp_path, c
     assert "| 1.93 (1.86 to 2.00) | 0.984 (0.969 to 0.998) |" in as_markdown([sure], "y"), "less than 1 can be seen"
 
 
+def test_a_variant_may_name_a_second_head_of_a_method(folder, tmp_path, capsys, methods_again):
+    asked = [{"label": "as it is", "method": "jakiro"}, {"label": "mine", "method": "jakiro-mine"}]
+    given = ["--head", f"jakiro-mine={folder / 'others' / 'jakiro'}", "--max-new-tokens", 4, "--limit", 2]
+    assert bench(folder, tmp_path, asked, *given) == 0, capsys.readouterr().err
+    assert json.loads((tmp_path / "bench.json").read_text())["weights"].keys() >= {"jakiro", "jakiro-mine"}
+
+
 def test_a_file_of_variants_may_begin_with_a_byte_order_mark_but_not_nest_without_end(tmp_path):
     path = tmp_path / "variants.json"
     path.write_text("\ufeff" + json.dumps([MINE, MINE | {"label": "b"}]), encoding="utf-8")

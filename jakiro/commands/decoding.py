@@ -70,6 +70,7 @@ def bench(options: argparse.Namespace) -> int:
     if twice := [name for name in named if named.count(name) > 1]:
         raise ValueError(f"--methods names {twice[0]} twice: leave one of them out")
     texts = read_prompts(options.prompts, options.limit)
+    heads = _heads(options)  # whose methods the variants may name
     compared = variants.read(options.variants) if options.variants else []
     if compared:
         check_tasks([text.task for text in texts])
@@ -78,7 +79,7 @@ def bench(options: argparse.Namespace) -> int:
         if options.methods is not None:
             raise ValueError("beside --variants there is no --methods: each variant names its own `method`")
     samplings = [Sampling(heat, options.top_p, options.seed) for heat in sorted(set(options.temperature))]
-    heads, changes = _heads(options), pairs(options.set, "--set")
+    changes = pairs(options.set, "--set")
     changed(named, changes)
     target = _target(options, heads)
     asked = variants.asked_for(target, compared) if compared else benchmark.asked_for(target, named, changes)

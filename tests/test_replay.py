@@ -263,6 +263,9 @@ def test_runs_of_one_method_are_named_by_what_sets_them_apart():
     common = {"top_k": 5, "depth": 2, "total_tokens": 6}
     alike, deep, wide = (replace(HAND, settings=common | one) for one in ({}, {"depth": 3}, {"top_k": 8, "depth": 9}))
     eagle2 = replace(HAND, method="eagle2", settings=common | {"depth": 8})  # of another method: nothing to tell apart
+    heads = [replace(HAND, method=name) for name in ("eagle2-mine", "eagle2-theirs", "my-own", "eagle2-")]
+    titles = {"eagle2": "EAGLE-2", "eagle2-mine": "EAGLE-2 (mine)"}  # of theirs nothing is known here
+    assert titled(heads, titles) == ["EAGLE-2 (mine)", "EAGLE-2 (theirs)", "my-own", "eagle2-"]
     assert titled([alike, eagle2, deep], {"eagle2": "EAGLE-2"}) == ["hand (depth 2)", "EAGLE-2", "hand (depth 3)"]
     assert titled([alike, deep, deep], {}) == ["hand (depth 2)", "hand (depth 3)", "hand (depth 3) (2)"]
     assert titled([alike, wide], {}) == ["hand (top_k 5, depth 2)", "hand (top_k 8, depth 9)"]

@@ -2,7 +2,7 @@
 
 import {h} from './dom.js';
 import {WORDS, fixed, inOrder, seconds} from './format.js';
-import {column} from './node.js';
+import {ofMethod} from './node.js';
 import {doneAt, length, roundAt, ticking, tokensAt} from './race.js';
 
 const KINDS = ['t0', 't1', 't2'];
@@ -92,7 +92,7 @@ export function lanesView(box, choose, cross, summaries = {}) {
       tau: h('span', {class: 'chip', 'data-help': WORDS.tau, tabindex: 0}),
       time: h('span', {'data-help': `${WORDS.seconds} ${WORDS.passes}`, tabindex: 0}),
       bar: h('i'), text: h('p', {class: 'text', role: 'group', dir: 'auto', tabindex: 0, 'aria-label': `Text of ${lane.title}`}),
-      button: h('button', {type: 'button', 'aria-pressed': 'false', 'data-help': column(summaries, lane.kind ?? lane.method)}, lane.title),
+      button: h('button', {type: 'button', 'aria-pressed': 'false', 'data-help': ofMethod(summaries, lane.kind ?? lane.method)}, lane.title),
       spans: [], marked: [], shown: 0,
     };
     parts.root = h('article', {class: 'lane card', 'data-method': lane.method, 'data-kind': lane.kind ?? lane.method},

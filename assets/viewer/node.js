@@ -47,6 +47,9 @@ export function nodeView(box, why) {
 /** A column of a round, which may be called as every object's own parts are. */
 export const column = (nodes, key) => (Object.hasOwn(nodes, key) ? nodes[key] : undefined);
 
+/** What there is for a lane's method; for that of another head, which may not be here, what there is for its kind. */
+export const ofMethod = (found, name) => column(found, name) ?? column(found, name.split('-')[0]);
+
 /** Whether a column has a value for any node of the lane; where it has, its row stays, or what is below would move. */
 const applies = (lane, key) => lane.nodes.some((nodes) => column(nodes, key)?.some((value) => value !== null));
 

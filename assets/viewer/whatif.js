@@ -2,6 +2,7 @@
 
 import {h, show as reveal} from './dom.js';
 import {token} from './format.js';
+import {ofMethod} from './node.js';
 
 const OF_SAMPLING = [
   {name: 'temperature', help: '0 is greedy.', kind: 'float', low: 0, high: 100},
@@ -33,7 +34,7 @@ export function whatIf(box, race, lane, round, methods, why, ask) {
 
 /** Holds nothing else of the lane, which may be large and is fetched anew. */
 function form(asked, {kind, settings: recorded, sampling: drawn}, methods, ask) {
-  const own = methods && Object.hasOwn(methods, kind) ? methods[kind] : [];
+  const own = ofMethod(methods ?? {}, kind) ?? [];
   const inputs = new Map();
   const had = (field) => recorded[field.name] ?? field.default; // of what the run was recorded without
   const fields = [

@@ -82,7 +82,7 @@ from jakiro.ui.figures.calibration import calibration_figure
 from jakiro.ui.figures.classes import classes_figure
 from jakiro.ui.figures.digits import rounded_list
 from jakiro.ui.figures.diversity import round_diversity_figure, run_diversity_figure
-from jakiro.ui.figures.labels import escape, label
+from jakiro.ui.figures.labels import escape, label, of_method
 from jakiro.ui.figures.looks import lane_looks
 from jakiro.ui.figures.routing import round_routing_figure, run_routing_figure
 from jakiro.ui.figures.stops import stops_figure
@@ -218,7 +218,7 @@ def titled(traces: Sequence[Trace], titles: Mapping[str, str]) -> list[str]:
     sides = {"as it was": ", unchanged", "what if": ", what if"}  # the former decoded again, too: not what was recorded
     copies = [" + lookup" if one.settings.get("lookup") else "" for one in traces]
     names = [
-        titles.get(one.method, one.method) + more + sides.get(one.branch, "")
+        of_method(one.method, titles) + more + sides.get(one.branch, "")
         for one, more in zip(traces, copies, strict=True)
     ]
     found = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import synthetic
 from playwright.sync_api import expect
 from served import IN_CHROMIUM, part, wait_for_tree, with_facts
@@ -103,3 +105,11 @@ def test_benchmarks_that_do_not_come_are_said_once_and_asked_for_again(show):
     for _ in range(2):
         part(tab, "benchmarks").locator("summary").click()
     tab.wait_for_selector("[data-part=benchmarks][data-drawn]")
+
+
+def test_a_run_of_a_head_that_is_not_here_is_changed_as_those_of_its_kind(show):
+    tab = show("?race=question", routes={"**/races/question.json": with_facts(lane={"method": "jakiro-gone"})})
+    tab.locator(".lane[data-kind=jakiro-gone] h2 button").click()
+    expect(tab.locator(".lane[data-kind=jakiro-gone] h2 button")).to_have_attribute("data-help", re.compile("experts"))
+    tab.locator("[data-tab=whatif]").click()
+    expect(tab.locator("form.whatif").get_by_label("depth")).to_be_visible()

@@ -7,6 +7,7 @@ model or an imported file, so they are escaped for it.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
 from unicodedata import bidirectional
 
 GLYPHS = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥"}
@@ -49,6 +50,12 @@ def quote(piece: str) -> str:
 def percent(share: float) -> str:
     """A share on a figure. What would be rounded to nothing is not nothing."""
     return f"{100 * share:.0f}%" if share > 0.005 else escape("<1%")
+
+
+def of_method(name: str, titles: Mapping[str, str]) -> str:
+    """What a method is called; that of another head, "eagle2-mine", by its kind and that name where it is not here."""
+    kind, _, own = name.partition("-")
+    return titles.get(name) or (f"{titles[kind]} ({own})" if own and kind in titles else name)
 
 
 def counted(number: int, noun: str) -> str:

@@ -20,6 +20,7 @@ from jakiro.measuring.report import means, method_totals, number, prompts_a_task
 from jakiro.ui.about import method_titles
 from jakiro.ui.figures import benchmark, experiment
 from jakiro.ui.figures.costs import long_text_figure, shapes_figure
+from jakiro.ui.figures.labels import of_method
 from jakiro.ui.figures.theme import CONFIG, THEMES
 from jakiro.ui.figures.tuning import tuning_figure
 
@@ -106,7 +107,7 @@ def _tuning(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _method(data: dict[str, Any]) -> str:
-    return NAMES.get(data["method"], data["method"])
+    return of_method(data["method"], NAMES)
 
 
 def _device(data: dict[str, Any]) -> str:

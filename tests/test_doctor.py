@@ -20,7 +20,7 @@ from jakiro.doctor.evidence import Said, Wiring, say, say_ahead, write
 from jakiro.doctor.mixture import experts, of_mixture
 from jakiro.doctor.visit import visit
 from jakiro.drafting.config import HeadConfig
-from jakiro.drafting.head import EagleHead, HeadOutput, JakiroHead
+from jakiro.drafting.head import EagleHead, HeadOutput, JakiroHead, SwiGLU
 from jakiro.drafting.weights import save_head
 from jakiro.heed import heedless
 from jakiro.models.loading import last_norm
@@ -147,6 +147,16 @@ def test_queries_and_keys_in_another_order_are_found(target, texts, sound, order
         weight.normal_()
     plain, back = say(target, whole, texts[True])[0], say(target, turned(whole, order), texts[True], Wiring(rows=name))
     torch.testing.assert_close(back[0].logprobs, plain.logprobs)
+
+
+@pytest.mark.parametrize("kind", [EagleHead, JakiroHead])
+def test_gate_and_up_exchanged_are_found(target, texts, kind):
+    head = taught(target, texts[True], kind)
+    before = say(target, head, texts[True])[0].logprobs
+    for part in [one for one in head.modules() if isinstance(one, SwiGLU)]:
+        part.gate_proj.weight, part.up_proj.weight = part.up_proj.weight, part.gate_proj.weight
+    assert verdicts(target, head, texts)["gate and up projection"] == "wrong"
+    assert say(target, head, texts[True], Wiring(exchanged=True))[0].logprobs.equal(before)
 
 
 def test_a_head_of_text_without_the_template_is_found(target, texts):
@@ -350,7 +360,7 @@ def test_the_command_prints_writes_and_tells_by_its_status(folder, tmp_path, cap
     assert main(asked) == 0
     assert "✓ good" in capsys.readouterr().out
     report = json.loads(out.read_text())
-    assert report["schema"] == "jakiro-doctor/1" and len(report["findings"]) == 11
+    assert report["schema"] == "jakiro-doctor/1" and len(report["findings"]) == 12
     assert main(["doctor", "--target", str(folder), "--method", "vanilla"]) == 2
     assert "vanilla has no head; examine one of eagle2, eagle3, jakiro" in capsys.readouterr().err
 
@@ -411,7 +421,7 @@ def test_the_page_asks_it_of_the_loaded_target(folder):
     models.start()
     examine = examinations(models, PROMPTS[:4], None)
     found = examine({"method": "eagle2", "nonce": 1}, heedless)
-    assert found["findings"][0]["check"] == "keys and shapes" and len(found["findings"]) == 11
+    assert found["findings"][0]["check"] == "keys and shapes" and len(found["findings"]) == 12
     assert models.status()["heads"] == ["eagle2"]
     with pytest.raises(RequestError, match="vanilla has no head; examine one of eagle2, eagle3, jakiro"):
         examine({"method": "vanilla"}, heedless)

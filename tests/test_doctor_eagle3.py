@@ -200,6 +200,6 @@ def test_the_command_examines_it(target, sound, tmp_path, capsys):
     asked = ["doctor", "--target", folder, "--method", "eagle3", "--prompts", prompts, "--out", tmp_path / "d.json"]
     assert main([str(one) for one in asked]) == 0
     found = json.loads((tmp_path / "d.json").read_text())["findings"]
-    assert [one["check"] for one in found][:3] == ["keys and shapes", "agreement", "vocabulary"] and len(found) == 13
+    assert [one["check"] for one in found][:3] == ["keys and shapes", "agreement", "vocabulary"] and len(found) == 14
     assert "all 15 tensors of target/eagle3 fit" in capsys.readouterr().out
     assert load_file(folder / "eagle3/model.safetensors").keys() == sound.state_dict().keys()

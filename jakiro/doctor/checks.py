@@ -83,6 +83,7 @@ def examine(target: Target, head: Head | Eagle3Head, texts: list[Text], plain: l
     found.append(fed(said, "token beside the feature", beside))
     found.append(fed(said, "rotary base", {f"{theta:g}": Wiring(theta=theta) for theta in sorted(bases)}))
     found.append(fed(said, "queries and keys", {f"their rows from {name}": Wiring(rows=name) for name in ORDERS}))
+    found.append(fed(said, "gate and up projection", {"the two exchanged": Wiring(exchanged=True)}))
     found.append(_template(target, head, said, plain))
     if not _guesses(said):
         found += [_levels(levels), _calibration(said), *([] if own else [_cosine(said)])]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from jakiro.drafting.eagle3_head import Eagle3Head, layers
-from jakiro.drafting.head import Head, HeadOutput, JakiroHead
+from jakiro.drafting.head import Head, HeadOutput, JakiroHead, SwiGLU
 from jakiro.heed import Heed, heedless
 from jakiro.models.generation import generate
 from jakiro.models.loading import last_norm
@@ -48,6 +48,7 @@ class Wiring:
     normed: bool = False  # the target's final norm after the head
     shift: int = 0  # the token beside h_t is x_{t + 1 + shift}
     theta: float | None = None  # base of the rotary embedding; None: the head's own
+    exchanged: bool = False  # gate_proj and up_proj of what is feed-forward
     without: int | None = None  # expert of a mixture that adds nothing to it
     rows: str = ""  # queries and keys in another order, as in checkpoints whose rotary pairs are neighbours: ORDERS
     residual: bool = False  # EAGLE-3's begins its residual with what the others do: normed or not
@@ -157,6 +158,10 @@ def _wired(head: Head | Eagle3Head, wiring: Wiring) -> Head | Eagle3Head:
         head.config = replace(head.config, norm_output=not head.config.norm_output)
     if wiring.theta is not None:
         attention.config = replace(attention.config, rope_theta=wiring.theta)
+    if wiring.exchanged:
+        for one in layer.modules():
+            if isinstance(one, SwiGLU):
+                one.gate_proj, one.up_proj = one.up_proj, one.gate_proj
     if wiring.without is not None:
         down = layer.mlp_moe.experts[wiring.without].down_proj
         down.weight = nn.Parameter(torch.zeros_like(down.weight), requires_grad=False)

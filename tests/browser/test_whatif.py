@@ -389,19 +389,19 @@ def test_the_doctor_examines_the_head_of_the_lane_shown(show_live):
     tab.locator("[data-tab=run]").click()
     view = tab.locator("[data-view=run]")
     view.get_by_role("button", name="Examine the head of Jakiro").click()
-    expect(view.locator(".findings tr")).to_have_count(8)  # of thirteen: this head knows nothing that five look at
+    expect(view.locator(".findings tr")).to_have_count(9)  # of fourteen: this head knows nothing that five look at
     expect(view.locator(".findings tr").first).to_contain_text("keys and shapes")
     expect(view.locator(".findings tr").first).to_contain_text("good")
     tab.keyboard.press("1")  # vanilla has no head
     expect(view.locator(".doctor")).to_be_hidden()
     tab.keyboard.press("3")
-    expect(view.locator(".findings tr")).to_have_count(7)
+    expect(view.locator(".findings tr")).to_have_count(9)
     race = part(tab, "races").input_value()
     part(tab, "races").select_option("question")  # of another model
     expect(view.locator(".doctor small")).to_contain_text("This race was recorded with")
     expect(view.locator(".findings")).to_be_hidden()
     part(tab, "races").select_option(race)
-    expect(view.locator(".findings tr")).to_have_count(7)
+    expect(view.locator(".findings tr")).to_have_count(9)
     expect(view.locator(".doctor small")).to_contain_text("how well it knows its target")
 
 

@@ -38,6 +38,7 @@ const TRIED = 8, CHIP = 30; // rounds whose sentence may be the highest; letters
 export function roundView(part, choose, {methods, unable, again, compare, examine, heads, findings}) {
   const plots = new Map(); // name -> {box, later, settle}
   let Plotly = null, race = null, lane = null, theme = null, tree = null, against = null, open = null;
+  let width = 0; // px of the sentence's box, which the settings beside it change, too
 
   const tabs = TABS.map(({key, title}) => h('button', {type: 'button', role: 'tab', id: `tab-${key}`, 'data-tab': key}, title));
   part('tabs').replaceChildren(...tabs);
@@ -56,6 +57,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
   const outline = outlineView(panels.get('outline'), choose);
   const table = tableView(panels.get('table'), choose);
   const doctor = doctorView(panels.get('run'), examine);
+  new ResizeObserver(([{contentRect}]) => { width = contentRect.width; }).observe(part('why').parentNode);
 
   return {show, at, settle, library};
 
@@ -154,7 +156,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
 
   /** Keep room for what the lane's longest sentences take: else the tree below goes up and down from round to round. */
   function steady(whole) {
-    const box = part('why').parentNode, key = whole || !lane.why?.length ? '' : `${race.id} ${lane.method} ${innerWidth} ${enlarged(panels.get('tree'))}`;
+    const box = part('why').parentNode, key = whole || !lane.why?.length ? '' : `${race.id} ${lane.method} ${width} ${enlarged(panels.get('tree'))}`;
     if (box.dataset.of === key) return;
     box.dataset.of = key;
     box.style.minHeight = '';

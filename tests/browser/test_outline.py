@@ -172,6 +172,22 @@ def test_what_is_above_the_tree_stays_where_it_is(show):
         assert len({y for _, y in seen}) == 1
 
 
+def test_what_is_above_the_tree_stays_where_it_is_beside_the_settings(show):
+    """They open when the heights of its sentences have been measured, and leave these less room."""
+    tab = show("?race=question&method=jakiro&round=0", viewport={"width": 1200, "height": 900})
+    wait_for_tree(tab)
+    wide = part(tab, "why").bounding_box()["width"]
+    tab.locator("[data-do=settings]").click()
+    tab.wait_for_function("(wide) => document.querySelector('[data-part=why]').clientWidth < wide - 300", arg=wide)
+    tab.wait_for_function("document.querySelector('.sidebar').getAnimations({subtree: true}).length === 0")
+    seen = set()
+    for at in range(1, len(RUN.steps)):
+        tab.keyboard.press("ArrowRight")
+        tab.wait_for_selector(f"#viewer [data-round='{at}'][data-method]")
+        seen.add(part(tab, "views").bounding_box()["y"] - part(tab, "tabs").bounding_box()["y"])
+    assert len(seen) == 1
+
+
 def test_the_tour_does_not_lie_over_the_timeline(show):
     """On a low screen that is last on the page."""
     tab = show("?race=question&round=0", viewport={"width": 1280, "height": 720}, reduced_motion="reduce")

@@ -1,6 +1,6 @@
 """Compare, as the page asks it: two lanes of a race drafting after every token of one of its texts.
 
-{"schema": "jakiro-compare/1", "lanes": [key, key], "names": [title, title], "summary": text, "telling": [place],
+{"schema": "jakiro-compare/1", "names": [title, title], "summary": text, "telling": [place],
  "tokens": [id], "pieces": {id: text},                           # of the text; place i has tokens[i] as its root
  "reach": [[..], [..]], "drafted": [[..], [..]], "shared": [..], # tokens, one entry a place
  "why": [[text], [text]],                                       # why either lane gets no further, likewise
@@ -34,7 +34,7 @@ from jakiro.ui.figures.overlay import overlay_figure
 from jakiro.ui.figures.reach import coverage_figure, reach_figure
 from jakiro.ui.library import Library
 from jakiro.ui.models import Loaded, RequestError, requested
-from jakiro.ui.replay import keys, titled
+from jakiro.ui.replay import titled
 from jakiro.ui.why import whys
 
 SCHEMA = "jakiro-compare/1"
@@ -69,10 +69,8 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: He
         for trace, steps in zip(chosen, found, strict=True)
     ]
     looks = tuple(lane_looks([trace.method for trace in chosen]))
-    lanes = keys(traces)
     data = {
         "schema": SCHEMA,
-        "lanes": [lanes[asked["lane"]], lanes[asked["other"]]],
         "names": titles,
         "summary": summary(places, titles, len(text.tokens) - 1) + learnt + _other_heads(chosen, titles, loaded),
         "telling": telling(places),

@@ -1,6 +1,6 @@
 """A race as the page sees it while it runs: append-only lines of JSON.
 
-    {"event": "start", "race": id, "prompt", "target", "device", "dtype", "lanes": [{"method", "title"}]}
+    {"event": "start", "race": id, "prompt", "target", "device", "lanes": [{"method", "title"}]}
     {"event": "tokens", "lane": index, "id": [..], "text": [..], "drafted": accepted ones, they come first,
      "nodes": of the tree, "at": seconds on the lane's own clock, "draft", "verify", "overhead": seconds}
                                             # the first of a lane is its prefill, which has no nodes and no phases
@@ -25,7 +25,7 @@ import torch
 from joblib import cpu_count
 
 from jakiro.engine import Prefill
-from jakiro.machine import device_name, dtype_name
+from jakiro.machine import device_name
 from jakiro.methods import METHODS
 from jakiro.text import pieces
 from jakiro.trace import StepTrace
@@ -54,7 +54,6 @@ def events(race: Race, name: str) -> Iterator[dict[str, Any]]:
         "prompt": race.request.prompt,
         "target": target.name,
         "device": device_name(target.device),
-        "dtype": dtype_name(target.dtype),
         "lanes": [{"method": lane.method, "title": METHODS[lane.method].title} for lane in race.lanes],
     }
     for index, event in race.rounds():

@@ -108,7 +108,6 @@ export function lanesView(box, choose, cross, summaries = {}) {
     parts.speedup.textContent = speedup === null ? '' : `${fixed(speedup, 2)}×`;
     parts.tau.textContent = `τ ${tau === null ? UNKNOWN : fixed(tau, 2)}${race.lanes.length > ROOMY ? '' : ' tokens / pass'}`;
     parts.time.textContent = `${seconds(lane.summary.seconds)} · ${passes} ${passes === 1 ? 'pass' : 'passes'}${stopped(lane) ? ' · stopped' : ''}`;
-    if (race.running) parts.bar.style.width = '0';
   }
 }
 

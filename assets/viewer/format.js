@@ -9,7 +9,13 @@ export const WORDS = {
   bar: 'How far this lane is at the time of the clock; at rest, when the first lane has finished. Prefill counts, unlike in tok/s.',
 };
 
-export const fixed = (value, digits) => (value === null || value === undefined ? '–' : value.toFixed(digits));
+export const fixed = (value, digits) => (value === null || value === undefined ? '–' : even(value, digits));
+
+/** What lies between two numbers is the even one, as in Python's sentences: 2.125 is 2.12 in all places. */
+function even(value, digits) {
+  const text = value.toFixed(digits), between = (value * 2 ** (digits + 1)) % 2 === 1;
+  return between && text.at(-1) % 2 ? (value - 0.25 * 10 ** -digits).toFixed(digits) : text;
+}
 
 export const seconds = (value) => (value === 0 ? '–' : value < 1 ? `${fixed(value * 1000, 0)} ms` : `${fixed(value, 2)} s`);
 

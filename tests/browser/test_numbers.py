@@ -12,8 +12,10 @@ from playwright.sync_api import expect
 from served import IN_CHROMIUM, part, wait_for_tree
 
 from jakiro import metrics
+from jakiro.assets import ASSETS
 from jakiro.graph import ACCEPTED, draft_probabilities, states
 from jakiro.ui.inspector import FIELDS
+from jakiro.ui.modules import Modules
 from jakiro.ui.replay import WORDS
 
 pytestmark = IN_CHROMIUM
@@ -44,6 +46,16 @@ def proposer(node):
 def inspected(tab):
     names, values = (part(tab, "node").locator(f"> dl {tag}").all_text_contents() for tag in ("dt", "dd"))
     return dict(zip(names, values, strict=True))
+
+
+def test_a_number_is_rounded_as_in_the_sentences(show):
+    numbers = [count / rounds for rounds in (*range(1, 41), 64, 128) for count in range(rounds, 5 * rounds)]
+    script = """async ([path, numbers]) => {
+      const {fixed} = await import(new URL(path, document.baseURI));
+      return [0, 1, 2].map((digits) => numbers.map((number) => fixed(number, digits)));
+    }"""
+    shown = show("?race=question").evaluate(script, [f"{Modules(ASSETS / 'viewer').path}/format.js", numbers])
+    assert shown == [[f"{number:.{digits}f}" for number in numbers] for digits in (0, 1, 2)]
 
 
 def test_a_lane_has_the_numbers_of_its_run(show):

@@ -59,7 +59,7 @@ export function compareView(box, ask, choose) {
     button.textContent = found ? 'Compare again' : 'Compare';
     button.classList.toggle('primary', !found);
     const alone = race.lanes.length === 1 ? 'This race has one lane: run two methods, or open several traces together.'
-      : drafts(lane) ? 'No other lane of this race drafts: run two methods that do.' : `${lane.title} drafts nothing: choose another lane.`;
+      : drafts(lane) ? 'No other lane of this race drafted anything: run two methods that do.' : `${lane.title} drafted nothing in this race: choose another lane.`;
     note.textContent = options.length ? why : alone;
     if (!note.textContent && !found) note.textContent = 'Both lanes draft after every token of this one’s text, and the trees are laid over one another.';
     reveal(note, Boolean(note.textContent));

@@ -16,7 +16,7 @@ export const TABS = [
   {key: 'tree', title: 'Tree', figures: [['tree', true]]},
   {key: 'outline', title: 'Outline', figures: []},
   {key: 'routing', title: 'Routing', figures: [['routing', true], ['run_routing', false, () => 'All rounds of this run']],
-    none: 'This method has no router: its trace carries no gate weights.'},
+    none: 'No router weighed experts here: this method has none, or one expert alone proposed.'},
   {key: 'diversity', title: 'Diversity',
     figures: [['diversity', true], ['run_diversity', false, () => 'All rounds of this run'],
       ['same', false, (lane, other) => `After each of the same ${lane.compared.get(other).reach[0].length} tokens`]],

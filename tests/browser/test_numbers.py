@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 import synthetic
 from playwright.sync_api import expect
-from served import IN_CHROMIUM, part, wait_for_tree
+from served import DROP, IN_CHROMIUM, part, wait_for_tree
 
 from jakiro import metrics
 from jakiro.assets import ASSETS
 from jakiro.graph import ACCEPTED, draft_probabilities, states
+from jakiro.trace import to_json
 from jakiro.ui.inspector import FIELDS
 from jakiro.ui.modules import Modules
 from jakiro.ui.replay import WORDS
@@ -124,3 +126,21 @@ def test_the_badge_marks_a_tie_otherwise_than_a_difference(show, tie, mark):
 
     tab = show(ADDRESS, routes={"**/races/question.json": answer})
     expect(part(tab, "lossless")).to_have_text(f"{mark} they part")
+
+
+def test_what_is_not_shown_is_not_denied(show):
+    """One expert alone has a router, which is not asked; a method that drafts may have had nothing to draft."""
+    alone = replace(RUN, settings=RUN.settings | {"expert": "0"})
+    tab = show("?race=question&tab=routing&motion=0")
+    tab.evaluate(DROP, to_json(alone))
+    expect(part(tab, "kind")).to_have_text("opened")
+    expect(tab.locator("[data-view=routing] .none")).to_have_text(
+        "No router weighed experts here: this method has none, or one expert alone proposed."
+    )
+    idle = replace(synthetic.vanilla_trace(RUN.tokens), method="eagle2")
+    tab.evaluate(DROP, f"[{to_json(VANILLA)}, {to_json(idle)}]")
+    expect(tab.locator(".lane[data-method=eagle2]")).to_be_visible()
+    tab.locator("[data-tab=compare]").click()
+    expect(tab.locator("[data-view=compare] .none")).to_have_text(
+        "EAGLE-2 drafted nothing in this race: choose another lane."
+    )

@@ -143,7 +143,7 @@ def test_two_lanes_are_compared_along_one_text(show):
     expect(part(tab, "why")).to_contain_text("tokens of one text, Jakiro would have got further")
     expect(view.locator("[data-figure=reach] .annotation-text")).to_have_text("drafted tokens along the text")
     tab.locator(".lane[data-method=vanilla] h2 button").click()
-    expect(view).to_contain_text("Vanilla drafts nothing: choose another lane.")
+    expect(view).to_contain_text("Vanilla drafted nothing in this race: choose another lane.")
     expect(view.locator(".links, .primary").first).to_be_hidden()  # what is below is of the lane that is chosen
     tab.locator(".lane[data-method=jakiro] h2 button").click()
     expect(view.locator(".links")).to_be_visible()

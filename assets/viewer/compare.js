@@ -85,8 +85,10 @@ export function compareView(box, ask, choose) {
     const piece = (place) => `“${token(found, found.tokens[place])}”`;
     const named = found.telling.map((place) => h('button', {type: 'button', 'data-place': place},
       `${place + 1} ${piece(place)}${found.reach[0][place] === found.reach[1][place] ? '' : `: ${found.reach[0][place]} against ${found.reach[1][place]}`}`));
-    links.replaceChildren(named.length ? 'Where they differ most: ' : 'They differ nowhere.', ...named);
-    differ.replaceChildren(table(found));
+    const far = named.length && found.reach[0][found.telling[0]] === found.reach[1][found.telling[0]];
+    const most = far ? 'Neither gets further anywhere; they differ most in the target’s probability that they cover, after ' : 'Where they differ most: ';
+    links.replaceChildren(named.length ? most : 'They differ nowhere.', ...named);
+    differ.replaceChildren(...(far || !named.length ? [] : [table(found)]));
     const {reach} = found.figures, box = plots.get('reach');
     size(box, reach.min_width, reach.layout.height);
     draw(Plotly, box, large(box, whole(reach, theme, race.themes), reach.min_width), race.config).then(() => {

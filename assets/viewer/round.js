@@ -5,7 +5,7 @@ import {draw, fill, paced, whole} from './figures.js';
 import {token} from './format.js';
 import {compareView} from './compare.js';
 import {doctorView} from './doctor.js';
-import {enlarged, large} from './labels.js';
+import {enlarged, large, roomy} from './labels.js';
 import {outlineView} from './outline.js';
 import {tableView} from './table.js';
 import {nextNotable} from './race.js';
@@ -193,7 +193,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
       if (name === 'tree') preview(source, round);
       return true;
     }
-    const talk = enlarged(box), of = perRound ? round : `${against} ${lane.compared?.get(against)?.at ?? ''}`;
+    const talk = name === 'tree' ? enlarged(box) : roomy(box, source.min_width), of = perRound ? round : `${against} ${lane.compared?.get(against)?.at ?? ''}`;
     const key = `${race.id} ${lane.method} ${theme} ${talk} ${of} ${name === 'tree' ? `${node} ${cut}` : ''}`;
     if (box.dataset.shows === key) return true;
     box.dataset.shows = key;

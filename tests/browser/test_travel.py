@@ -225,6 +225,16 @@ def test_space_after_a_click_is_the_pages_own(show):
     expect(tab.locator("#viewer.presenting")).to_have_count(1)
 
 
+def test_figures_of_a_talk_grow_with_the_window_by_the_next_move(show):
+    tab = show("?race=question&method=jakiro&round=0&tab=run&present=1", viewport={"width": 1000, "height": 900})
+    size = "document.querySelector('[data-figure=acceptance]')?._fullLayout?.font.size"
+    tab.wait_for_selector("[data-figure=acceptance][data-drawn=yes]")
+    before = tab.evaluate(size)
+    tab.set_viewport_size({"width": 1900, "height": 900})
+    tab.keyboard.press("ArrowRight")
+    tab.wait_for_function(f"{size} > 1.2 * {before}")
+
+
 def test_a_replay_goes_on_at_another_speed(show):
     tab = show("?race=question&method=jakiro&round=0&speed=0.25")
     at(tab, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -175,6 +176,24 @@ def test_two_lanes_are_compared_along_one_text(show):
     tab.locator("[data-tab=tree]").click()
     tab.keyboard.press("ArrowRight")
     tab.wait_for_function("!location.search.includes('place=')")
+
+
+def test_where_no_lane_gets_further_it_is_said_in_what_they_differ(show_live):
+    tab = show_live()
+
+    def alike(route):
+        found = (answer := route.fetch()).json()
+        if found:  # nothing is kept before
+            found["reach"][1] = found["reach"][0]
+        route.fulfill(response=answer, body=json.dumps(found))
+
+    tab.route("**/compare/**", alike)
+    tab.locator("[data-tab=compare]").click()
+    view = tab.locator("[data-view=compare]")
+    view.get_by_role("button", name="Compare").click()
+    expect(view.locator(".links")).to_contain_text("Neither gets further anywhere; they differ most in")
+    expect(view.locator(".links button").first).to_be_visible()
+    expect(view.locator("thead")).to_have_count(0)
 
 
 def test_what_was_compared_goes_with_the_replay(show_live, chromium, address, tmp_path):

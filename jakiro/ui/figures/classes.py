@@ -23,7 +23,7 @@ def classes_figure(trace: Trace) -> dict | None:
         "xaxis": axis((0, 1), "y", showgrid=False),
         "yaxis": axis((0, 0.9), "x", range=[0, 1.15], tickformat=".0%", tickvals=[0, 0.5, 1]),
     }
-    title = caption(0, 0.94, "of the text's tokens, by what they are: the share that was drafted and accepted")
+    title = caption(0, 0.94, "of the text's tokens but the first, by what they are: the share drafted and accepted")
     look = layout(240, axes, margin={"l": 46, "r": 12, "t": 30, "b": 44}, bargap=0.4, annotations=[title])
     words = {"text": text, "textposition": "outside", "hovertext": what, "hovertemplate": hover}
     data = [bars(names, shares, "@accepted", "accepted", **words)]

@@ -12,7 +12,7 @@ from test_engine import GREEDY, SAMPLED, Noise, Oracle
 from tiny import CONTEXT, random_tree, tiny_model
 
 from jakiro import engine, metrics, programs
-from jakiro.bench import load_methods, run
+from jakiro.bench import Benchmark, load_methods
 from jakiro.cache import KVCache
 from jakiro.drafter import Context
 from jakiro.engine import record
@@ -292,7 +292,8 @@ def test_a_benchmark_says_what_recording_took(recorded, monkeypatch):
 
     monkeypatch.setitem(programs._RECORDERS, "cpu", slow)
     methods = load_methods(recorded, ["vanilla", "eagle2"], {})
-    report = run(recorded, [Prompt("chat", "1", "the ant"), Prompt("chat", "2", "a man")], methods, 8, [GREEDY])
+    prompts = [Prompt("chat", "1", "the ant"), Prompt("chat", "2", "a man")]
+    report = Benchmark(recorded, prompts, methods, 8, [GREEDY]).run()
     vanilla, eagle = ({**row} for row in report["rows"])
     assert vanilla["recording_s"] == 200 and eagle["recording_s"] >= 400
     assert vanilla["recording_s"] + eagle["recording_s"] == 100 * len(made) / 2  # the other half warmed up

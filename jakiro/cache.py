@@ -30,11 +30,28 @@ def argument_of(model: PreTrainedModel) -> str:
     return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
-class KVCache(Cache):
-    """A `transformers` cache for one sequence.
+class Rows(Cache):
+    """A `transformers` cache for one sequence: `length` rows are committed, and a pass sees these and its own."""
 
-    `length` rows are committed. A forward pass writes its rows after them and sees them; they count once `keep` has
-    committed them, and the next pass overwrites the others.
+    def __init__(self, layers: int, length: int, reads: Sequence[int]) -> None:
+        """`reads`: layers whose inputs are the features of passes, in place of the last hidden state."""
+        super().__init__(layers=[DynamicLayer() for _ in range(layers)])  # models ask them of their kind alone
+        self.length, self.reads = length, tuple(reads)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """The committed rows, the same for all layers."""
+        return self.length
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
+        """Rows that a pass of `query_length` tokens sees, and the position of the first."""
+        return self.length + query_length, 0
+
+
+class KVCache(Rows):
+    """The cache of a run.
+
+    A forward pass writes its rows after the committed ones and sees them; they count once `keep` has committed them,
+    and the next pass overwrites the others.
     """
 
     def __init__(
@@ -45,13 +62,10 @@ class KVCache(Cache):
         device: torch.device | str,
         reads: Sequence[int] = (),
     ) -> None:
-        """`shapes`: the key's and the value's shape of each layer, or None for a layer that stores nothing. `reads`:
-        layers whose inputs are the features of the run's passes, in place of the last hidden state."""
-        super().__init__(layers=[DynamicLayer() for _ in shapes])  # models ask them of their kind; rows are kept here
-        self.length = 0
+        """`shapes`: the key's and the value's shape of each layer, or None for a layer that stores nothing."""
+        super().__init__(len(shapes), 0, reads)
         self.capacity = capacity
         self.device = torch.device(device)
-        self.reads = tuple(reads)
         self.programs: dict[Any, Any] = {}  # what was recorded on the present storage, for the cache's user
         flat = [shape for pair in shapes if pair for shape in pair]
         free = {shape: count() for shape in flat}
@@ -82,14 +96,6 @@ class KVCache(Cache):
         keys[:, :, start:end] = key_states
         values[:, :, start:end] = value_states
         return keys[:, :, :end], values[:, :, :end]
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        """The committed rows, the same for all layers."""
-        return self.length
-
-    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """Rows that a pass of `query_length` tokens sees, and the position of the first."""
-        return self.length + query_length, 0
 
     def keep(self, base: int, rows: Sequence[int]) -> None:
         """Commit the given rows, counted from `base` and rising, as the rows right after `base`; forget all others."""
@@ -133,12 +139,12 @@ class KVCache(Cache):
         return [pair and tuple(self._storage[shape][at, None] for shape, at in pair) for pair in self._slots]
 
 
-class Window(Cache):
+class Window(Rows):
     """A `KVCache` for one pass, as views: no number of what is committed goes into what is done with them."""
 
     def __init__(self, own: Slots, seen: Slots, places: Places, length: int, reads: tuple[int, ...]) -> None:
-        super().__init__(layers=[DynamicLayer() for _ in places])
-        self._own, self._seen, self._places, self._length, self.reads = own, seen, places, length, reads
+        super().__init__(len(places), length, reads)
+        self._own, self._seen, self._places = own, seen, places
 
     def tensors(self) -> list[Tensor]:
         """All views."""
@@ -153,21 +159,13 @@ class Window(Cache):
             self._own[shape][at].copy_(states)
         return self._seen[keys[0]][keys[1]], self._seen[values[0]][values[1]]
 
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        """The committed rows."""
-        return self._length
 
-    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """Rows that a pass sees, and the position of the first."""
-        return self._length + query_length, 0
-
-
-class FixedRows(Cache):
+class FixedRows(Rows):
     """A `KVCache` for a recorded pass: as many rows whatever is committed; the mask tells them apart."""
 
     def __init__(self, layers: Views, rows: int, at: Tensor, reads: tuple[int, ...]) -> None:
-        super().__init__(layers=[DynamicLayer() for _ in layers])
-        self._layers, self._count, self._at, self.reads = layers, rows, at, reads
+        super().__init__(len(layers), rows - len(at), reads)  # as if the pass's own were the last ones
+        self._layers, self._count, self._at = layers, rows, at
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args, **kwargs
@@ -185,14 +183,6 @@ class FixedRows(Cache):
     def of_layer(self, layer: int) -> OneLayer:
         """The same for that layer alone."""
         return OneLayer([self._layers[layer]], self._count, self._at, self.reads)
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Rows before the pass's own, were they the last ones."""
-        return self._count - len(self._at)
-
-    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """Rows that a pass sees, and the position of the first."""
-        return self._count, 0
 
 
 class OneLayer(FixedRows):

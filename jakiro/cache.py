@@ -77,14 +77,9 @@ class KVCache(Rows):
         self._rows = self._views()
 
     @property
-    def nbytes(self) -> int:
-        """Bytes set aside for rows."""
-        return sum(storage.nbytes for storage in self._storage.values())
-
-    @property
     def row_bytes(self) -> int:
         """Bytes of one row: keys and values of a token in all layers."""
-        return self.nbytes // self.capacity
+        return sum(storage.nbytes for storage in self._storage.values()) // self.capacity
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args, **kwargs

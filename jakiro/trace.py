@@ -96,11 +96,6 @@ class Trace:
             return None
         return len(self.prompt) + (self.max_new_tokens or len(self.tokens))
 
-    @property
-    def text(self) -> str:
-        """The generated text as displayable pieces run together."""
-        return "".join(self.piece(token) for token in self.tokens)
-
     def piece(self, token: int) -> str:
         """The displayable text of a token id; the id in angle brackets where it is not known."""
         return self.pieces.get(token, f"<{token}>")

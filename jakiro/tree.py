@@ -76,14 +76,6 @@ class DraftTree:
             found.append((*found[parent], token) if parent >= 0 else (token,))
         return found
 
-    def path(self, node: int) -> list[int]:
-        """Nodes from below the root down to `node`; empty for the root itself."""
-        path = []
-        while node > 0:
-            path.append(node)
-            node = self.parents[node]
-        return path[::-1]
-
 
 def read_tree(data: Any, where: str) -> DraftTree:
     """Build a tree from parsed JSON, checking every field. Raises TraceError; `where` is its place in the trace."""

@@ -64,7 +64,7 @@ def test_columns_are_the_naive_ones(target, mode: str, room: int) -> None:
     assert all(len(column) == len(tree) for column in columns.values())
     assert columns["rank"][0] is None and columns["logprob"][0] is None
     for node, depth in enumerate(tree.depths()):
-        path = tuple(tree.tokens[step] for step in tree.path(node))
+        path = tree.paths()[node][1:]
         assert close(columns["cutoff"][node], kept.cutoff)
         if node:
             answer, logprobs = asked(oracle, settings, frontiers, depth, path[:-1])
@@ -121,7 +121,7 @@ def expanded(oracle: naive.Oracle, settings) -> list[list[tuple[int, ...]]]:
         tree = naive.draft(oracle, 0, TreeSettings(settings.top_k, depth, 512))
         last = [node for node, at in enumerate(tree.depths()) if at == depth]
         best = sorted(last, key=lambda node: (-tree.scores[node], node))[: settings.top_k]
-        frontiers.append([tuple(tree.tokens[step] for step in tree.path(node)) for node in best])
+        frontiers.append([tree.paths()[node][1:] for node in best])
     return frontiers
 
 

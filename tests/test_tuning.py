@@ -140,7 +140,7 @@ def test_a_cut_is_the_tree_that_the_drafter_builds_at_that_size(target, name):
         return make(settings).draft(Context(ids, features, room=9))
 
     def paths(tree: DraftTree, nodes) -> set[tuple[int, ...]]:
-        return {tuple(tree.tokens[step] for step in tree.path(node)) for node in nodes}
+        return {tree.paths()[node] for node in nodes}
 
     wide = draft(60)
     for total in (2, 4, 7, 12, 30):

@@ -132,7 +132,7 @@ def _vocabulary(head: Eagle3Head, texts: list[Text]) -> Finding:
     advice = "train one whose tokens are those of such texts"
     if not share:
         return Finding("vocabulary", WRONG, f"{text}; {advice}", {"share": share})
-    return _suspected("vocabulary", text, {"share": share}, share < MOST, advice)
+    return suspected("vocabulary", text, {"share": share}, share < MOST, advice)
 
 
 def _turned(normed: bool) -> str:
@@ -213,7 +213,7 @@ def _levels(levels: list[Said]) -> Finding:
     numbers = {"agreement_by_level": shares}
     strange = any(below < 0.5 * above for above, below in pairwise(shares))
     advice = "its own features are strange to it: train it with more `passes`"
-    return _suspected("own features", text, numbers, strange, advice)
+    return suspected("own features", text, numbers, strange, advice)
 
 
 def _calibration(said: Said) -> Finding:
@@ -225,17 +225,17 @@ def _calibration(said: Said) -> Finding:
     text = f"at temperature 1 it gives its first choice {q:.1%}, the target {accepted:.1%} (error {error:.2f})"
     numbers = {"expected_calibration_error": error, "bins": rows}
     advice = "trees that are grown and cut by its probabilities suffer, unless a draft_temperature makes up for it"
-    return _suspected("calibration", text, numbers, error > 0.15, advice)
+    return suspected("calibration", text, numbers, error > 0.15, advice)
 
 
 def _cosine(said: Said) -> Finding:
     cosine = said.cosine.mean().item()
     text = f"cosine of its features and the target's: {cosine:.2f} on average"
     advice = "a head that was trained to predict features comes above that, and its deeper levels read them"
-    return _suspected("features", text, {"cosine": cosine}, cosine < 0.5, advice)
+    return suspected("features", text, {"cosine": cosine}, cosine < 0.5, advice)
 
 
-def _suspected(check: str, text: str, numbers: dict[str, object], suspect: bool, advice: str) -> Finding:
+def suspected(check: str, text: str, numbers: dict[str, object], suspect: bool, advice: str) -> Finding:
     """A finding that is good, or suspect and comes with advice."""
     return Finding(check, SUSPECT, f"{text}; {advice}", numbers) if suspect else Finding(check, GOOD, text, numbers)
 

@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import combinations
 
-from torch import Tensor
-
-from jakiro.doctor.checks import GOOD, SUSPECT, Finding
+from jakiro.doctor.checks import Finding, suspected
 from jakiro.doctor.evidence import Text, Wiring, say, say_ahead, say_apart
 from jakiro.drafting.columns import overlap
 from jakiro.drafting.eagle3_head import Eagle3Head
@@ -36,21 +34,15 @@ def experts(target: Target, head: JakiroHead, texts: list[Text]) -> Finding:
     whole, names = say(target, head, texts)[0].logprobs, range(len(best))
     alone = (best[..., 0] == chosen).float().mean(-1).tolist()
     effects = [(say(target, head, texts, Wiring(without=one))[0].logprobs - whole).abs().mean().item() for one in names]
-    shared = {pair: _shared(best[[*pair]]) for pair in combinations(names, 2)}
+    shared = {pair: overlap(best[[*pair]]).mean().item() for pair in combinations(names, 2)}
     numbers = {"agreement_alone": alone, "effect": effects, "shared": [*shared.values()]}
     text = f"alone they agree at {', '.join(f'{one:.1%}' for one in alone)}; two share "
     text += f"{', '.join(f'{one:.0%}' for one in shared.values())} of their {LIKELIEST} likeliest tokens"
+    defects = [f"expert {one} changes nothing" for one in names if not effects[one] >= EFFECT]
+    defects += [f"expert {second} repeats expert {one}" for (one, second), share in shared.items() if share > ALIKE]
     advice = "a head without it drafts the same; train one whose experts have losses of their own"
-    if idle := [one for one in names if not effects[one] >= EFFECT]:
-        return Finding("experts", SUSPECT, f"{text}; expert {idle[0]} changes nothing: {advice}", numbers)
-    if twins := [pair for pair in shared if shared[pair] > ALIKE]:
-        first, second = twins[0]
-        return Finding("experts", SUSPECT, f"{text}; expert {second} repeats expert {first}: {advice}", numbers)
-    return Finding("experts", GOOD, text, numbers)
-
-
-def _shared(best: Tensor) -> float:
-    return overlap(best).mean().item()
+    first = next(iter(defects), "")
+    return suspected("experts", text, numbers, bool(first), f"{first}: {advice}")
 
 
 def contrastive(target: Target, head: JakiroHead, texts: list[Text], passed: float) -> Finding:
@@ -58,7 +50,5 @@ def contrastive(target: Target, head: JakiroHead, texts: list[Text], passed: flo
     2502.06282)."""
     share = say_ahead(target, head, texts).float().mean().item()
     text, numbers = f"{share:.1%} of the second tokens without a pass, {passed:.1%} with one", {"agreement": share}
-    if share >= LEAST * passed:
-        return Finding("contrastive level", GOOD, text, numbers)
     advice = "draft with contrastive=off, or train it with more weight on `contrast`"
-    return Finding("contrastive level", SUSPECT, f"{text}; {advice}", numbers)
+    return suspected("contrastive level", text, numbers, not share >= LEAST * passed, advice)

@@ -12,7 +12,7 @@ from typing import Any
 from jakiro.measuring.bootstrap import LEVEL
 from jakiro.measuring.findings_text import AGAIN, EXPERTS, NAMES
 from jakiro.measuring.report import identical, means, method_totals, prompts_a_task, temperatures
-from jakiro.measuring.tables import table
+from jakiro.measuring.tables import ranged, table
 
 NONE = "–"
 NO_PICTURES: Mapping[str, str] = MappingProxyType({})
@@ -217,8 +217,8 @@ def _rows(report: dict[str, Any], temperature: float) -> list[list[str]]:
             found.append(
                 [
                     row["variant"],
-                    f"{row['tau']:.2f} ({_interval(row['tau_interval'])})",
-                    f"{row['over_reference']:.3f} ({_interval(row['over_reference_interval'], 3)})",
+                    ranged(row, "tau", 2),
+                    ranged(row, "over_reference", 3),
                     f"{1000 * total['round_s'] * total['shares'][0]:.2f}",
                     f"{speed['tokens_per_s']:.1f}",
                     f"{speed['speedup']:.2f}×",
@@ -239,10 +239,6 @@ def _experts(about: dict[str, Any]) -> list[list[str]]:
         ]
         for one in about["experts"]
     ]
-
-
-def _interval(edges: list[float], digits: int = 2) -> str:
-    return f"{edges[0]:.{digits}f} to {edges[1]:.{digits}f}"
 
 
 def _named(values: dict[str, Any]) -> str:

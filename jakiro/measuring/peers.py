@@ -7,12 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from transformers import (
-    PreTrainedModel,
-    StaticCache,
-    StoppingCriteria,
-    StoppingCriteriaList,
-)
+from transformers import PreTrainedModel, StaticCache, StoppingCriteria, StoppingCriteriaList
 
 from jakiro.bench import Generated, Peers
 from jakiro.engine import stopwatch

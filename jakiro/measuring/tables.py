@@ -15,6 +15,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) ->
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def ranged(row: dict[str, Any], name: str, digits: int) -> str:
+    """As "1.93 (1.86 to 2.00)": a number of a row of `bootstrap.intervals`, and its interval."""
+    low, high = row[f"{name}_interval"]
+    return f"{row[name]:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
 def allowed(report: dict[str, Any]) -> str:
     """What tau, draft and verify cost allow, and the share of it that was reached; empty without `limits`, which are
     measured without sampling, and of a report that has no temperature 0.

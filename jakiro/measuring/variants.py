@@ -17,7 +17,7 @@ from typing import Any
 from jakiro import bench
 from jakiro.bench import Methods
 from jakiro.measuring.bootstrap import LEVEL
-from jakiro.measuring.tables import table
+from jakiro.measuring.tables import ranged, table
 from jakiro.methods import METHODS, check_known, on_heads
 from jakiro.models import hub
 from jakiro.settings import build
@@ -89,9 +89,9 @@ def asked_for(target: Target, variants: Sequence[Variant]) -> Methods:
 
 def as_markdown(rows: Sequence[dict[str, Any]], reference: str) -> str:
     """A table of `bootstrap.intervals`: tau, and tau over the reference's, by which 1 % can be told."""
-    lines = []
-    for row in rows:
-        ranges = (f"{row[name]:.{digits}f} ({' to '.join(f'{edge:.{digits}f}' for edge in row[f'{name}_interval'])})"
-                  for name, digits in (("tau", 2), ("over_reference", 3)))  # fmt: skip
-        lines.append([row["variant"], f"{row['temperature']:g}", *ranges])
-    return table(["variant", "temperature", f"tau, {LEVEL} % interval", f"over {reference}"], lines)
+    head = ["variant", "temperature", f"tau, {LEVEL} % interval", f"over {reference}"]
+    lines = (
+        [row["variant"], f"{row['temperature']:g}", ranged(row, "tau", 2), ranged(row, "over_reference", 3)]
+        for row in rows
+    )
+    return table(head, lines)

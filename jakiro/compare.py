@@ -10,7 +10,7 @@ from functools import partial
 import torch
 
 from jakiro.drafter import Context, Drafter, within
-from jakiro.engine import check_target, checked
+from jakiro.engine import TREE_ROWS, check_target, checked
 from jakiro.heed import Heed, heedless
 from jakiro.target import Target
 from jakiro.trace import StepTrace, Trace
@@ -41,7 +41,7 @@ def along(
             f"{target.context:,} tokens; the run was recorded with another model of that name"
         )
     start, sampling = len(trace.prompt), Sampling(trace.temperature, trace.top_p, trace.seed)
-    cache = target.new_cache(len(ids) + 64, drafter.reads)
+    cache = target.new_cache(len(ids) + TREE_ROWS, drafter.reads)
     most_tokens = min(target.context, trace.most or target.context)
     logits, features = target.prefill(torch.tensor(trace.prompt, device=target.device), cache)
     noise = noise_of(sampling, logits)

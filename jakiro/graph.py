@@ -128,8 +128,7 @@ def _add_cut(graph: nx.DiGraph, trace: Trace, tree: DraftTree) -> None:
 def _add_bonus(graph: nx.DiGraph, trace: Trace, step: StepTrace) -> None:
     stop = step.stop_node
     known = step.tree.columns.get("pick_logprob")
-    logprob = known[stop] if known else None
-    p = None if logprob is None else probability(logprob)
+    p = probability(known[stop] if known else None)
     facts = {"token": step.bonus, "piece": trace.piece(step.bonus), "depth": graph.nodes[stop]["depth"] + 1}
     graph.add_node(BONUS, **facts, state=BONUS, p=p)
     graph.add_edge(stop, BONUS, q=None, state=BONUS)

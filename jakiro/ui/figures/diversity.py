@@ -7,6 +7,7 @@ from collections import Counter
 from html import unescape
 
 from jakiro.analysis.diversity import RoundDiversity, RunDiversity, round_diversity
+from jakiro.metrics import max_depth
 from jakiro.trace import StepTrace, Trace
 from jakiro.ui.figures.bars import OUTLINE, bars, curve, on
 from jakiro.ui.figures.digits import rounded_list
@@ -24,7 +25,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 def round_diversity_figure(trace: Trace) -> dict | None:
     """Covered target mass by level and, where recorded, the experts' overlap and divergence; None without drafts."""
     rounds = [round_diversity(trace, step) for step in trace.steps]
-    levels = max((max(step.tree.depths()) for step in trace.steps), default=0)
+    levels = max_depth(trace)
     if not levels:
         return None
     experts = any(found.experts for found in rounds)

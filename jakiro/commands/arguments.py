@@ -131,14 +131,11 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--prompt", required=True, metavar="TEXT", help="what the target is asked")
     one.add_argument("--temperature", **heat)
 
-    sound = command("validate", "say whether files hold sound traces")
-    sound.add_argument("files", type=Path, nargs="+", metavar="trace.json")
-
-    told = command("explain", "say where the rounds of runs stopped, and what would have brought more")
-    told.add_argument("files", type=Path, nargs="+", metavar="trace.json")
-
-    still = command("replay", "write traces as one HTML page that works from a file")
-    still.add_argument("files", type=Path, nargs="+", metavar="trace.json", help="runs to show side by side")
+    recorded = argparse.ArgumentParser(add_help=False)
+    recorded.add_argument("files", type=Path, nargs="+", metavar="trace.json", help="files of one or more runs")
+    command("validate", "say whether files hold sound traces", parents=[recorded])
+    command("explain", "say where the rounds of runs stopped, and what would have brought more", parents=[recorded])
+    still = command("replay", "write traces as one HTML page that works from a file", parents=[recorded])
     still.add_argument("--out", type=Path, required=True, help="HTML file to write")
 
     many = command("bench", "measure methods on prompt files", parents=[decoding, asking])

@@ -37,8 +37,9 @@ def setting(
 def check(settings: Any) -> None:
     """Raise ValueError at the first field that is of the wrong type or outside its range. For `__post_init__`."""
     for one in fields(settings):
-        if not _fits(one, getattr(settings, one.name)):
-            raise ValueError(_message(one, getattr(settings, one.name)))
+        if not _fits(one, value := getattr(settings, one.name)):
+            other = f", or {AUTO}" if one.metadata.get("auto") else ""
+            raise ValueError(f"{one.name} must be {_allowed(one)}{other}, not {value!r:.40}")
 
 
 def build(cls: type[T], base: T | None, changes: Mapping[str, Any]) -> T:
@@ -102,11 +103,6 @@ def _fits(one: Field, value: Any) -> bool:
         return choices is None or value in choices
     finite = isinstance(value, int) or math.isfinite(value)
     return finite and (low is None or value >= low) and (high is None or value <= high)
-
-
-def _message(one: Field, value: Any) -> str:
-    other = f", or {AUTO}" if one.metadata.get("auto") else ""
-    return f"{one.name} must be {_allowed(one)}{other}, not {value!r:.40}"
 
 
 def _allowed(one: Field) -> str:

@@ -221,14 +221,15 @@ def ranked(points: Sequence[Point]) -> list[Point]:
 
 def as_text(tuning: Tuning) -> str:
     """The curve, the best few points and the chosen one, as lines for people."""
-    one, chosen = tuning.verify[0][1], tuning.chosen
+    least, chosen = tuning.verify[0][1], tuning.chosen
+    best = [point for point in tuning.points if point.texts == chosen.texts][:BEST]
     lines = ["nodes    ms  over one"]
-    lines += [f"{nodes:5} {1000 * seconds:5.1f} {seconds / one:9.2f}" for nodes, seconds in tuning.verify]
+    lines += [f"{nodes:5} {1000 * seconds:5.1f} {seconds / least:9.2f}" for nodes, seconds in tuning.verify]
     lines += ["", "top_k  depth  total_tokens   tau  ms a round  tokens/s"]
     lines += [
         f"{one.top_k:5} {one.depth:6} {one.total_tokens:13} {one.tau:5.2f} {1000 * one.seconds:11.1f} "
         f"{one.tokens_per_s:9.1f}"
-        for one in [one for one in tuning.points if one.texts == chosen.texts][:BEST]
+        for one in best
     ]
     size = f"top_k {chosen.top_k}, depth {chosen.depth}, total_tokens {chosen.total_tokens}"
     where = f"{tuning.target}, {tuning.device}, {tuning.dtype}, temperature {tuning.temperature:g}"

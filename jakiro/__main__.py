@@ -53,10 +53,8 @@ GOES_ON = {  # after an interrupt
     "train": "; the same command goes on from what was saved last",
     "experiment": "; the same command goes on from what was saved last",
 }
-COMMANDS = {
-    **{"trace": trace, "validate": validate, "explain": explain, "replay": replay, "bench": bench, "tune": tune},
-    **{"doctor": doctor, "train": train, "experiment": experiment, "card": card},
-}
+_ALL = (trace, validate, explain, replay, bench, tune, doctor, train, experiment, card)
+COMMANDS = {command.__name__: command for command in _ALL}
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # else what is half-written is left behind

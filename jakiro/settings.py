@@ -29,9 +29,8 @@ def setting(
     `low` and `high` are inclusive bounds of a number, `choices` the only values of a text. With
     `auto` a number may also be AUTO.
     """
-    metadata = {"help": help, "low": low, "high": high, "auto": auto}
-    metadata["choices"] = tuple(choices) if choices else None
-    return field(default=default, metadata=metadata)
+    only = tuple(choices) if choices else None
+    return field(default=default, metadata={"help": help, "low": low, "high": high, "auto": auto, "choices": only})
 
 
 def check(settings: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from jakiro.doctor.checks import GOOD, SUSPECT, WRONG, Finding, entered, examine
@@ -41,9 +40,9 @@ def visit(target: Target, method: str, prompts: Sequence[str], heed: Heed = heed
         head = load_eagle3(folder, target) if kind is Eagle3Head else load_head(folder, target, kind)
     except (ValueError, OSError) as error:
         return [Finding("keys and shapes", WRONG, str(error))]
-    told = f"all {len(head.state_dict())} tensors of {hub.place(Path(folder))} fit {target.name}"
+    told = f"all {len(head.state_dict())} tensors of {hub.place(folder)} fit {target.name}"
     loaded = Finding("keys and shapes", GOOD, told)
-    copy = None if hasattr(head, "embed_tokens") else head_tensors(Path(folder)).get(EMBEDDING)
+    copy = None if hasattr(head, "embed_tokens") else head_tensors(folder).get(EMBEDDING)
     other = [Finding("embedding", SUSPECT, why)] if (why := foreign(copy, target)) else []
     asked = _ids(target, prompts, chat=True)
     if not asked:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from operator import itemgetter
 from statistics import NormalDist
-from types import MappingProxyType
 from typing import Any
 
 from jakiro.measuring.bootstrap import LEVEL
@@ -15,7 +14,6 @@ from jakiro.measuring.report import identical, means, method_totals, prompts_a_t
 from jakiro.measuring.tables import ranged, table
 
 NONE = "–"
-NO_PICTURES: Mapping[str, str] = MappingProxyType({})
 BETTER, WORSE, SAME = "better", "worse", "not told apart"
 SIZES = ("top_k", "depth", "total_tokens")  # of a tree: a smaller one accepts less, whatever drafts it
 NEARLY = 0.01  # by so much heads of a size differ in their parameters: a router's
@@ -31,7 +29,7 @@ HEAD = [
 ]
 
 
-def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -> str:
+def as_page(report: dict[str, Any], pictures: dict[str, str] | None = None) -> str:
     """Markdown, with pictures by title: addresses as seen from the page."""
     about = report["experiment"]
     heats = temperatures(report)
@@ -40,7 +38,7 @@ def as_page(report: dict[str, Any], pictures: Mapping[str, str] = NO_PICTURES) -
         " ".join([_how(report), *([report["note"]] if "note" in report else [])]),
         "## The answer",
         " ".join(summary(report)),
-        *(f"![{title}]({address})" for title, address in pictures.items()),
+        *(f"![{title}]({address})" for title, address in (pictures or {}).items()),
         "## Part by part",
         table(
             ["part", "with it", "without it", *(f"tau, temperature {heat:g}" for heat in heats)],

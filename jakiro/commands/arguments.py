@@ -121,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
 
     asking = argparse.ArgumentParser(add_help=False)
     lines = """files whose lines are {"turns": ["question"]} (default: the page's examples)"""
-    asking.add_argument("--prompts", type=Path, nargs="+", metavar="FILE.jsonl", help=lines)
+    asking.add_argument("--prompts", type=Path, nargs="+", default=[], metavar="FILE.jsonl", help=lines)
     first = "prompts of each file (default: all; where a tree is measured, on 12 of them at most)"
     asking.add_argument("--limit", type=positive, help=first)
 

@@ -62,7 +62,7 @@ def bench(options: argparse.Namespace) -> int:
     from jakiro.ui.figures.labels import counted
     from jakiro.verify import Sampling
 
-    check_writable(options.out, *(options.prompts or ()), options.variants, options.chat_template)
+    check_writable(options.out, *options.prompts, options.variants, options.chat_template)
     check_replaced(options.out, "jakiro-bench", "benchmark report")
     if options.max_new_tokens < 2:
         raise ValueError("--max-new-tokens must be at least 2: speeds and tau are of tokens after the first")
@@ -119,7 +119,7 @@ def tune(options: argparse.Namespace) -> int:
     from jakiro.verify import Sampling
 
     if options.out:
-        check_writable(options.out, *(options.prompts or ()), options.chat_template)
+        check_writable(options.out, *options.prompts, options.chat_template)
         check_replaced(options.out, "jakiro-tuning", "report of tune")
     heads = _heads(options)
     check_tree(options.method)
@@ -145,7 +145,7 @@ def doctor(options: argparse.Namespace) -> int:
     from jakiro.methods import check_known
 
     if options.out:
-        check_writable(options.out, *(options.prompts or ()), options.chat_template)
+        check_writable(options.out, *options.prompts, options.chat_template)
         check_replaced(options.out, "jakiro-doctor", "report of doctor")
     heads = _heads(options)
     check_known(options.method)

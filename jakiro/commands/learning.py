@@ -172,7 +172,7 @@ def experiment(options: argparse.Namespace) -> int:
     from jakiro.training import recipe_file, workers
 
     for file in filter(None, (options.out, options.page)):
-        check_writable(file, *(options.prompts or ()), options.what, Path(options.data), options.chat_template)
+        check_writable(file, *options.prompts, options.what, Path(options.data), options.chat_template)
     if options.page and options.page.resolve() == options.out.resolve():
         raise ValueError(f"--out and --page are both {options.out}: one is JSON, the other Markdown; name two files")
     check_replaced(options.out, "jakiro-bench", "benchmark report")

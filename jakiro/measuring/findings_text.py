@@ -1,7 +1,5 @@
 """The words of an experiment's page that are the same for each."""
 
-from __future__ import annotations
-
 NAMES = """\
 *dense* is a head with one feed-forward part, *matched* one with as many parameters as the experts. *mixture*:
 candidates come from the experts' weighted sum; *decoupled*: each expert proposes its own. Weights of the losses

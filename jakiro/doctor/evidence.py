@@ -129,7 +129,7 @@ def say_ahead(target: Target, head: JakiroHead, texts: list[Text]) -> Tensor:
     """Whether what the contrastive feature at t has as likeliest is x_{t + 3}, [m] bool, where that is an answer's."""
     found = []
     for text in texts:
-        [out] = _passes(target, head, text, Wiring(), 1)
+        [out] = _passes(target, head, text)
         said = slice(max(0, text.start - 3), len(text.ids) - 3)
         best = target.logits(out.contrast[0, said]).argmax(dim=-1)
         found.append(best == torch.tensor(text.ids[3:], device=best.device)[said])
@@ -141,7 +141,7 @@ def say_apart(target: Target, head: JakiroHead, texts: list[Text], count: int) -
     """The target's choices [m] in answers, and the tokens that each of N experts alone has likeliest, [N, m, count]."""
     chosen, found = [], []
     for text in texts:
-        [out] = _passes(target, head, text, Wiring(), 1)
+        [out] = _passes(target, head, text)
         said = slice(max(0, text.start - 2), len(text.ids) - 2)
         found.append(torch.stack([target.logits(one[0, said]).topk(count).indices for one in out.experts]))
         chosen += text.ids[2:][said]
@@ -179,7 +179,7 @@ def _wired(head: Head | Eagle3Head, wiring: Wiring) -> Head | Eagle3Head:
 
 
 def _passes(
-    target: Target, head: Head | Eagle3Head, text: Text, wiring: Wiring, levels: int
+    target: Target, head: Head | Eagle3Head, text: Text, wiring: Wiring = Wiring(), levels: int = 1
 ) -> list[Tensor | HeadOutput]:
     """What the head gives at t = 0 .. n - 3, [1, s, h], level by level."""
     count = len(text.ids) - 2

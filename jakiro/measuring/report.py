@@ -69,6 +69,7 @@ def _repeats(samples: list[Sample]) -> list[list[Sample]]:
 def _row(key: tuple, samples: list[Sample], speeds: dict[tuple, list]) -> dict[str, Any]:
     temperature, task, method = key
     own, base = speeds[key], speeds.get((temperature, task, "vanilla"), [])
+    known = [speed for speed in own if speed]
     ratios = [a / b for a, b in zip(own, base, strict=False) if a and b]
     repeats = _repeats(samples)
     first, checked = repeats[0], [sample.identical for sample in samples if sample.identical is not None]
@@ -81,8 +82,8 @@ def _row(key: tuple, samples: list[Sample], speeds: dict[tuple, list]) -> dict[s
         "repeats": len(repeats),
         "tokens": sum(sample.tokens for sample in first),
         **_acceptance(first),
-        "tokens_per_s": _median(own),
-        "tokens_per_s_spread": _spread(own),
+        "tokens_per_s": _median(known),
+        "tokens_per_s_spread": _spread(known),
         "speedup": _median(ratios),
         "speedup_spread": _spread(ratios),
         "prefill_s": _seconds(repeats, lambda one: one.prefill_s),
@@ -120,14 +121,12 @@ def _seconds(repeats: list, of: Callable[[Sample], float | None], one_of: Callab
     return None if any(value is None for repeat in found for value in repeat) else one_of(map(sum, found))
 
 
-def _median(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+def _median(values: list[float]) -> float | None:
+    return median(values) if values else None
 
 
-def _spread(values: list[float | None]) -> list[float] | None:
-    known = [value for value in values if value is not None]
-    return [min(known), max(known)] if known else None
+def _spread(values: list[float]) -> list[float] | None:
+    return [min(values), max(values)] if values else None
 
 
 def temperatures(report: dict[str, Any]) -> list[float]:

@@ -439,6 +439,14 @@ def test_two_heads_of_a_method_are_measured_side_by_side(folder, tmp_path, capsy
     assert "unknown method 'eagle2-other'" in capsys.readouterr().err
 
 
+def test_a_head_that_is_given_is_measured_without_being_asked_for(folder, tmp_path, capsys, methods_again):
+    mine = f"eagle2-mine={save_heads(tmp_path / 'heads')['eagle2']}"
+    out = tmp_path / "bench.json"
+    assert run("bench", folder, "--head", mine, "--limit", 1, "--max-new-tokens", 4, "--out", out) == 0
+    measured = [row["method"] for row in json.loads(out.read_text())["rows"]]
+    assert measured == ["vanilla", "eagle2", "eagle2-mine", "jakiro"]
+
+
 def test_templates_that_ship_are_given_by_name_and_a_system_message_is_told(folder, tmp_path, capsys, monkeypatch):
     """What a benchmark was begun with is not gone on with under another message."""
     monkeypatch.chdir(tmp_path)

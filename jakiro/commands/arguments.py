@@ -12,7 +12,7 @@ from jakiro.assets import TARGET, TEMPLATES
 DESCRIPTION = "Decode, look, measure and train"
 RECIPES = Path(__file__).parent.parent / "training" / "recipes"
 EXPERIMENTS = ("decoupling", "decoupling-passes", "decoupling-published", "losses")
-MEASURED = "vanilla,eagle2,jakiro"
+MEASURED = ("vanilla", "eagle2", "jakiro")  # and what --head names
 DEVICE = "cpu, cuda, cuda:1, mps or xpu (default: %(default)s)"
 MOST = 10**9  # of anything that an option counts
 
@@ -139,7 +139,7 @@ def parser() -> argparse.ArgumentParser:
     still.add_argument("--out", type=Path, required=True, help="HTML file to write")
 
     many = command("bench", "measure methods on prompt files", parents=[decoding, asking])
-    many.add_argument("--methods", help=f"comma-separated (default: {MEASURED})")
+    many.add_argument("--methods", help=f"comma-separated (default: {','.join(MEASURED)}, and those of --head)")
     own = "JSON file of heads and settings to compare in place of methods (jakiro/measuring/variants.py)"
     many.add_argument("--variants", type=Path, metavar="FILE.json", help=own)
     several = "one or more to measure at; 0, the default, is greedy; settings that are auto are tuned for the lowest"

@@ -57,7 +57,7 @@ def bench(options: argparse.Namespace) -> int:
     from jakiro.measuring.limits import limits
     from jakiro.measuring.peers import generate_peers
     from jakiro.measuring.prompts import read_prompts
-    from jakiro.methods import changed
+    from jakiro.methods import changed, with_heads
     from jakiro.settings import autos
     from jakiro.ui.figures.labels import counted
     from jakiro.verify import Sampling
@@ -66,11 +66,13 @@ def bench(options: argparse.Namespace) -> int:
     check_replaced(options.out, "jakiro-bench", "benchmark report")
     if options.max_new_tokens < 2:
         raise ValueError("--max-new-tokens must be at least 2: speeds and tau are of tokens after the first")
-    named = [name.strip() for name in (MEASURED if options.methods is None else options.methods).split(",")]
-    if twice := [name for name in named if named.count(name) > 1]:
-        raise ValueError(f"--methods names {twice[0]} twice: leave one of them out")
     texts = read_prompts(options.prompts, options.limit)
     heads = _heads(options)  # whose methods the variants may name
+    named = with_heads(MEASURED, heads)
+    if options.methods is not None:
+        named = [name.strip() for name in options.methods.split(",")]
+    if twice := [name for name in named if named.count(name) > 1]:
+        raise ValueError(f"--methods names {twice[0]} twice: leave one of them out")
     compared = variants.read(options.variants) if options.variants else []
     if compared:
         check_tasks([text.task for text in texts])

@@ -114,6 +114,11 @@ def meet(names: Iterable[str]) -> None:
             raise ValueError(f"--head {name}: no method with a head is called {name!r}; known: {known}")
 
 
+def with_heads(names: Sequence[str], heads: Iterable[str]) -> list[str]:
+    """The names and those of heads that were given, which are meant too, in the order of the methods."""
+    return [name for name in METHODS if name in {*names, *heads}]
+
+
 def kind_of(name: str) -> str:
     """The method whose heads one of another head's name has: eagle2 of "eagle2-mine"."""
     return name.partition("-")[0]

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from tiny import save_heads, tiny_model, tiny_tokenizer
@@ -64,6 +65,28 @@ def test_a_variant_may_name_a_second_head_of_a_method(folder, tmp_path, capsys, 
     given = ["--head", f"jakiro-mine={folder / 'others' / 'jakiro'}", "--max-new-tokens", 4, "--limit", 2]
     assert bench(folder, tmp_path, asked, *given) == 0, capsys.readouterr().err
     assert json.loads((tmp_path / "bench.json").read_text())["weights"].keys() >= {"jakiro", "jakiro-mine"}
+
+
+def test_two_heads_of_a_method_are_compared_with_intervals_as_variants_are(folder, tmp_path, capsys, methods_again):
+    """Each kind against its first; what is drawn from is in the report, too."""
+    heads = [f"--head={one}-mine={folder / 'others' / one}" for one in ("eagle2", "jakiro")]
+    given = ["--target", folder / "target", *heads, "--max-new-tokens", 12, "--out", tmp_path / "bench.json"]
+    assert main(["bench", *map(str, given), "--prompts", str(folder / "asked.jsonl")]) == 0
+    said, found = capsys.readouterr().out, json.loads((tmp_path / "bench.json").read_text())
+    assert "| over eagle2 |" in said and "| over jakiro |" in said
+    pairs = [(one["variant"], one["reference"]) for one in found["intervals"]]
+    assert pairs == [(f"{one}{own}", one) for one in ("eagle2", "jakiro") for own in ("", "-mine")]
+    counts = {row["method"]: row["by_prompt"] for row in found["rows"]}
+    own, base = (np.array([counts[name][one] for one in ("decoded", "rounds")]) for name in ("eagle2-mine", "eagle2"))
+    places = np.random.default_rng(1).integers(3, size=(4000, 3))
+    ratios = np.divide(*(one[0][places].sum(1) / one[1][places].sum(1) for one in (own, base)))
+    low, high = found["intervals"][1]["over_reference_interval"]
+    assert (low, high) == pytest.approx(tuple(np.percentile(ratios, [2.5, 97.5])), abs=0.02)
+    taus = {row["method"]: row["tau"] for row in found["rows"]}
+    assert low < high and found["intervals"][1]["over_reference"] == taus["eagle2-mine"] / taus["eagle2"]
+    assert main(["bench", *map(str, given), "--limit", "1"]) == 0, "of one prompt nothing is drawn"
+    assert "over eagle2" not in capsys.readouterr().out
+    assert "intervals" not in json.loads((tmp_path / "bench.json").read_text())
 
 
 def test_a_file_of_variants_may_begin_with_a_byte_order_mark_but_not_nest_without_end(tmp_path):

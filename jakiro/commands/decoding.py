@@ -100,10 +100,10 @@ def bench(options: argparse.Namespace) -> int:
     if options.limits:
         report["limits"] = limits(target, work.methods, texts[0].text)
     told = [part(report) for part in (tables.as_markdown, tables.details, tables.chosen, tables.allowed)]
-    if compared:
-        labels = [one.label for one in compared]
-        report["intervals"] = intervals(journal.samples(), labels, labels[0])
-        told.append(variants.as_markdown(report["intervals"], labels[0]))
+    for names in [[one.label for one in compared]] if compared else variants.of_one_kind(report):
+        found = intervals(journal.samples(), names, names[0])
+        report["intervals"] = report.get("intervals", []) + found
+        told.append(variants.as_markdown(found, names[0]))
     write_text(options.out, json.dumps(report, indent=1, allow_nan=False) + "\n")
     journal.close()
     print(*filter(None, told), sep="\n\n")

@@ -62,6 +62,7 @@ def intervals(
             found.append(
                 {
                     "variant": name,
+                    "reference": reference,
                     "temperature": temperature,
                     "tau": float(real[index]),
                     "tau_interval": _middle(drawn[index]),

@@ -18,7 +18,7 @@ from jakiro import bench
 from jakiro.bench import Methods
 from jakiro.measuring.bootstrap import LEVEL
 from jakiro.measuring.tables import ranged, table
-from jakiro.methods import METHODS, check_known, on_heads
+from jakiro.methods import METHODS, check_known, kind_of, on_heads
 from jakiro.models import hub
 from jakiro.settings import build
 from jakiro.target import Target
@@ -85,6 +85,14 @@ def asked_for(target: Target, variants: Sequence[Variant]) -> Methods:
             target.heads.clear()
             target.heads.update(named)
     return loaded
+
+
+def of_one_kind(report: dict[str, Any]) -> list[list[str]]:
+    """Of a benchmark's methods those that differ in their heads, as [["eagle2", "eagle2-mine"]], where an interval can
+    be drawn from every task: from two texts that go on after their first token."""
+    kinds = [[name for name in report["settings"] if kind_of(name) == kind] for kind in on_heads()]
+    few = {row["method"] for row in report["rows"] if sum(map(bool, row["by_prompt"]["rounds"])) < 2}
+    return [names for names in kinds if len(names) > 1 and few.isdisjoint(names)]
 
 
 def as_markdown(rows: Sequence[dict[str, Any]], reference: str) -> str:

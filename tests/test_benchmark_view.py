@@ -126,6 +126,18 @@ def test_reports_of_a_folder_are_prepared_and_others_left_out(data, tmp_path):
     assert ["repeats", "1"] in single["facts"]
 
 
+def test_another_head_of_a_method_is_called_as_on_the_page(data, tmp_path):
+    """Also where no such head is known: a report is read anywhere."""
+    rows = [row | {"method": "jakiro-mine"} if row["method"] == "jakiro" else row for row in data["rows"]]
+    measured = {"methods": {"jakiro-mine": LIMITS["methods"]["jakiro"]}}
+    mine = data | {"rows": rows, "limits": measured, "settings": {"vanilla": {}, "jakiro-mine": {"top_k": 5}}}
+    (tmp_path / "b.json").write_text(json.dumps(mine))
+    [found] = json.loads(payload(tmp_path))["reports"]
+    assert "Jakiro (mine)" in [row[0] for row in found["table"]["rows"]]
+    assert len(found["figures"]) == 3
+    assert all("Jakiro (mine)" in text and '"jakiro-mine' not in text for text in map(json.dumps, found["figures"]))
+
+
 def test_a_tuning_is_shown_with_its_best_trees(tmp_path):
     point = {
         "top_k": 5,

@@ -193,7 +193,7 @@ def _rows(data: dict[str, Any]) -> list[list[str]]:
                 number(line.get("peak_bytes"), 0, 2**-20),
                 _share(mean.get("identical")),
             ]
-            found.append([NAMES.get(method, method), f"{heat:g}", *cells])
+            found.append([of_method(method, NAMES), f"{heat:g}", *cells])
     return found
 
 

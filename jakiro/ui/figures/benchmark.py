@@ -9,6 +9,7 @@ from typing import Any
 
 from jakiro.measuring.report import MEAN, means, method_totals, temperatures
 from jakiro.ui.figures.bars import bars, curve, on, whiskers
+from jakiro.ui.figures.labels import of_method
 from jakiro.ui.figures.layout import EVEN, axis, caption, layout
 from jakiro.ui.figures.looks import Look, looks
 from jakiro.ui.figures.theme import PHASES
@@ -29,7 +30,7 @@ def speed_figure(report: dict[str, Any], temperature: float, titles: Mapping[str
             continue
         spread = [mean(edges) for edges in zip(*map(_spread, own), strict=True)]
         own.append({**averages[name], "task": MEAN, "speedup_spread": spread})
-        data.append(_dots(titles.get(name, name), own, look))
+        data.append(_dots(of_method(name, titles), own, look))
     axes = {
         "xaxis": axis((0, 1), "y", "speed-up over vanilla in the same run", ticksuffix="×"),
         "yaxis": axis((0, 1), "x", categoryorder="array", categoryarray=tasks[::-1], gridcolor="@grid", showgrid=True),
@@ -62,7 +63,7 @@ def _spread(row: dict[str, Any]) -> list[float]:
 def rounds_figure(report: dict[str, Any], temperature: float, titles: Mapping[str, str] = ITSELF) -> dict:
     """Milliseconds of a round by phase, and the share of rounds that accepted at least d tokens."""
     lines = [line for line in method_totals(report) if line["temperature"] == temperature][::-1]
-    names = [titles.get(line["method"], line["method"]) for line in lines]
+    names = [of_method(line["method"], titles) for line in lines]
     data, known = [], _looks(report)
     for at, (phase, (color, _)) in enumerate(PHASES.items()):
         spent = [round(1000 * line["round_s"] * line["shares"][at], 3) for line in lines]
@@ -73,7 +74,7 @@ def rounds_figure(report: dict[str, Any], temperature: float, titles: Mapping[st
         rates = line["acceptance_rate_per_position"]
         if rates:
             color, symbol = known[line["method"]]
-            name = titles.get(line["method"], line["method"])
+            name = of_method(line["method"], titles)
             hover = f"{name} depth %{{x}}: %{{y:.1%}}<extra></extra>"
             dots = curve(list(range(1, 1 + len(rates))), rates, color, name, hovertemplate=hover)
             data.append(on(2, dots | {"marker": {"color": color, "symbol": symbol, "size": 8}, "showlegend": True}))
@@ -106,7 +107,7 @@ def limits_figure(report: dict[str, Any], titles: Mapping[str, str] = ITSELF) ->
     if not found:
         return None
     lines = [found[name] for name in found][::-1]
-    names = [titles.get(name, name) for name in found][::-1]
+    names = [of_method(name, titles) for name in found][::-1]
     parts = (
         ("round", "@both", [line["round_s"] for line in lines]),
         ("bare networks alone", "@accepted", [line["round_s"] / line["round_over_ideal"] for line in lines]),

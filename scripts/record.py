@@ -14,38 +14,33 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jakiro.assets import TARGET, TRACES
+from jakiro.assets import TRACES
 from jakiro.bench import load_methods
-from jakiro.commands.arguments import at_least
+from jakiro.commands.arguments import MEASURED, at_least, how_to_load, model_options
 from jakiro.commands.checks import check_folder, in_words
 from jakiro.commands.decoding import pairs
 from jakiro.drafter import Drafter
 from jakiro.engine import record
 from jakiro.measuring.prompts import examples
-from jakiro.methods import changed
+from jakiro.methods import changed, meet, with_heads
 from jakiro.target import Target
 from jakiro.text import encode
 from jakiro.trace import Trace
 from jakiro.ui import recorded
 from jakiro.verify import GREEDY
 
-LANES = ("vanilla", "eagle2", "jakiro")
 Lane = tuple[str, Callable[[Any], Drafter], Any]  # method, what makes its drafter from settings, settings
 RUNS = 5  # of each method, in turns; the one that took the median time is kept
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Bad input prints one line that says what to do, and returns 2."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--target", type=Path, default=TARGET)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32")
+    parser = argparse.ArgumentParser(description=__doc__, parents=[model_options()])
     parser.add_argument("--out", type=Path, default=TRACES)
     parser.add_argument("--max-new-tokens", type=at_least(2), default=128)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="settings, as of bench")
-    parser.add_argument(
-        "--lane", action="append", metavar="METHOD[,NAME=VALUE...]", help=f"repeatable (default: {', '.join(LANES)})"
-    )
+    lanes = f"repeatable (default: {', '.join(MEASURED)}, and those of --head)"
+    parser.add_argument("--lane", action="append", metavar="METHOD[,NAME=VALUE...]", help=lanes)
     parser.add_argument("--only", metavar="EXAMPLE", help="one of the page's examples, as its button says")
     parser.add_argument("--title", help="of the race, with --only (default: the example's)")
     options = parser.parse_args(argv)
@@ -68,8 +63,10 @@ def record_races(options: argparse.Namespace) -> None:
     names = [re.sub("[^a-z0-9]+", "-", title.lower()).strip("-") for title in titles]
     if not all(names):
         raise ValueError("--title names the files, too: give it a letter from a to z or a digit")
-    target = Target.load(options.target, options.device, options.dtype)
-    lanes = lanes_of(target, options.lane or LANES, options.set)
+    heads = pairs(options.head, "--head")
+    meet(heads)
+    target = Target.load(options.target, heads=heads, **how_to_load(options))
+    lanes = lanes_of(target, options.lane or with_heads(MEASURED, heads), options.set)
     for example, title, name in zip(asked, titles, names, strict=True):
         ids = encode(target.tokenizer, example.text)
         runs = [  # the first of a method pays for what torch sets up

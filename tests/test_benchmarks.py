@@ -12,7 +12,7 @@ import served
 import torch
 from recipes import head_recipe
 from test_products import PACKS
-from tiny import CONTEXT, tiny_model
+from tiny import CONTEXT, save_heads, tiny_model
 
 from benchmarks import (
     attention,
@@ -263,7 +263,7 @@ def test_races_are_recorded_with_their_cut_nodes(folder, tmp_path, monkeypatch):
     assert recording.main([*line, "--set", "top_k=3", "--set", "depth=2", "--set", "total_tokens=5"]) == 0
     [race] = recorded.read(tmp_path / "races")
     traces = recorded.load(tmp_path / "races", race)
-    assert [one.method for one in traces] == [*recording.LANES] and {len(one.tokens) for one in traces} == {8}
+    assert [one.method for one in traces] == [*recording.MEASURED] and {len(one.tokens) for one in traces} == {8}
     assert all(any(step.tree.cut.tokens for step in one.steps) for one in traces[1:])
 
 
@@ -278,6 +278,16 @@ def test_a_race_of_other_lanes_is_recorded_beside_others(folder, tmp_path, monke
     _, mixed, own = recorded.load(tmp_path, race)
     assert [one.settings["candidates"] for one in (mixed, own)] == ["mixture", "decoupled"]
     assert [one.settings["total_tokens"] for one in (mixed, own)] == [5, 7]
+
+
+def test_a_race_with_a_second_head_is_recorded(folder, tmp_path, monkeypatch, methods_again):
+    monkeypatch.setattr(recording, "RUNS", 1)
+    line = ["--target", str(folder), "--out", str(tmp_path), "--max-new-tokens", "8", "--only", "Chat"]
+    mine = save_heads(tmp_path / "mine")["eagle2"]
+    assert recording.main([*line, "--head", f"eagle2-mine={mine}"]) == 0
+    [race] = recorded.read(tmp_path)
+    methods = [(one.method, one.drafter.split("/")[0]) for one in recorded.load(tmp_path, race)]
+    assert methods[1:3] == [("eagle2", folder.name), ("eagle2-mine", "mine")]
 
 
 def test_what_does_not_fit_is_said(folder, capsys):

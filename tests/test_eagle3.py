@@ -191,6 +191,33 @@ def test_a_head_by_speculators_is_the_same_head(deep, tmp_path):
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_layers_of_the_target_may_be_said_to_be_the_heads(deep, tmp_path):
+    """As AngelSlim's config for Qwen2.5-7B does, in which 28 are beside a draft_vocab_size."""
+    naive_eagle3.save(tmp_path, naive_eagle3.config(num_hidden_layers=28))
+    assert load_eagle3(tmp_path, deep).config == Eagle3Config.from_json(tmp_path / "config.json")
+
+
+def test_a_head_by_deepspec_is_the_same_head(deep, tmp_path):
+    """It counts five layers by their outputs, under another name, and has copies of the target's embedding."""
+    named = {"eagle_aux_hidden_state_layer_ids": [1, 3, 4, 6, 8]}
+    plain = naive_eagle3.config(qk_norm=True, draft_vocab_size=300, head_dim=16, **named)
+    tensors = naive_eagle3.save(tmp_path, plain)
+    said = {name: one for name, one in plain.items() if name not in ("qk_norm", "draft_vocab_size", *named)}
+    (tmp_path / "config.json").write_text(json.dumps(said | {"target_layer_ids": [0, 2, 3, 5, 7], "ttt_length": 7}))
+    tensors = {name.replace("midlayer.", "layers.0."): one for name, one in tensors.items()}
+    tensors["embed_tokens.weight"] = deep.model.get_input_embeddings().weight.clone()
+    save_file(tensors, tmp_path / "model.safetensors")
+    head = load_eagle3(tmp_path, deep)
+    assert layers(deep, head.config) == (1, 3, 4, 6, 8)
+    (tmp_path / "config.json").write_text(head.config.to_json())
+    assert Eagle3Config.from_json(tmp_path / "config.json") == head.config
+    found = record(deep, Eagle3Drafter(FusedEagle3(head), deep, TreeSettings(4, 3, 20)), PROMPT, 12, Sampling())
+    oracle = naive_eagle3.Oracle(plain, naive_eagle3.tensors(plain), deep, [*PROMPT, found.first])
+    expected = naive.draft(oracle, found.first, TreeSettings(4, 3, 20))
+    assert found.steps[0].tree.tokens == expected.tokens
+    assert found.steps[0].tree.scores == pytest.approx(expected.scores, abs=1e-4)
+
+
 @pytest.mark.parametrize("names", [("norm_output", "norm_before_fc"), ("return_hidden_post_norm", "norm_before_fc")])
 def test_norms_may_be_said_among_what_is_eagles(deep, tmp_path, names):
     tensors = naive_eagle3.save(tmp_path, naive_eagle3.config(norm_before_fc=True))
@@ -282,7 +309,12 @@ D2T = torch.zeros(90, dtype=torch.long)
         ({"draft_vocab_size": "90"}, {}, "draft_vocab_size must be a whole number"),
         ({"head_dim": 7}, {}, "heads of even width"),
         ({"num_attention_heads": 6}, {}, "hidden_size 32 is not 6 heads of even width"),
-        ({"num_hidden_layers": 2}, {}, "num_hidden_layers is 2"),
+        ({"num_hidden_layers": 2, "draft_vocab_size": None}, {}, "num_hidden_layers is 2"),
+        (
+            {"num_hidden_layers": 2},
+            {"layers.1.mlp.up_proj.weight": torch.ones(48, 32)},
+            r"layers.1.mlp.up_proj.weight is not expected",
+        ),
         ({"norm_before_fc": True}, {}, "input_norm.weight is missing"),
         ({"eagle_config": {"norm_before_fc": True}}, {}, "input_norm.weight is missing"),
         ({}, {"input_norm.weight": torch.ones(96)}, "input_norm.weight is not expected"),

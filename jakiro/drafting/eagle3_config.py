@@ -12,6 +12,7 @@ NORMS = (("norm_before_fc",), ("fc_norm",), ("norm_before_residual",), ("norm_ou
 TOLD = ("by_inputs", "embed_requires_grad")
 LAYERS = 3  # whose inputs a head reads where it names none, and that a target has at least
 LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
+OUTPUTS = "target_layer_ids"  # what DeepSpec's heads have instead: layers whose outputs are read
 LAYER = "transformer_layer_config"
 
 
@@ -69,6 +70,8 @@ class Eagle3Config(HeadConfig):
                 raise ValueError(f"speculators_model_type is {kind!r}: use a head of type 'eagle3'")
             said = {name: value for name, value in raw.items() if name != LAYER and value is not None}
             raw = layer | {"norm_before_residual": True, "by_inputs": True} | said  # what vLLM takes it for
+        if raw.get("draft_vocab_size"):  # published ones may have their target's number of layers beside it
+            raw = raw | {"num_hidden_layers": 1}  # more than one in the file are refused by their keys
         said = raw.get("eagle_config") or {}  # some heads have these there
         if not isinstance(said, dict):
             raise ValueError(f"eagle_config is {said!r}; heads have null, or an object")
@@ -82,6 +85,8 @@ class Eagle3Config(HeadConfig):
         if False in (raw.get("use_aux_hidden_state"), said.get("use_aux_hidden_state")):
             raise ValueError("use_aux_hidden_state is false: heads that read the last hidden state alone are not known")
         named = raw.get(LAYER_IDS) or said.get(LAYER_IDS) or ()
+        if not named and raw.get(OUTPUTS):
+            named, more["by_inputs"] = [layer + 1 for layer in raw[OUTPUTS]], True
         return super(Eagle3Config, cls)._from_dict(raw, reads=tuple(named), **more)
 
     def _as_dict(self) -> dict[str, Any]:

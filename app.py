@@ -101,17 +101,16 @@ def serve(options: argparse.Namespace) -> None:
 
     if not options.traces.is_dir():
         raise FileNotFoundError(f"there is no folder {options.traces}: give --traces one that recorded races are in")
-    named = Path(os.path.expanduser(options.target))
-    if not named.exists() and (named.is_absolute() or len(named.parts) != 2):
-        raise FileNotFoundError(
-            f"there is no folder {options.target}: give --target a model's, or a hub id (owner/name)"
-        )
+    heads = dict(head.split("=", 1) for head in options.head)  # of one method the last counts
+    for flag, given in [("--target", options.target), *((f"--head {name}", head) for name, head in heads.items())]:
+        named = Path(os.path.expanduser(given))
+        if not named.exists() and (named.is_absolute() or len(named.parts) != 2):
+            raise FileNotFoundError(f"there is no folder {given}: give {flag} a model's, or a hub id (owner/name)")
     check_request(options.device, options.dtype, options.attention, options.compile)
     host = (options.host or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")).strip("[]")
     check_host(host)
     name = f"[{host}]" if ":" in host else host  # as Gradio wants an address of IPv6
     use_threads(options.threads, spare=0 if SPACE in os.environ else 1)
-    heads = dict(head.split("=", 1) for head in options.head)  # of one method the last counts
     meet(heads)
     models = Models(lambda: Target.load(options.target, heads=heads, **how_to_load(options)))
     library = Library(options.traces)

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import Cache
 
 from jakiro.cache import KVCache, argument_of
-from jakiro.models import hub
+from jakiro.models import hub, loading
 from jakiro.models.checks import check_trees, measure, record_if_possible
 from jakiro.models.compiled import compile_layers
 from jakiro.models.fixed import ROWS, fixed_pass, padded
@@ -122,9 +122,8 @@ class Target:
         check_request(device, dtype, attention, compile)
         folder = hub.local(path)
         hub.check(folder)
-        inside = sorted(child.parent for child in folder.glob("[!.]*/config.json"))  # not what is being written
-        found = {child.name: child for child in inside}
-        found.update({name: hub.local(head) for name, head in (heads or {}).items()})
+        found = hub.heads(folder, heads or {})
+        loading.check_layers(folder)
         tokenizer = load_tokenizer(folder, chat_template, system)
         if not tokenizer.chat_template:
             LOG.warning(

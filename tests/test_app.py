@@ -209,6 +209,7 @@ def test_an_interrupt_while_it_starts_ends_it_without_a_word(tmp_path, monkeypat
     [
         (["--head", "jakrio=heads/mine"], "no method with a head is called 'jakrio'; known: "),
         (["--target", "/no/such"], "there is no folder /no/such: give --target a model's, or a hub id (owner/name)"),
+        (["--head", "eagle2=/no/such"], "there is no folder /no/such: give --head eagle2 a model's, or a hub id"),
         (["--target", "no-such"], "there is no folder no-such: "),
         (["--target=~/no/such"], "there is no folder ~/no/such: "),
         (["--device", "cuda"], "torch sees no CUDA device here; use cpu"),

@@ -439,6 +439,7 @@ def folder(tmp_path_factory, tokenizer, heads):
 
 
 def test_load_reads_a_folder(folder, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
     loaded = Target.load(folder, heads={"jakiro": tmp_path})
     assert loaded.name == "small"
     assert loaded.heads == {"eagle2": folder / "eagle2", "jakiro": tmp_path}
@@ -446,6 +447,18 @@ def test_load_reads_a_folder(folder, tmp_path):
     original = Target.wrap(tiny_model(), heads={"jakiro": str(tmp_path)})
     assert original.heads == {"jakiro": tmp_path}
     torch.testing.assert_close(plain(loaded, [1, 2, 3])[0], plain(original, [1, 2, 3])[0])
+
+
+def test_what_cannot_be_is_said_before_weights_are_read(folder, tmp_path, tokenizer, monkeypatch):
+    """Those of a large target take minutes."""
+    monkeypatch.setattr("jakiro.target.load_model", lambda *_, **__: pytest.fail("the weights are read"))
+    with pytest.raises(FileNotFoundError, match=r"--head jakiro=.*gone has no config\.json: give a folder with a head"):
+        Target.load(folder, heads={"jakiro": tmp_path / "gone"})
+    hybrid = tmp_path / "hybrid"
+    tiny_model("lfm2", layer_types=["conv", "conv", "full_attention"]).save_pretrained(hybrid)
+    tokenizer.save_pretrained(hybrid)
+    with pytest.raises(ValueError, match="hybrid has conv layers, whose states cannot take back a rejected token; use"):
+        Target.load(hybrid)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,19 @@ def local(name: str | Path) -> Path:
             f"there is no folder {id}, and the hub did not give a model of that id ({first_line(error)}): "
             "check the path, the id and the network"
         ) from error
+
+
+def heads(folder: Path, given: Mapping[str, str | Path]) -> dict[str, Path]:
+    """Method -> its head's folder: the target's sub-folders with a config.json, and in their place those given.
+
+    Raises FileNotFoundError, before a target's weights are read, where nothing is in one that was given.
+    """
+    found = {one.parent.name: one.parent for one in sorted(folder.glob("[!.]*/config.json"))}  # not being written
+    for name, head in given.items():
+        found[name] = local(head)
+        if not (found[name] / "config.json").is_file():
+            raise FileNotFoundError(f"--head {name}={head} has no config.json: give a folder with a head, or a hub id")
+    return found
 
 
 def title(name: str | Path) -> str:

@@ -29,13 +29,14 @@ from transformers import (
 
 from jakiro.memory import out_of_memory
 from jakiro.models.attention import sdpa
-from jakiro.models.checks import ATTENTIONS
+from jakiro.models.checks import ATTENTIONS, REMEDY
 from jakiro.programs import replayable
 from jakiro.text import as_turn, begins, with_system
 
 LOG = logging.getLogger(__name__)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 NORMS = ("norm", "final_layernorm", "final_layer_norm", "ln_f")  # names of a decoder's last norm
+RECURRENT = ("linear_attention", "conv", "hybrid", "hybrid_sliding")  # kinds of layers in a config
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 # What transformers raises over JSON files of a model that are cut off or say what cannot be.
 DAMAGED = (
@@ -71,6 +72,15 @@ def load_model(folder: Path, **how: Any) -> PreTrainedModel:
             f"the weights in {folder} do not fit its config.json ({key} {wrong[key]}{more}): download both again"
         )
     return model
+
+
+def check_layers(folder: Path) -> None:
+    """Raise ValueError, before weights are read, where config.json has layers that `checks.measure` would refuse."""
+    with _in_words(folder):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False).get_text_config(decoder=True)
+    kinds = getattr(config, "layer_types", None) or ()
+    if found := next((kind for kind in RECURRENT if kind in kinds), None):
+        raise ValueError(f"{folder} has {found} layers, whose states cannot take back a rejected token; {REMEDY}")
 
 
 def alike(model: PreTrainedModel) -> dict[str, Any]:

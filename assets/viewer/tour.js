@@ -4,6 +4,7 @@ import {IDEA} from './actions.js';
 import {h, posed, show as reveal, stillness} from './dom.js';
 
 const SEEN = 'jakiro-toured';
+const GAP = 20; // px around the tour
 const TOUCH = matchMedia('(pointer: coarse)').matches; // there are no keys
 const STOPS = [ // `live`: what is not said where there is no server; `leads`: to which round, once
   {part: 'lanes', text: `${IDEA} `
@@ -66,6 +67,14 @@ export function tour(part, root, now, go, say) {
     box.style.top = `${marked.getBoundingClientRect().bottom - box.offsetParent.getBoundingClientRect().top + 12}px`;
   }
 
+  /** Scroll to what a stop tells of, above the tour; where that has no room, the tour is on the other side of it. */
+  function makeRoom() {
+    const {left, height} = marked.getBoundingClientRect(), taken = box.offsetHeight + 2 * GAP, tall = height > innerHeight - taken;
+    box.classList.toggle('aside', tall && left > box.offsetWidth + GAP);
+    marked.style.scrollMargin = `12px 0 ${taken}px`;
+    marked.scrollIntoView({block: tall ? 'start' : 'center', behavior: stillness() ? 'auto' : 'smooth'});
+  }
+
   /** Whether the round shown is what a stop `leads` to, once the playhead is, if it `moves`, at the first that is. */
   function led(leads, moves) {
     const {race, state} = now(), lane = race.lanes.find(({method}) => method === state.method);
@@ -85,8 +94,6 @@ export function tour(part, root, now, go, say) {
     const there = leads && led(leads, by > 0);
     marked = query ? root.querySelector(query) : part(name);
     marked.classList.add('toured');
-    stick();
-    marked.scrollIntoView({block: 'center', behavior: stillness() ? 'auto' : 'smooth'});
     const button = (label, act) => {
       const made = h('button', {type: 'button'}, label);
       made.addEventListener('click', act);
@@ -97,6 +104,8 @@ export function tour(part, root, now, go, say) {
     back.disabled = stop === 0;
     box.replaceChildren(h('p', {}, text + (there && leads === notable ? ' This is one.' : '')), h('p', {class: 'row'}, h('span', {}, `${stop + 1} of ${stops.length}`),
       back, on, last ? null : button('Close', end)));
+    stick();
+    makeRoom();
     on.focus({preventScroll: true});
   }
 }

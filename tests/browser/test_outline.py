@@ -199,6 +199,18 @@ def test_the_tour_does_not_lie_over_the_timeline(show):
     assert shown["y"] >= 0 and shown["y"] + shown["height"] <= part(tab, "tour").bounding_box()["y"]
 
 
+def test_the_tour_is_beside_an_inspector_that_is_higher_than_the_window(show):
+    tab = show("?race=question&round=0", viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
+    wait_for_tree(tab)
+    tab.locator("[data-do=tour]").first.click()
+    while "toured" not in part(tab, "node").get_attribute("class"):
+        part(tab, "tour").get_by_role("button", name="Next").click()
+    shown, tour = part(tab, "node").bounding_box(), part(tab, "tour").bounding_box()
+    assert 0 <= shown["y"] < 100 and tour["x"] + tour["width"] <= shown["x"]
+    part(tab, "tour").get_by_role("button", name="Next").click()
+    assert part(tab, "tour").bounding_box()["x"] > 640  # where it was
+
+
 @ON_EVERY_SCREEN
 def test_a_tab_that_is_chosen_can_be_read_at_once(show):
     """Its colours change places: if one of them takes its time, its name is as dark as what is behind it."""

@@ -425,6 +425,21 @@ def test_for_a_talk_controls_stay_where_they_are(show, width, beside):
     assert (inspector["y"] > part(tab, "play").bounding_box()["y"]) != beside
 
 
+@pytest.mark.parametrize(("width", "height"), [(1024, 768), (1280, 720)])
+def test_for_a_talk_controls_are_on_the_screen(show, width, height):
+    """Of a low projector, too: they lie at its foot until one has scrolled to where they are."""
+    tab = show("?race=question&method=jakiro&round=3&present=1", viewport={"width": width, "height": height})
+    wait_for_tree(tab)
+    transport = tab.locator("#viewer .transport")
+    box = transport.bounding_box()
+    assert box["y"] + box["height"] <= height
+    part(tab, "play").click()  # nothing lies over it
+    part(tab, "play").click()
+    tab.evaluate("scrollTo(0, 1e6)")
+    tree, timeline = tab.locator("[data-figure=tree]"), part(tab, "timeline")
+    assert tree.bounding_box()["y"] < transport.bounding_box()["y"] < timeline.bounding_box()["y"]
+
+
 def test_for_a_talk_labels_are_larger_where_there_is_room(show):
     tab = show("?race=question&method=jakiro&round=3", viewport={"width": 1440, "height": 900})
     for width, larger in ((1440, True), (700, False)):

@@ -243,6 +243,10 @@ def test_the_summary_counts_as_people_do():
     one = Pair((FIRST, SECOND))
     assert "A would have got further at 1 and B at 0;" in summary([one], ["A", "B"], 1)
     assert "A would have got further at 2 and B at 0;" in summary([one] * 2, ["A", "B"], 2)
+    begins = [("After the only token of one text,", 1, 1), ("After the first token of one text,", 1, 2)]
+    begins += [("After each of 2 tokens of", 2, 2), ("After each of the first 2 tokens of", 2, 3)]
+    for begin, places, count in begins:
+        assert summary([one] * places, ["A", "B"], count).startswith(begin)
 
 
 @pytest.mark.parametrize(

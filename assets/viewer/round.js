@@ -19,7 +19,7 @@ export const TABS = [
     none: 'No router weighed experts here: this method has none, or one expert alone proposed.'},
   {key: 'diversity', title: 'Diversity',
     figures: [['diversity', true], ['run_diversity', false, () => 'All rounds of this run'],
-      ['same', false, (lane, other) => `After each of the same ${lane.compared.get(other).reach[0].length} tokens`]],
+      ['same', false, (lane, other) => `After ${places(lane.compared.get(other).reach[0].length)}`]],
     none: 'This method drafts from one distribution: there are no experts to compare.'},
   {key: 'run', title: 'Whole run', figures: [['acceptance', false], ['stops', false], ['classes', false], ['calibration', false]]},
   {key: 'table', title: 'Table', figures: []},
@@ -240,4 +240,5 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
   }
 }
 
+const places = (count) => (count === 1 ? 'the same token' : `each of the same ${count} tokens`);
 const note = (text) => h('p', {class: 'none'}, text);

@@ -130,9 +130,10 @@ def summary(places: list[Pair], names: list[str], count: int) -> str:
     means = [sum(place.reach[side] for place in places) / len(places) for side in (0, 1)]
     shared = sum(place.shared for place in places) / len(places)
     sizes = [sum(len(place.steps[side].tree) - 1 for place in places) / len(places) for side in (0, 1)]
-    told = f"the first {len(places)}" if len(places) < count else len(places)
+    first = "the first " if len(places) < count else ""
+    told = f"each of {first}{len(places)} tokens" if len(places) > 1 else f"{first or 'the only '}token"
     return (
-        f"After each of {told} tokens of one text, {names[0]} would have got further at {further[0]} and "
+        f"After {told} of one text, {names[0]} would have got further at {further[0]} and "
         f"{names[1]} at {further[1]}; on average {means[0]:.2f} and {means[1]:.2f} drafted tokens lie along it. "
         f"Of {sizes[0]:.1f} and {sizes[1]:.1f} drafted tokens they share {shared:.1f}."
     )

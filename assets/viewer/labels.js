@@ -4,7 +4,9 @@ import {h} from './dom.js';
 import {meet} from './pictures.js';
 
 const GAP = 3, PAD = 1; // px between a point and its label, and around it where it covers the lines behind
+const EDGE = 8; // px beside a caption
 const FOR_A_TALK = 1.3; // times as large are labels and small print where the race is presented
+const pen = document.createElement('canvas').getContext('2d'); // which measures
 const ESCAPED = {'&amp;': '&', '&lt;': '<', '&gt;': '>', '&#36;': '$', '&#64;': '@'}; // what labels.py escapes
 
 /** How many times as large text is to be in a figure. */
@@ -15,9 +17,19 @@ export const roomy = (box, least) => (enlarged(box) > 1 ? Math.max(1, Math.min(e
 
 /** A figure as large as its box asks for and has room for. */
 export const large = (box, {data, layout}, least) => {
-  const times = roomy(box, least);
-  return {data: data.map((trace) => (trace.textfont ? {...trace, textfont: larger(trace.textfont, times, 'textfont')} : trace)), layout: larger(layout, times)};
+  const times = roomy(box, least), figure = larger(layout, times);
+  figure.annotations = layout.annotations && figure.annotations.map((one) => (one.x === 0 ? broken(one, box.closest('.scroll').clientWidth - figure.margin.l - EDGE, figure.font.family) : one));
+  return {data: data.map((trace) => (trace.textfont ? {...trace, textfont: larger(trace.textfont, times, 'textfont')} : trace)), layout: figure};
 };
+
+/** A caption in two lines where it is wider than what is seen of its figure. */
+function broken(caption, room, family) {
+  pen.font = `${caption.font.size}px ${family}`;
+  if (room <= 0 || caption.text.includes('<br>') || pen.measureText(caption.text).width <= room) return caption;
+  const words = caption.text.split(' ');
+  const fits = words.findLastIndex((_, at) => pen.measureText(words.slice(0, at).join(' ')).width <= room);
+  return {...caption, align: 'left', text: `${words.slice(0, fits).join(' ')}<br>${words.slice(fits).join(' ')}`};
+}
 
 /** A layout with text so many times as large, and with the space for it. */
 function larger(value, times, name = '', above = '') {

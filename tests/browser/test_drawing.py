@@ -400,6 +400,34 @@ def test_the_legend_follows_the_width_of_the_tree(show):
     tab.wait_for_function(f"(wide) => JSON.stringify(({LEGEND})()) === JSON.stringify(wide)", arg=wide)
 
 
+def test_plotlys_buttons_do_not_lie_over_the_names_of_levels(show):
+    tab = show("?race=question&method=jakiro&round=3&tab=tree", **SCREENS["narrow"])
+    wait_for_tree(tab)
+    names = tab.locator("[data-figure=tree] .xtick").evaluate_all(
+        "(all) => all.map((one) => one.getBoundingClientRect().bottom)"
+    )
+    buttons = tab.locator("[data-figure=tree] .modebar").bounding_box()
+    assert names and max(names) <= buttons["y"]
+
+
+def test_a_caption_that_is_wider_than_a_phone_takes_two_lines(show):
+    tab = show("?race=question&method=jakiro&round=3", **SCREENS["narrow"])
+    for view, figure in (("run", "classes"), ("run", "calibration"), ("run", "stops"), ("routing", "run_routing")):
+        tab.locator(f"[data-tab={view}]").click()
+        plot = tab.locator(f"[data-figure={figure}][data-drawn=yes]")
+        plot.wait_for()
+        edge = tab.locator(f"[data-view={view}]").bounding_box()
+        left = plot.evaluate("(one) => one._fullLayout.annotations.findIndex(({x}) => x === 0)")
+        caption = plot.locator(f".annotation[data-index='{left}'] .annotation-text").bounding_box()
+        assert caption["x"] + caption["width"] <= edge["x"] + edge["width"]
+        assert caption["y"] >= plot.bounding_box()["y"]
+    tab.set_viewport_size({"width": 1440, "height": 900})
+    tab.reload()
+    tab.wait_for_selector("[data-figure=run_routing][data-drawn=yes]")
+    captions = tab.locator("[data-figure=run_routing] .annotation-text")
+    assert "<br>" not in " ".join(captions.evaluate_all("(all) => all.map((one) => one.dataset.unformatted)"))
+
+
 def test_a_click_on_the_routers_map_shows_the_round(show):
     tab = show("?race=question&method=jakiro&round=3")
     tab.locator("[data-tab=routing]").click()

@@ -6,7 +6,7 @@ import networkx as nx
 
 STEP = 3  # x units of a level: edges bend at whole units
 SPAN = 1000  # y units from the top of a figure to its bottom
-MARGIN = {"l": 8, "r": 8, "t": 42, "b": 34}
+MARGIN = {"l": 8, "r": 8, "t": 42, "b": 42}  # below, the names of levels and plotly's buttons
 
 
 def row_count(graph: nx.DiGraph) -> int:

@@ -8,7 +8,7 @@ from jakiro.ui.figures.bars import bars, outlined
 from jakiro.ui.figures.layout import axis, caption, layout, whole
 
 ROW = 26  # px a bar
-ROOM = 0.5  # for words beside the longest bar, of its length
+ROOM = 0.7  # for words beside the longest bar, of its length
 ALONE = "one expert alone had the target's choice in its top-k"
 
 
@@ -41,8 +41,8 @@ def stops_figure(trace: Trace) -> dict | None:
         "yaxis": axis((0, 1), "x", autorange="reversed", showgrid=False, ticklabelstandoff=6),
     }
     title = caption(0, 1, "where rounds stopped, and what might have brought more", yshift=4 + above)
-    margin = {"l": 150, "r": 12, "t": 30 + above, "b": 44}
-    height = 74 + above + ROW * len(found)
+    margin = {"l": 150, "r": 12, "t": 34 + above, "b": 44}
+    height = 78 + above + ROW * len(found)
     figure = layout(height, axes, margin=margin, barmode="stack", bargap=0.3, annotations=[title])
     figure["legend"]["y"] = 1
     counted = [f"{way.name} {one.rounds}" for one, way in zip(found, ways, strict=True)]

@@ -409,9 +409,12 @@ def test_the_recipes_that_are_compared_are_timed_in_turns_as_they_are_trained(mo
     assert rows == [{"own_features": 0.4, "passes": 1} | times, {"own_features": 0.0, "passes": 3} | times]
 
 
-def test_head_training_counts_what_its_formulas_say():
+def test_head_training_counts_what_its_formulas_say(tmp_path, monkeypatch):
+    """Of a small target, but not a tiny one: of that attention, which is not in the formulas, would be a large part."""
+    tiny_model(hidden_size=128, intermediate_size=320, vocab_size=2048).save_pretrained(tmp_path)
+    monkeypatch.setattr(head_training, "TARGET", tmp_path)
     recipe = HeadRecipe.read(RECIPES / "heads-cpu.json")
-    found = head_training.measure(replace(recipe, row=96, rows=2, scored=96), repeats=1)
+    found = head_training.measure(replace(recipe, row=32, rows=4, scored=128), repeats=1)
     assert [(row["head"], row["passes"]) for row in found] == [
         (name, passes) for passes in (1, 3) for name in ("eagle2", "jakiro")
     ]
@@ -420,7 +423,7 @@ def test_head_training_counts_what_its_formulas_say():
         assert row["flops_a_token"] > row["formula"]
     for one, three in zip(found[:2], found[2:], strict=True):  # what the optimizer takes is in both
         more = (three["flops_a_token"] - one["flops_a_token"]) / (three["formula"] - one["formula"])
-        assert more == pytest.approx(1, rel=0.1)  # attention is not in the formula
+        assert more == pytest.approx(1, rel=0.05)
     [small, large] = head_training.extrapolated(HeadRecipe.read(RECIPES / "heads-chat.json"))
     assert small["flops"] == pytest.approx(small["flops_a_token"] * 20_000 * 16_384) and large["hours"] > small["hours"]
 

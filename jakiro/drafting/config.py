@@ -19,9 +19,12 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 _BY_TRANSFORMERS = ("llama3", "yarn")  # rope types whose frequencies transformers works out
 _ROPE_TYPES = ("default", "linear", "dynamic", *_BY_TRANSFORMERS)
 _ROPE_NAMES = ("type", "rope_type", "rope_theta", "mrope_section", "partial_rotary_factor")  # no numbers of a type
-_COUNTS = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size")
-_COUNTS += ("max_position_embeddings", "expert_intermediate_size")
+_NEEDED = ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
+_OPTIONAL = ("num_key_value_heads", "max_position_embeddings", "num_local_experts", "expert_intermediate_size")
+_NUMBERS = ("rms_norm_eps", "draft_temperature")
 _CHOICES = ("bias", "qkv_bias", "qk_norm")
+_SHAPE = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size")
+_SHAPE += ("max_position_embeddings",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class HeadConfig:
             object.__setattr__(self, "num_key_value_heads", self.num_attention_heads)
         if not self.expert_intermediate_size:
             object.__setattr__(self, "expert_intermediate_size", self.hidden_size)
-        for name in _COUNTS:
+        for name in (*_SHAPE, "expert_intermediate_size"):
             if type(value := getattr(self, name)) is not int or not 1 <= value < 2**31:
                 raise ValueError(f"{name} must be a whole number of at least 1 and below 2**31, not {value!r}")
         for name in ("rms_norm_eps", "rope_theta", "rope_factor"):
@@ -119,21 +122,14 @@ class HeadConfig:
         named = {name: one for name, one in rope.items() if name not in _ROPE_NAMES}
         if type_ in ("linear", "dynamic") and (named.keys() != {"factor"} or not named["factor"]):
             raise ValueError(f"rope scaling {type_!r} is of {named}; heads know it with a factor and nothing else")
+        more |= {name: raw[name] for name in _NEEDED}
+        more |= {name: raw[name] for name in _OPTIONAL if raw.get(name)}  # null and 0: the default
+        more |= {name: raw[name] for name in _NUMBERS if name in raw}
         more |= {name: raw[name] for name in _CHOICES if raw.get(name) is not None}
         config = cls(
-            hidden_size=raw["hidden_size"],
-            intermediate_size=raw["intermediate_size"],
-            num_attention_heads=raw["num_attention_heads"],
-            vocab_size=raw["vocab_size"],
-            num_key_value_heads=raw.get("num_key_value_heads") or 0,
-            rms_norm_eps=raw.get("rms_norm_eps", 1e-6),
             rope_theta=_given(10000.0, rope.get("rope_theta"), raw.get("rope_theta")),
             rope_type=type_,
             rope_factor=_given(1.0, rope.get("factor")),
-            max_position_embeddings=raw.get("max_position_embeddings") or 2048,
-            num_local_experts=raw.get("num_local_experts") or 0,
-            expert_intermediate_size=raw.get("expert_intermediate_size") or 0,
-            draft_temperature=raw.get("draft_temperature", 1.0),
             rope_numbers=tuple(named.items()) if type_ in _BY_TRANSFORMERS else (),
             **more,
         )
@@ -154,14 +150,7 @@ class HeadConfig:
             "model_type": "llama",
             "num_hidden_layers": 1,
             "hidden_act": "silu",
-            "hidden_size": self.hidden_size,
-            "intermediate_size": self.intermediate_size,
-            "num_attention_heads": self.num_attention_heads,
-            "num_key_value_heads": self.num_key_value_heads,
-            "vocab_size": self.vocab_size,
-            "max_position_embeddings": self.max_position_embeddings,
-            "rms_norm_eps": self.rms_norm_eps,
-            "rope_theta": self.rope_theta,
+            **{name: getattr(self, name) for name in (*_SHAPE, "rms_norm_eps", "rope_theta")},
             "rope_scaling": scaling,
             "bias": self.bias,
             "qkv_bias": self.qkv_bias,

@@ -183,20 +183,13 @@ class FixedState(HeadState):
     """
 
     def __init__(
-        self,
-        head: FusedHead,
-        embed: Callable[[Tensor], Tensor],
-        width: int,
-        levels: int,
-        capacity: int = 256,
-        fresh: int = 1,
-        compile: bool = False,
+        self, head: FusedHead, embed: Callable[[Tensor], Tensor], width: int, levels: int, fresh: int, compile: bool
     ) -> None:
         """`fresh`: new tokens of a recorded round at most; where there are more, all but one are read before it. With
         `compile`, a round's work is made by torch.compile."""
         self._programs: dict[Hashable, Callable[[], Any]] = {}
         self._more: list[Tensor] = []
-        super().__init__(head, embed, width, levels, capacity)
+        super().__init__(head, embed, width, levels, capacity=256)
         self._fresh, self._compile = fresh, compile
         self._numbers = torch.zeros(fresh + 2, dtype=torch.int64, device=self._like["device"])
         self._tokens, self._start, self._count = self._numbers.split([fresh, 1, 1])

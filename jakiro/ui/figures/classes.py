@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jakiro.analysis.classes import CLASSES, by_class
+from jakiro.metrics import max_depth
 from jakiro.trace import Trace
 from jakiro.ui.figures.bars import bars
 from jakiro.ui.figures.digits import rounded_list
@@ -11,9 +12,9 @@ from jakiro.ui.figures.layout import axis, caption, layout
 
 def classes_figure(trace: Trace) -> dict | None:
     """One bar a class that occurs; None for a run that drafted nothing."""
-    found = [count for count in by_class(trace) if count.tokens]
-    if all(len(step.tree) == 1 for step in trace.steps):
+    if not max_depth(trace):
         return None
+    found = [count for count in by_class(trace) if count.tokens]
     names = [f"{count.name}<br>{count.accepted} of {count.tokens}" for count in found]
     shares = rounded_list([count.share for count in found])
     text = [f"{share:.0%}" for share in shares]

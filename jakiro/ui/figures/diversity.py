@@ -24,10 +24,9 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 
 def round_diversity_figure(trace: Trace) -> dict | None:
     """Covered target mass by level and, where recorded, the experts' overlap and divergence; None without drafts."""
-    rounds = [round_diversity(trace, step) for step in trace.steps]
-    levels = max_depth(trace)
-    if not levels:
+    if not (levels := max_depth(trace)):
         return None
+    rounds = [round_diversity(trace, step) for step in trace.steps]
     experts = any(found.experts for found in rounds)
     domains = [(0, 0.28), (0.37, 0.64), (0.73, 1)] if experts else [(0, 1)]
     depths = by_level(levels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jakiro.analysis.stops import COPY, FULL, PARTED, STOPS, Stopped, stops
+from jakiro.metrics import max_depth
 from jakiro.trace import Trace
 from jakiro.ui.figures.bars import bars, outlined
 from jakiro.ui.figures.layout import axis, caption, layout, whole
@@ -14,7 +15,7 @@ ALONE = "one expert alone had the target's choice in its top-k"
 
 def stops_figure(trace: Trace) -> dict | None:
     """None for a run that drafted nothing."""
-    if all(len(step.tree) == 1 for step in trace.steps):
+    if not max_depth(trace):
         return None
     found = stops(trace)
     ways = [STOPS[one.where] for one in found]

@@ -1,6 +1,6 @@
 // The header's buttons: share, export, theme, help; and the keys.
 
-import {h} from './dom.js';
+import {h, store, stored} from './dom.js';
 import {WORDS} from './format.js';
 
 /** "dark" or "light", as the page is drawn now. */
@@ -12,13 +12,13 @@ export function applyTheme() {
   const system = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
   const forced = matchMedia('(forced-colors: active)').matches; // then the background is the system's, whatever is chosen
   const offline = document.querySelector('#viewer.offline') && system;
-  const wanted = forced ? system : new URLSearchParams(location.search).get('theme') ?? stored('jakiro-theme') ?? offline;
+  const wanted = forced ? system : new URLSearchParams(location.search).get('theme') ?? stored('localStorage', 'jakiro-theme') ?? offline;
   if (wanted === 'dark' || wanted === 'light') document.body.classList.toggle('dark', wanted === 'dark');
 }
 
 export function toggleTheme() {
   document.body.classList.toggle('dark');
-  store('jakiro-theme', theme());
+  store('localStorage', 'jakiro-theme', theme());
   keepTheme();
 }
 
@@ -33,14 +33,6 @@ export function keepTheme() {
   if (!address.searchParams.has('theme')) return;
   address.searchParams.set('theme', theme());
   history.replaceState(history.state, '', address);
-}
-
-function store(name, value) {
-  try { localStorage.setItem(name, value); } catch { /* private windows refuse: the choice lasts this visit */ }
-}
-
-function stored(name) {
-  try { return localStorage.getItem(name); } catch { return null; }
 }
 
 /** What the button of the settings at the side does. Opened by keyboard they get the focus; Escape closes them, and it goes
@@ -129,7 +121,7 @@ const KEYS = [
   ['S', 'copy the address of this view'], ['E', 'export'], ['Shift P', 'present: only the race, in large'], ['?', 'this help'],
 ];
 
-let characters = stored('jakiro-keys') !== 'off'; // whether keys of one character work; who dictates may turn them off
+let characters = stored('localStorage', 'jakiro-keys') !== 'off'; // whether keys of one character work; who dictates may turn them off
 
 /** What drafting is, for who has not met it. */
 export const IDEA = 'The target is the language model whose text is wanted; each of its passes takes long. A small draft head guesses several tokens '
@@ -140,7 +132,7 @@ export function fillHelp(box) {
   const choice = h('input', {type: 'checkbox', checked: characters});
   choice.addEventListener('change', () => {
     characters = choice.checked;
-    store('jakiro-keys', characters ? 'on' : 'off');
+    store('localStorage', 'jakiro-keys', characters ? 'on' : 'off');
   });
   const rows = (list) => h('dl', {}, ...list.flatMap(([term, text]) => [h('dt', {}, term), h('dd', {}, text)]));
   box.replaceChildren(

@@ -2,6 +2,7 @@
 
 import {bindKeys, fillHelp, settings, share, theme, toggleTheme} from './actions.js';
 import {facing} from './compare.js';
+import {store, stored} from './dom.js';
 import {move} from './moves.js';
 import {picture} from './pictures.js';
 import {TABS, WHOLE} from './round.js';
@@ -68,16 +69,14 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
    * been written. Without one the server says what to do. */
   function written() {
     const box = viewer.querySelector('#prompt textarea'), {race} = view;
-    try { if (box.value) [ASKED, AWAITED].forEach((name) => sessionStorage.setItem(name, box.value)); } catch { /* refused in private windows */ }
+    if (box.value) [ASKED, AWAITED].forEach((name) => store('sessionStorage', name, box.value));
     if (box.value || !race?.prompt || race.written === false) return false;
     write(race.prompt);
     return true;
   }
 
   /** The race that was asked for is there: its prompt is part of it. */
-  function forget() {
-    try { sessionStorage.removeItem(AWAITED); } catch { /* likewise */ }
-  }
+  function forget() { store('sessionStorage', AWAITED, ''); }
 
   /** A race is not there any more: the prompt that it was asked with is. */
   function lost() {
@@ -86,8 +85,7 @@ export function bindButtons({root, part, props, view, live, timeline, benchmarks
   }
 
   function rewrite() {
-    let asked = null;
-    try { asked = sessionStorage.getItem(due); } catch { /* likewise */ }
+    const asked = stored('sessionStorage', due);
     if (asked && viewer.querySelector('#prompt textarea')?.value === '') write(asked);
   }
 

@@ -53,6 +53,17 @@ export function eachFrame(callback) {
   };
 }
 
+/** What the browser keeps under a name in 'localStorage', or for the visit in 'sessionStorage'; null where there is nothing, or
+ * where it refuses, as in private windows. */
+export function stored(where, name) {
+  try { return window[where].getItem(name); } catch { return null; }
+}
+
+/** Keep a text there; where the browser refuses, nothing is kept. */
+export function store(where, name, text) {
+  try { window[where].setItem(name, text); } catch { /* as far as this page goes, then */ }
+}
+
 /** True where the address asks for no motion, by ?motion=0: for pictures, and to show the same thing twice. */
 export const posed = () => new URLSearchParams(location.search).get('motion') === '0';
 

@@ -1,7 +1,7 @@
 // The header: what is shown, whether the lanes agree, how the chosen lane was set.
 
 import {exportLinks} from './actions.js';
-import {h, show as reveal} from './dom.js';
+import {h, show as reveal, store, stored} from './dom.js';
 import {inOrder} from './format.js';
 
 const SOURCES = {live: 'Run live on this server', recorded: 'Recorded beforehand', opened: 'Recorded elsewhere, opened from a file',
@@ -11,10 +11,6 @@ const OF_A_RACE = ['export', 'source', 'settings', 'lossless', 'pick'];
 const VISIT = `jakiro-races ${location.pathname}`, MOST = 20; // where a visit's races are kept for when the page is loaded again, and how many
 const TITLE = 80, PROMPT = 36; // characters in the list of races
 const EARLY = 'a race that was still running'; // until it is shown
-
-function remembered() {
-  try { return JSON.parse(sessionStorage.getItem(VISIT)) ?? []; } catch { return []; }
-}
 
 /** A text on one line, with an ellipsis where it is longer than `most`. */
 function short(text, most) {
@@ -31,7 +27,7 @@ function titled({kind, running, prompt, note, lanes}) {
 
 /** The header's parts. `races` are the recorded ones, `exports` the names of a race's files, `files` where some lie. */
 export function headerView(part, {races, exports, files}) {
-  const mine = new Map(remembered()); // the last races of this visit that are not among the recorded ones: id -> title
+  const mine = new Map(JSON.parse(stored('sessionStorage', VISIT))); // the last races of this visit that are not among the recorded ones: id -> title
   return {race, lane, present, stays, keep, lists, forget, later, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
 
   /** A race is shown. */
@@ -76,9 +72,7 @@ export function headerView(part, {races, exports, files}) {
   /** A race that is still running can be opened when it is over. */
   function later(id) { if (!mine.has(id)) keep(id, EARLY); }
 
-  function remember() {
-    try { sessionStorage.setItem(VISIT, JSON.stringify([...mine])); } catch { /* refused in private windows: until the page is left */ }
-  }
+  function remember() { store('sessionStorage', VISIT, JSON.stringify([...mine])); }
 
   /** The race shown stays, since the one asked for could not be had; `gone` is the id of one that never can. */
   function stays(shown, gone) {

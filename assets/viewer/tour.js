@@ -1,7 +1,7 @@
 // A tour of one minute over whatever race is shown: each stop outlines a part of the page and says what it is for.
 
 import {IDEA} from './actions.js';
-import {h, posed, show as reveal, stillness} from './dom.js';
+import {h, posed, show as reveal, stillness, store} from './dom.js';
 
 const SEEN = 'jakiro-toured';
 const GAP = 20; // px around the tour
@@ -87,7 +87,7 @@ export function tour(part, root, now, go, say) {
   function visit(next, by) {
     marked?.classList.remove('toured');
     stop = next;
-    remember();
+    store('localStorage', SEEN, 'yes');
     reveal(offer, false);
     if (!reveal(box, stop >= 0)) return;
     const {part: name, query, leads, text} = stops[stop];
@@ -115,9 +115,5 @@ function notable(race, lane, round) { return Boolean(lane.moments[round]?.length
 function rejecting({words}, lane, round) { return Boolean(lane.nodes[round]?.state.includes(words.state.indexOf('rejected'))); }
 
 function seen() {
-  try { return localStorage.getItem(SEEN) !== null; } catch { return true; }
-}
-
-function remember() {
-  try { localStorage.setItem(SEEN, 'yes'); } catch { /* private windows refuse: it is offered again */ }
+  try { return localStorage.getItem(SEEN) !== null; } catch { return true; } // where nothing can be kept, it would be offered for ever
 }

@@ -628,8 +628,8 @@ MUTANTS = [
     Mutant(
         "what both experts propose counts as a rescue",
         "jakiro/analysis/diversity.py",
-        "sum(self.accepted_by_source[:2])",
-        "sum(self.accepted_by_source[:3])",
+        "sum(accepted[:2])",
+        "sum(accepted[:3])",
         "test_metrics.py",
     ),
     Mutant(

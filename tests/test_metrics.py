@@ -126,7 +126,7 @@ def test_coverage_is_the_chance_that_the_target_stays_in_the_tree():
 
 def test_diversity_of_a_round_and_of_the_run():
     found = round_diversity(HAND, FIRST)
-    assert (found.drafted, found.unique, found.accepted_by_source, found.rescues) == (4, 4, [1, 1, 0, 0], 2)
+    assert (found.drafted, found.unique, found.rescues) == (4, 4, 2)
     assert [(node.parent, node.depth, node.overlap) for node in found.experts] == [(0, 1, 0.5), (1, 2, 1.0)]
     both = replace(FIRST, tree=replace(FIRST.tree, columns=FIRST.tree.columns | {"source": [None, 2, 0, 1, 3]}))
     assert round_diversity(HAND, both).rescues == 1  # what both experts propose neither rescues

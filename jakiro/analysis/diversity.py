@@ -6,7 +6,8 @@ Every number asks for columns, not for a method: a trace without experts still h
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -34,13 +35,7 @@ class RoundDiversity:
     unique: int  # different tokens among them
     coverage: list[float]  # as `coverage` below has it
     experts: list[Experts]  # one a parent; empty where the trace has neither overlap nor js
-    accepted_by_source: list[int] | None  # [SOURCES]; None without the column
-    alone: bool  # one expert alone proposed all of them
-
-    @property
-    def rescues(self) -> int | None:
-        """Accepted tokens that only one of two experts proposes; None where they are not known, or one is alone."""
-        return None if self.alone or self.accepted_by_source is None else sum(self.accepted_by_source[:2])
+    rescues: int | None  # accepted tokens that one of two experts proposes; None: not known, or one is alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +54,13 @@ class RunDiversity:
 
 def round_diversity(trace: Trace, step: StepTrace) -> RoundDiversity:
     """The candidates of one of its rounds."""
-    tree = step.tree
-    source = tree.columns.get("source")
+    tree, accepted = step.tree, _by_source([(step, step.accepted)])
     return RoundDiversity(
         drafted=len(tree) - 1,
         unique=len(set(tree.tokens[1:])),
         coverage=coverage(step),
         experts=_experts(step),
-        accepted_by_source=None if source is None else _count(source[node] for node in step.accepted),
-        alone=alone(trace),
+        rescues=None if accepted is None or alone(trace) else sum(accepted[:2]),
     )
 
 
@@ -97,8 +90,7 @@ def run_diversity(trace: Trace) -> RunDiversity | None:
         return None
     known = all(found.coverage for found in rounds)
     levels = zip_longest(*(found.coverage for found in rounds), fillvalue=0.0)
-    accepted = [found.accepted_by_source for found in rounds if found.accepted_by_source is not None]
-    proposed = [_count(step.tree.columns["source"][1:]) for step in steps if "source" in step.tree.columns]
+    accepted = _by_source([(step, step.accepted) for step in steps])
     experts = [node for found in rounds for node in found.experts]
     return RunDiversity(
         drafted=sum(found.drafted for found in rounds) / len(rounds),
@@ -106,9 +98,9 @@ def run_diversity(trace: Trace) -> RunDiversity | None:
         coverage=[sum(level) / len(rounds) for level in levels] if known else [],
         overlap=_by_depth([(node.depth, node.overlap) for node in experts]),
         js=_by_depth([(node.depth, node.js) for node in experts]),
-        proposed_by_source=_sums(proposed),
-        accepted_by_source=_sums(accepted),
-        rescued_rounds=sum(bool(found.rescues) for found in rounds) if accepted and not alone(trace) else None,
+        proposed_by_source=_by_source([(step, range(1, len(step.tree))) for step in steps]),
+        accepted_by_source=accepted,
+        rescued_rounds=None if accepted is None or alone(trace) else sum(bool(found.rescues) for found in rounds),
     )
 
 
@@ -123,16 +115,11 @@ def _experts(step: StepTrace) -> list[Experts]:
     return list(found.values())
 
 
-def _count(sources) -> list[int]:
-    counts = [0] * SOURCES
-    for source in sources:
-        if source is not None and 0 <= source < SOURCES:
-            counts[int(source)] += 1
-    return counts
-
-
-def _sums(rows: list[list[int]]) -> list[int] | None:
-    return [sum(column) for column in zip(*rows, strict=True)] if rows else None
+def _by_source(chosen: Iterable[tuple[StepTrace, Iterable[int]]]) -> list[int] | None:
+    """Of rounds and nodes of theirs, how many each of the sources proposed, [SOURCES]; None where no round says it."""
+    known = [(step.tree.columns["source"], nodes) for step, nodes in chosen if "source" in step.tree.columns]
+    counts = Counter(column[node] for column, nodes in known for node in nodes)
+    return [counts[source] for source in range(SOURCES)] if known else None
 
 
 def _by_depth(pairs: list[tuple[int, float | None]]) -> dict[int, float]:

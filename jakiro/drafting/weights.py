@@ -211,7 +211,7 @@ class OnHead:
 
     name: str
     settings: type[TreeSettings]
-    head: type[Head]
+    head: type[nn.Module]
     levels: int = 6  # of a draft on a GPU, if nothing else is asked for
     needs: str = ""  # in words; "": a head of its name
 

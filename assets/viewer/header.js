@@ -27,7 +27,7 @@ function titled({kind, running, prompt, note, lanes}) {
 
 /** The header's parts. `races` are the recorded ones, `exports` the names of a race's files, `files` where some lie. */
 export function headerView(part, {races, exports, files}) {
-  const mine = new Map(JSON.parse(stored('sessionStorage', VISIT))); // the last races of this visit that are not among the recorded ones: id -> title
+  let mine = new Map(JSON.parse(stored('sessionStorage', VISIT))); // the last races of this visit that are not among the recorded ones: id -> title
   return {race, lane, present, stays, keep, lists, forget, later, empty: () => OF_A_RACE.forEach((name) => reveal(part(name), false))};
 
   /** A race is shown. */
@@ -60,9 +60,7 @@ export function headerView(part, {races, exports, files}) {
   function keep(id, title, shown = null) {
     const others = [...mine].filter(([one]) => one !== id).slice(1 - MOST), said = short(title, TITLE);
     const [, last] = others.findLast(([, other]) => other === said || other.startsWith(`${said} (`)) ?? [];
-    mine.clear();
-    for (const [one, other] of others) mine.set(one, other);
-    mine.set(id, last ? `${said} (${Number(last.slice(said.length).match(/\d+/) ?? 1) + 1})` : said);
+    mine = new Map([...others, [id, last ? `${said} (${Number(last.slice(said.length).match(/\d+/) ?? 1) + 1})` : said]]);
     remember();
     if (shown && !shown.running) choices(shown);
   }

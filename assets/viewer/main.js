@@ -14,6 +14,7 @@ import {nodeView, stopNode} from './node.js';
 import {noticeView} from './notice.js';
 import {openFiles} from './opening.js';
 import {fetched, paced, ticking, withComparison, withCut} from './race.js';
+import {PATIENCE} from './reach.js';
 import {roundView} from './round.js';
 import {liveRuns} from './runs.js';
 import {addressKeeper, fromAddress, sound, swapped} from './state.js';
@@ -24,7 +25,6 @@ const NARROW = 1220; // px below which the header takes several lines, as beside
 const MOVES = ['race', 'method', 'round', 'node', 'place']; // what ends a replay when it changes
 const TIMELINE = 560; // px, the least width of the timeline in a talk
 const TIGHT = 300; // px of the timeline below which its legend would take a second line, over the bars
-const PATIENCE = 700; // ms after which the page says that it waits for a race
 
 /** Start the viewer in Gradio's element. `send(name, data)` reaches Python, `watch` tells of new lines of a running race. */
 export function mount({element: root, props, watch, send}) {

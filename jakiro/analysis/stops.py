@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -127,16 +127,11 @@ def _drawn(trace: Trace, step: StepTrace, width: int) -> bool:
 
 def stops(trace: Trace) -> list[Stopped]:
     """Counts over the run of the ways that occur, in the order of STOPS."""
-    found = [(stop(trace, index), _alone(trace, step)) for index, step in enumerate(trace.steps)]
-    return list(_counted(found))
-
-
-def _counted(found: list[tuple[str, bool | None]]) -> Iterator[Stopped]:
-    for where in STOPS:
-        alone = [one for stopped, one in found if stopped == where]
-        if alone:
-            known = [one for one in alone if one is not None]
-            yield Stopped(where, len(alone), sum(known) if known else None)
+    found: dict[str, list[bool | None]] = defaultdict(list)
+    for index, step in enumerate(trace.steps):
+        found[stop(trace, index)].append(_alone(trace, step))
+    ways = [(where, found[where]) for where in STOPS if where in found]
+    return [Stopped(where, len(alone), None if {*alone} == {None} else sum(map(bool, alone))) for where, alone in ways]
 
 
 def _alone(trace: Trace, step: StepTrace) -> bool | None:

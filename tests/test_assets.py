@@ -64,6 +64,12 @@ def test_embedded_methods_agree_and_draft_usefully(embedded, sampling):
         assert len(runs[name].steps) < 0.8 * len(runs["vanilla"].steps)
 
 
+def test_how_a_line_under_text_looks_is_said_apart_from_it():
+    """WebKit takes no `underline dotted` (2.50, as Safari 26): tokens of the target's own had no line there."""
+    style = (ASSETS / "style.css").read_text(encoding="utf-8")
+    assert set(re.findall(r"text-decoration: ([^;]+);", style)) == {"underline", "none"}
+
+
 def test_the_readmes_header_configures_a_space():
     header = yaml.safe_load(README.read_text(encoding="utf-8").split("---\n")[1])
     assert (header["sdk"], header["python_version"]) == ("gradio", "3.12")

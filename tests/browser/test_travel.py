@@ -109,6 +109,11 @@ OUT_OF_SIGHT = """async () => {
   }
   return [Number(slider.max), found];
 }"""
+LINES = """() => {
+  // px of a lane's line of text, and how many lines its box shows
+  const text = document.querySelector('.lane .text'), line = parseFloat(getComputedStyle(text).lineHeight);
+  return [line, text.clientHeight / line];
+}"""
 
 
 LABELS = """() => {
@@ -296,6 +301,14 @@ def test_all_words_of_a_round_are_seen(show):
     expect(part(tab, "kind")).to_have_text("opened")
     last, found = tab.evaluate(OUT_OF_SIGHT)
     assert last > 30 and found == []
+
+
+@WIDE_AND_NARROW
+@pytest.mark.parametrize("size", ["", "&present=1"])
+def test_lines_of_a_lane_are_whole_pixels_high_and_shown_whole(show, size):
+    """WebKit makes them so, whatever is asked for: where the words of a round were looked for, others stood."""
+    line, lines = show(f"?race=question&motion=0{size}").evaluate(LINES)
+    assert line % 1 == 0 and lines in (2, 3)
 
 
 def test_the_counter_is_read_out_where_it_says_something_new_and_not_during_a_replay(show):

@@ -9,10 +9,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "browser")]
 
 import gradio  # noqa: E402
-import plotly  # noqa: E402
 from playwright.sync_api import Browser, Page  # noqa: E402
 from served import CHROMIUM, browser, launched, open_page, served, wait_for_tree  # noqa: E402
 from synthetic import tree_trace, vanilla_trace  # noqa: E402
+
+from jakiro.assets import PLOTLY  # noqa: E402
 
 __all__ = [
     "CHROMIUM",
@@ -48,5 +49,5 @@ def first_screen(tab: Page) -> dict[str, float]:
 
 def versions(chromium: Browser | None) -> dict[str, str]:
     """Of what the page is shown with."""
-    shown = {"gradio": gradio.__version__, "plotly": plotly.__version__}
+    shown = {"gradio": gradio.__version__, "plotly.js": PLOTLY.name.removesuffix(".min.js").rpartition("-")[2]}
     return shown | ({"chromium": chromium.version} if chromium else {})

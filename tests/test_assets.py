@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 from tiny import tiny_tokenizer
 
-from jakiro.assets import ASSETS, TARGET, TEMPLATES, TRACES
+from jakiro.assets import ASSETS, PLOTLY, TARGET, TEMPLATES, TRACES
 from jakiro.bench import load_methods
 from jakiro.engine import record
 from jakiro.target import Target
@@ -52,6 +52,12 @@ def test_templates_that_ship_write_what_published_heads_were_trained_on():
         shown = [own.apply_chat_template(chat, add_generation_prompt=True, tokenize=False) for chat in ([one], whole)]
         assert shown == [*expected]
     assert "while being safe.  Your answers" in (TEMPLATES / "llama.txt").read_text(), "as it was in training"
+
+
+def test_the_name_of_plotly_has_its_version_which_browsers_keep_for_ever():
+    banner = PLOTLY.read_text(encoding="utf-8")[:200]
+    assert re.search(r"plotly\.js \((\w+) - minified\) v([\d.]+)\n", banner).groups() == ("cartesian", "4.1.1")
+    assert PLOTLY.name == "plotly-cartesian-4.1.1.min.js" and "MIT" in (PLOTLY.parent / "LICENSE").read_text()
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8, 0.9, seed=1)], ids=["greedy", "sampled"])

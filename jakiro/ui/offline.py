@@ -13,9 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plotly.offline import get_plotlyjs
-
-from jakiro.assets import ASSETS
+from jakiro.assets import ASSETS, PLOTLY
 from jakiro.trace import Trace
 from jakiro.traces import traces_json
 from jakiro.ui.about import OPENED, WHAT_IF, about, method_summaries, prepared, prompt_of
@@ -92,7 +90,7 @@ def page(traces: Sequence[Trace], facts: Mapping[str, Any] = OPENED) -> str:
         summaries=_inert(json.dumps(method_summaries())),
         kept=" compared" * bool(compared),
         compared=_inert("{" + ",".join(f'"{lanes}":{text}' for lanes, text in compared.items()) + "}"),
-        plotly=get_plotlyjs().replace("</script", "<\\/script"),
+        plotly=PLOTLY.read_text(encoding="utf-8"),
         id=ID,
     )
 

@@ -75,7 +75,7 @@ def options(models: Models, library: Library) -> dict[str, Any]:
     """Arguments of `launch` that belong to the page: its look and what it fetches. No host, no port, nothing shared."""
     modules = Modules(ASSETS / "viewer")
     head = "".join(f'<link rel="modulepreload" href="{address}">' for address in modules.addresses())
-    # run once the first screen is there: it takes most of a second
+    # run once the first screen is there: it holds the browser up for some tenths of a second
     head += f'<link rel="preload" as="script" id="plotly-js" href="{site.PLOTLY}">'
     for race in library.opening():
         what = f"{{rel: 'preload', as: 'fetch', crossOrigin: 'anonymous', href: 'races/{race}.json'}}"

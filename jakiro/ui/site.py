@@ -1,7 +1,7 @@
 """What the browser fetches besides Gradio's own files. All of it comes from this server: nothing from elsewhere.
 
 viewer/<version>/<file>  the viewer's modules (modules.py)
-plotly/<version>         plotly.js out of the installed plotly package
+plotly/<file>            plotly.js, the version in its name
 races/<id>.json          a race prepared for drawing (library.py, replay.py)
 races/<id>/<export>      a race as a file (export.py)
 races/<id>/cut/<lane>    its trees with the nodes that were cut (replay.py)
@@ -23,14 +23,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import plotly
-from plotly.offline import get_plotlyjs
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from jakiro import assets
 from jakiro.trace import TraceError, as_text
 from jakiro.traces import MAX_BYTES, read_traces
 from jakiro.ui.benchmarks import payload
@@ -40,7 +39,7 @@ from jakiro.ui.models import Models, RequestError
 from jakiro.ui.modules import Modules
 from jakiro.ui.replay import cut_figure
 
-PLOTLY = f"plotly/{plotly.__version__}"
+PLOTLY = f"plotly/{assets.PLOTLY.name}"
 BODIES = 4  # files of traces that are held at once: each may have MAX_BYTES, and as text take four times that
 SMALL = 1 << 20  # bytes of a file that waits for no other
 LARGE = 2  # races that are prepared, and exports that are made, at once: each may take seconds, and a hundred MB
@@ -247,4 +246,4 @@ def _script(compressed: bytes) -> Response:
 @cache
 def _compressed() -> bytes:
     """plotly.js, compressed once instead of at every visit."""
-    return gzip.compress(get_plotlyjs().encode(), compresslevel=6)
+    return gzip.compress(assets.PLOTLY.read_bytes(), compresslevel=6)

@@ -101,6 +101,11 @@ class Trace:
         return self.pieces.get(token, f"<{token}>")
 
 
+def kind_of(method: str) -> str:
+    """The method whose heads one of another head's name has: eagle2 of "eagle2-mine"."""
+    return method.partition("-")[0]
+
+
 def to_json(trace: Trace) -> str:
     """The trace as JSON text. What was measured keeps seven significant digits, which is what fp32 carries."""
     data = asdict(trace)

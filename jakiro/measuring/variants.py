@@ -18,10 +18,11 @@ from jakiro import bench
 from jakiro.bench import Methods
 from jakiro.measuring.bootstrap import LEVEL
 from jakiro.measuring.tables import ranged, table
-from jakiro.methods import METHODS, check_known, kind_of, on_heads
+from jakiro.methods import METHODS, check_known, on_heads
 from jakiro.models import hub
 from jakiro.settings import build
 from jakiro.target import Target
+from jakiro.trace import kind_of
 from jakiro.training import recipe_file
 
 

@@ -12,6 +12,7 @@ from jakiro.drafter import Drafter
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.settings import build
 from jakiro.target import Target
+from jakiro.trace import kind_of
 
 from .draft_model import DraftModel
 from .eagle2 import Eagle2
@@ -117,11 +118,6 @@ def meet(names: Iterable[str]) -> None:
 def with_heads(names: Sequence[str], heads: Iterable[str]) -> list[str]:
     """The names and those of heads that were given, which are meant too, in the order of the methods."""
     return [name for name in METHODS if name in {*names, *heads}]
-
-
-def kind_of(name: str) -> str:
-    """The method whose heads one of another head's name has: eagle2 of "eagle2-mine"."""
-    return name.partition("-")[0]
 
 
 def check_tree(name: str) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import gradio as gr
 
-from jakiro.methods import METHODS, kind_of
+from jakiro.methods import METHODS
 from jakiro.settings import AUTO
+from jakiro.trace import kind_of
 
 RACERS = ("vanilla", "eagle2", "jakiro")
 

@@ -19,10 +19,10 @@ from jakiro.heed import Heed
 from jakiro.machine import machine, settle, versions
 from jakiro.measuring.tuning import Tuner
 from jakiro.memory import out_of_memory
-from jakiro.methods import METHODS, kind_of, on_heads
+from jakiro.methods import METHODS, on_heads
 from jakiro.models import hub
 from jakiro.target import Target
-from jakiro.trace import Trace
+from jakiro.trace import Trace, kind_of
 from jakiro.verify import GREEDY
 
 LOG = logging.getLogger(__name__)

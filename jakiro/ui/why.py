@@ -5,7 +5,7 @@ from __future__ import annotations
 from jakiro.analysis import endings
 from jakiro.analysis.endings import at_stop, ended_early, ending, expert_ranks, lacked
 from jakiro.graph import draft_logprobs, probability
-from jakiro.trace import StepTrace, Trace
+from jakiro.trace import StepTrace, Trace, kind_of
 from jakiro.ui.figures.labels import counted, quote
 
 ENDS = {
@@ -66,7 +66,7 @@ def _draft_ended(trace: Trace, step: StepTrace) -> str:
     width = trace.number("top_k") if "pick_rank" in step.tree.columns else None
     reason = "the tree has nothing after it" if width is None else f"it was not among the {width} best of its level"
     if ended_early(trace, step):
-        model = trace.method.startswith("draft_model")  # whose own context may be full
+        model = kind_of(trace.method) == "draft_model"  # whose own context may be full
         reason = "the draft model reads no further" if model else "nothing was drafted there, though there was room"
     return f"The draft stopped at {after}: {reason}, and the target chose {_bonus(trace, step)}."
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import count, cycle
 
+from jakiro.trace import kind_of
+
 Look = tuple[str, str]  # colour role, plotly symbol
 
 LOOKS: dict[str, Look] = {
@@ -51,7 +53,7 @@ def looks(methods: Iterable[str]) -> dict[str, Look]:
 def lane_looks(methods: Sequence[str]) -> list[Look]:
     """Those of lanes, of which several may be of one method."""
     own, found, again = looks(methods), [], count()
-    kinds = [name.partition("-")[0] for name in methods]  # "eagle2-mine" is eagle2 with another head
+    kinds = [*map(kind_of, methods)]
     for lane, name in enumerate(methods):
         found.append(AGAIN[next(again) % len(AGAIN)] if kinds[lane] in kinds[:lane] else own[name])
     return found

@@ -223,6 +223,28 @@ def test_without_a_folder_there_are_no_reports(tmp_path):
     assert json.loads(payload(tmp_path / "none"))["reports"] == []
 
 
+def test_intervals_of_variants_have_a_figure_for_each_reference(tmp_path, data):
+    """Reports of before there could be several name none: theirs is the first."""
+    found = [
+        {"variant": name, "reference": reference, "temperature": 0.0, "tau": 2.0, "over_reference": middle}
+        | {"over_reference_interval": [middle - 0.1, middle + 0.2]}
+        for reference in ("eagle2", "jakiro")
+        for name, middle in ((reference, 1.0), (f"{reference}-mine", 1.25))
+    ]
+    old = [{name: value for name, value in row.items() if name != "reference"} for row in found[:2]]
+    for name, rows in (("a", found), ("b", old)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(data | {"intervals": rows}))
+    new, before = (
+        {one["title"]: one for one in shown["figures"]} for shown in json.loads(payload(tmp_path))["reports"]
+    )
+    first, second = "Tau over that of “EAGLE-2”", "Tau over that of “Jakiro”"
+    assert [one for one in new if "Tau" in one] == [first, second] and second not in before
+    assert new[first] == before[first]
+    assert new[second]["layout"]["yaxis"]["ticktext"] == ["Jakiro (mine)"]
+    [marks] = new[second]["data"]
+    assert marks["x"] == [1.25] and marks["error_x"]["array"] == pytest.approx([0.2])
+
+
 def test_an_experiment_is_shown_by_its_intervals(tmp_path, data):
     found = [
         {"variant": name, "temperature": heat, "tau": 2.0, "over_reference": middle + 0.1 * heat}

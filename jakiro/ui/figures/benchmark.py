@@ -1,20 +1,20 @@
-"""A benchmark's report as figures: speed-up by task, where a round's time goes, acceptance by depth, the limits."""
+"""A benchmark's report as figures: speed-up by task, where a round's time goes, acceptance by depth, how sure tau is,
+the limits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import mean
-from types import MappingProxyType
 from typing import Any
 
 from jakiro.measuring.report import MEAN, means, method_totals, temperatures
 from jakiro.ui.figures.bars import bars, curve, on, whiskers
-from jakiro.ui.figures.labels import of_method
+from jakiro.ui.figures.experiment import intervals_figure
+from jakiro.ui.figures.labels import ITSELF, of_method
 from jakiro.ui.figures.layout import EVEN, axis, caption, layout
 from jakiro.ui.figures.looks import Look, looks
 from jakiro.ui.figures.theme import PHASES
 
-ITSELF: Mapping[str, str] = MappingProxyType({})  # what a method is called
 ROW, TALL = 34, 90  # px of a line of the figure, and of what is around them
 
 
@@ -140,8 +140,19 @@ def figures(report: dict[str, Any], titles: Mapping[str, str] = ITSELF) -> list[
         at = f" at temperature {heat:g}" if len(heats) > 1 or heat else ""
         found.append({"title": f"Speed-up by task{at}", **speed_figure(report, heat, titles)})
         found.append({"title": f"Rounds{at}", **rounds_figure(report, heat, titles)})
+    found.extend(_sure(report, titles))
     if limits := limits_figure(report, titles):
         found.append({"title": "Against the limit", **limits})
+    return found
+
+
+def _sure(report: dict[str, Any], titles: Mapping[str, str]) -> list[dict]:
+    """A figure for each method that others are held against: in reports that do not name it, the first."""
+    rows, found = report.get("intervals", []), []
+    for own in dict.fromkeys(row.get("reference", rows[0]["variant"]) for row in rows):
+        others = [row for row in rows if row.get("reference", own) == own != row["variant"]]
+        title = f"Tau over that of “{of_method(own, titles)}”"
+        found.append({"title": title, **intervals_figure(others, "variant", f"{title}, 95 % interval", titles)})
     return found
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from jakiro.measuring.report import method_totals, temperatures
 from jakiro.ui.figures.bars import whiskers
+from jakiro.ui.figures.labels import ITSELF, of_method
 from jakiro.ui.figures.layout import EVEN, axis, layout
 
 LOOKS = (("@text", "circle"), ("@muted", "circle-open"), ("@both", "square"), ("@bonus", "triangle-up"))
@@ -26,9 +28,11 @@ def figures(report: dict[str, Any]) -> list[dict]:
     ]
 
 
-def intervals_figure(found: list[dict[str, Any]], key: str, title: str) -> dict:
-    """A line for each of the rows' `key`, a mark a temperature with its interval; the dotted line is no change."""
+def intervals_figure(found: list[dict[str, Any]], key: str, title: str, titles: Mapping[str, str] = ITSELF) -> dict:
+    """A line for each of the rows' `key`, called by `titles`, a mark a temperature with its interval; the dotted line
+    is no change."""
     names = list(dict.fromkeys(row[key] for row in found))
+    called = [of_method(name, titles) for name in names]
     heats = sorted({row["temperature"] for row in found})
     data = []
     for number, heat in enumerate(heats):
@@ -46,17 +50,17 @@ def intervals_figure(found: list[dict[str, Any]], key: str, title: str) -> dict:
                 "y": [len(names) - 1 - at - shift for at in range(len(names))],
                 "marker": {"color": color, "symbol": symbol, "size": 10},
                 "error_x": whiskers(middle, edges, color, thickness=1.4, width=4),
-                "customdata": [[name, f"{rows[name]['tau']:.2f}"] for name in names],
+                "customdata": [[said, f"{rows[name]['tau']:.2f}"] for name, said in zip(names, called, strict=True)],
                 "hovertemplate": "%{customdata[0]}<br>tau %{customdata[1]}, %{x:.3f} of the other’s<extra></extra>",
             }
         )
     axes = {
         "xaxis": axis((0, 1), "y", title, ticksuffix="×"),
         "yaxis": axis(
-            (0, 1), "x", tickvals=list(range(len(names))), ticktext=names[::-1], range=[-0.6, len(names) - 0.4]
+            (0, 1), "x", tickvals=list(range(len(names))), ticktext=called[::-1], range=[-0.6, len(names) - 0.4]
         ),
     }
-    margin = {"l": 10 + 7 * max(map(len, names)), "r": 12, "t": 46, "b": 44}
+    margin = {"l": 10 + 7 * max(map(len, called)), "r": 12, "t": 46, "b": 44}
     look = layout(TALL + (CLOSE if len(names) > MANY else ROW) * len(names), axes, margin=margin, shapes=[EVEN])
     return {"data": data, "layout": look, "min_width": 640}
 

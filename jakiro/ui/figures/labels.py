@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
+from types import MappingProxyType
 from unicodedata import bidirectional
 
 GLYPHS = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥"}
 ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "@": "&#64;"}
+ITSELF: Mapping[str, str] = MappingProxyType({})  # titles of no method
 LEFT_TO_RIGHT = "\u200e"
 QUOTED = 24  # characters of a token in a sentence
 

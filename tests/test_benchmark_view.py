@@ -166,11 +166,12 @@ def test_a_tuning_is_shown_with_its_best_trees(tmp_path):
     assert found["facts"][0] == ["note", "An older head."]
     replayed = "from 80 rounds replayed on 9 answers of the target"
     assert ["expected", f"{replayed}, greedy"] in found["facts"]
-    assert found["figures"][0]["title"] == "Which tree pays: jakiro"
+    assert found["figures"][0]["title"] == "Which tree pays: Jakiro"
     here, same = json.loads(payload(tmp_path, [data]))["reports"]  # what a race of the page measured comes first
     assert same == found and here["title"] == "auto on this machine: Jakiro, greedy"
     own, _ = json.loads(payload(tmp_path, [data | {"method": "jakiro-mine"}]))["reports"]  # another head
     assert own["title"] == "auto on this machine: Jakiro (mine), greedy"
+    assert own["figures"][0]["title"] == "Which tree pays: Jakiro (mine)"
     assert here | {"name": "trees", "title": "trees: which tree pays for Jakiro on tiny, slow"} == found
     [warm, _] = json.loads(payload(tmp_path, [data | {"temperature": 0.7, "top_p": 0.9}]))["reports"]
     assert ["expected", f"{replayed}, sampled at temperature 0.7 and top_p 0.9"] in warm["facts"]

@@ -100,7 +100,7 @@ def _tuning(data: dict[str, Any]) -> dict[str, Any]:
         ["method", f"{data['method']}: {_settings(data['settings'])}"],
         ["expected", replayed],
     ]
-    figure = {"title": f"Which tree pays: {data['method']}", **tuning_figure(data)}
+    figure = {"title": f"Which tree pays: {_method(data)}", **tuning_figure(data)}
     table = {"head": TREES, "rows": rows}
     title = f"which tree pays for {_method(data)} on {data['target']}, {_device(data)}"
     return {"title": title, "facts": facts, "figures": [figure], "table": table, "summary": []}

@@ -544,8 +544,8 @@ MUTANTS = [
     Mutant(
         "ratios of an experiment are not paired",
         "jakiro/measuring/bootstrap.py",
-        '"over_reference_interval": _middle(drawn[index] / drawn[base]),',
-        '"over_reference_interval": _middle(drawn[index] / real[base]),',
+        '"over_reference": tau / tau[base]',
+        '"over_reference": tau / tau[base].mean()',
         "test_experiment.py",
     ),
     Mutant(
@@ -775,8 +775,8 @@ MUTANTS = [
     Mutant(
         "ratios of an experiment are to its first variant, not to its reference",
         "jakiro/measuring/bootstrap.py",
-        "float(real[index] / real[base])",
-        "float(real[index] / real[0])",
+        '"over_reference": tau / tau[base]',
+        '"over_reference": tau / tau[0]',
         "test_experiment.py",
     ),
     Mutant(

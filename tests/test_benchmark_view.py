@@ -233,17 +233,21 @@ def test_intervals_of_variants_have_a_figure_for_each_reference(tmp_path, data):
         for name, middle in ((reference, 1.0), (f"{reference}-mine", 1.25))
     ]
     old = [{name: value for name, value in row.items() if name != "reference"} for row in found[:2]]
+    for row in found[2:]:
+        row |= {"speed_over_reference": 0.5, "speed_over_reference_interval": [0.375, 0.75]}
     for name, rows in (("a", found), ("b", old)):
         (tmp_path / f"{name}.json").write_text(json.dumps(data | {"intervals": rows}))
     new, before = (
         {one["title"]: one for one in shown["figures"]} for shown in json.loads(payload(tmp_path))["reports"]
     )
-    first, second = "Tau over that of “EAGLE-2”", "Tau over that of “Jakiro”"
-    assert [one for one in new if "Tau" in one] == [first, second] and second not in before
+    first, second, quicker = "Tau over that of “EAGLE-2”", "Tau over that of “Jakiro”", "Tokens/s over that of “Jakiro”"
+    assert [one for one in new if "over that" in one] == [first, second, quicker] and second not in before
     assert new[first] == before[first]
     assert new[second]["layout"]["yaxis"]["ticktext"] == ["Jakiro (mine)"]
     [marks] = new[second]["data"]
     assert marks["x"] == [1.25] and marks["error_x"]["array"] == pytest.approx([0.2])
+    [marks] = new[quicker]["data"]
+    assert marks["x"] == [0.5] and [marks["error_x"][side] for side in ("array", "arrayminus")] == [[0.25], [0.125]]
 
 
 def test_an_experiment_is_shown_by_its_intervals(tmp_path, data):

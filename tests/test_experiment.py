@@ -79,6 +79,24 @@ def test_tau_is_the_mean_of_the_tasks_and_ratios_are_paired():
     assert [share["over_reference"], *share["over_reference_interval"]] == pytest.approx([2.0, 2.0, 2.0])
 
 
+def test_speeds_are_compared_on_the_same_prompts_and_in_the_same_repeats():
+    """One takes half of vanilla's seconds on every prompt, so the ratio has no spread, and the other on the second;
+    where one repeat is slow by itself, the others say how fast it is."""
+    seconds = {"vanilla": (10.0, 20.0), "one": (5.0, 10.0), "other": (10.0, 10.0)}
+    samples = [
+        replace(sample(name, "a", str(at), 30, 10), repeat=repeat, decode_s=spent * (slow if name == "other" else 1))
+        for repeat, slow in enumerate((1, 8, 1))
+        for name, line in seconds.items()
+        for at, spent in enumerate(line)
+    ]
+    one, other = intervals(samples, ["one", "other"], "one")
+    assert [one["speedup"], *one["speedup_interval"]] == pytest.approx([2, 2, 2])
+    assert [other["speedup"], *other["speedup_interval"]] == pytest.approx([1.5, 1, 2])
+    assert [other["speed_over_reference"], *other["speed_over_reference_interval"]] == pytest.approx([0.75, 0.5, 1])
+    alone = intervals([run for run in samples if run.method != "vanilla"], ["one", "other"], "one")
+    assert alone == [{key: row[key] for key in row if "speedup" not in key} for row in (one, other)]
+
+
 def test_an_interval_covers_the_truth_as_often_as_it_says():
     """300 experiments on prompts with known means: about 95 % of the intervals hold the true tau."""
     generator, held = torch.Generator().manual_seed(0), 0

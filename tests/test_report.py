@@ -55,6 +55,7 @@ def test_what_is_not_known_is_none(rows):
     row = rows["hf_generate_dynamic"]
     unknown = ("rounds", "tau", "acceptance_rate_per_position", "draft_s", "recording_s", "peak_bytes", "identical")
     assert {row[name] for name in unknown} == {None} and row["by_prompt"]["rounds"] == [None]
+    assert row["by_prompt"]["decode_s"] == [[5]] * 3, "as the others', by repeat"
     [row] = report.rows([sample("hf_generate_dynamic", 0, 0, 0.1)])  # its first token is the last
     assert row["tokens_per_s"] is None and row["speedup"] is None
 
@@ -68,7 +69,8 @@ def test_seconds_that_one_prompt_or_repeat_does_not_tell_are_none():
 def test_acceptance_adds_up_over_prompts_of_different_depth():
     short = sample("jakiro", 0, 3, 1.0, prompt="2", reached=[2, 1], phases=[0, 1, 0])
     [row] = report.rows([ours("jakiro", 0, 1.0), short])
-    assert row["by_prompt"] == {"prompt": ["1", "2"], "decoded": [10, 3], "rounds": [4, 2]}
+    counted = {"prompt": ["1", "2"], "decoded": [10, 3], "rounds": [4, 2]}
+    assert row["by_prompt"] == counted | {"decode_s": [[1.0, 1.0]]}
     assert row["rounds"] == 6 and row["acceptance_rate_per_position"] == pytest.approx([4 / 6, 2 / 6, 1 / 6])
 
 

@@ -84,6 +84,13 @@ def test_two_heads_of_a_method_are_compared_with_intervals_as_variants_are(folde
     assert (low, high) == pytest.approx(tuple(np.percentile(ratios, [2.5, 97.5])), abs=0.02)
     taus = {row["method"]: row["tau"] for row in found["rows"]}
     assert low < high and found["intervals"][1]["over_reference"] == taus["eagle2-mine"] / taus["eagle2"]
+    spent = {name: np.divide(one["decoded"], one["decode_s"][0]) for name, one in counts.items()}
+    for base, key in (("eagle2", "speed_over_reference"), ("vanilla", "speedup")):
+        single = spent["eagle2-mine"] / spent[base]  # one prompt thrice is drawn in 1 of 27: beyond the edges
+        assert found["intervals"][1][f"{key}_interval"] == pytest.approx([single.min(), single.max()])
+    speedups = [row["speedup"] for row in found["rows"] if row["method"] == "eagle2-mine"]
+    assert [found["intervals"][1]["speedup"]] == pytest.approx(speedups)
+    assert "| speed-up | tokens/s over eagle2 |" in said
     assert main(["bench", *map(str, given), "--limit", "1"]) == 0, "of one prompt nothing is drawn"
     assert "over eagle2" not in capsys.readouterr().out
     assert "intervals" not in json.loads((tmp_path / "bench.json").read_text())

@@ -1,7 +1,8 @@
-"""How sure tau is: confidence intervals of variants that decoded the same prompts, and of ratios of two.
+"""How sure tau and speeds are: confidence intervals of variants that decoded the same prompts, and of ratios of two.
 
 Intervals are percentiles of a bootstrap over prompts (Efron 1979), drawn anew within each task, the same prompts for
-all variants, so that a ratio of two is paired.
+all variants, so that a ratio of two is paired. A speed is known as well as its prompts' seconds are: what made a whole
+run quicker or slower is in no interval.
 """
 
 from __future__ import annotations
@@ -42,34 +43,29 @@ def check_tasks(tasks: Sequence[str]) -> None:
 def intervals(
     samples: Sequence[Sample], names: Sequence[str], reference: str, draws: int = DRAWS
 ) -> list[dict[str, Any]]:
-    """For each variant and temperature: tau, mean of the tasks, and its ratio to the reference's, with intervals.
+    """For each variant and temperature tau, mean of the tasks, and its ratio to the reference's; tokens/s over the
+    reference's and, where that was measured, over vanilla's (`speedup`), as report.py has it. All with intervals.
 
-    A text that ends with its first token has no round, and nothing to say of tau: such prompts are left out, and tasks
-    of which they leave a single one. Raises ValueError where nothing is left.
+    A text that ends with its first token has no round, and nothing to say: such prompts are left out, and tasks of
+    which they leave a single one. Raises ValueError where nothing is left.
     """
+    every = [*names, *(["vanilla"] if any(one.method == "vanilla" for one in samples) else [])]
+    bases = every.index(reference), every.index("vanilla") if "vanilla" in every else None
     found = []
     for temperature in sorted({sample.temperature for sample in samples}):
-        table = _counts([one for one in samples if one.temperature == temperature and one.repeat == 0], names)
+        table = _counts([one for one in samples if one.temperature == temperature], every)
         if not table:
             few = "no task has two texts that go on after their first token"
             raise ValueError(f"at temperature {temperature:g} {few}: try other prompts")
         rng = np.random.default_rng(0)
         drawings = [_drawings(rng, draws, counts.shape[1]) for counts in table]
-        real = _tau([counts.sum(axis=1) for counts in table])
-        drawn = _tau([np.tensordot(counts, times, (1, 1)) for counts, times in zip(table, drawings, strict=True)])
-        base = list(names).index(reference)
+        real = _told([counts.sum(axis=1) for counts in table], *bases)
+        drawn = [np.tensordot(counts, times, (1, 1)) for counts, times in zip(table, drawings, strict=True)]
+        edges = {f"{what}_interval": values for what, values in _told(drawn, *bases).items()}
         for index, name in enumerate(names):
-            found.append(
-                {
-                    "variant": name,
-                    "reference": reference,
-                    "temperature": temperature,
-                    "tau": float(real[index]),
-                    "tau_interval": _middle(drawn[index]),
-                    "over_reference": float(real[index] / real[base]),
-                    "over_reference_interval": _middle(drawn[index] / drawn[base]),
-                }
-            )
+            row = {"variant": name, "reference": reference, "temperature": temperature}
+            row |= {what: float(values[index]) for what, values in real.items()}
+            found.append(row | {what: _middle(values[index]) for what, values in edges.items()})
     return found
 
 
@@ -83,17 +79,20 @@ def differences(samples: Sequence[Sample], parts: Sequence[Part]) -> list[dict[s
 
 
 def _counts(samples: Sequence[Sample], names: Sequence[str]) -> list[np.ndarray]:
-    """For each task: tokens decoded and rounds, [variants, prompts, 2], prompts in one order for all variants.
+    """For each task, prompts in one order for all variants: rounds, and of each repeat tokens decoded and their
+    seconds, [variants, prompts, 1 + 2 * repeats].
 
     Prompts without a round are left out, and tasks with fewer than two others.
     """
-    table = []
+    table, repeats = [], range(1 + max(sample.repeat for sample in samples))
     for task in dict.fromkeys(sample.task for sample in samples):
-        own = {(one.method, one.prompt): one for one in samples if one.task == task}
-        prompts = list(dict.fromkeys(prompt for _, prompt in own))
-        rows = [[(own[name, prompt].decoded, own[name, prompt].reached[0]) for prompt in prompts] for name in names]
-        counts = np.array(rows, dtype=float)
-        table.append(counts[:, (counts[..., 1] > 0).all(axis=0)])
+        own = {(one.method, one.prompt, one.repeat): one for one in samples if one.task == task}
+        prompts = list(dict.fromkeys(prompt for _, prompt, _ in own))
+        runs = [[[own[name, prompt, repeat] for repeat in repeats] for prompt in prompts] for name in names]
+        spent = np.array([[[(one.decoded, one.decode_s) for one in all] for all in line] for line in runs], dtype=float)
+        rounds = np.array([[[first.reached[0]] for first, *_ in line] for line in runs], dtype=float)
+        counts = np.concatenate([rounds, spent.reshape(*rounds.shape[:2], -1)], axis=2)
+        table.append(counts[:, (rounds[..., 0] > 0).all(axis=0)])
     return [counts for counts in table if counts.shape[1] > 1]
 
 
@@ -103,9 +102,18 @@ def _drawings(rng: np.random.Generator, draws: int, prompts: int) -> np.ndarray:
     return np.bincount(places.ravel(), minlength=places.size).reshape(places.shape)
 
 
-def _tau(sums: list[np.ndarray]) -> np.ndarray:
-    """Mean over the tasks of tokens over rounds, [variants, ...], from [variants, 2, ...] of each task."""
-    return np.mean([one[:, 0] / one[:, 1] for one in sums], axis=0)
+def _told(sums: list[np.ndarray], base: int, vanilla: int | None) -> dict[str, np.ndarray]:
+    """What is told of each variant, [variants, ...], from the prompts' sums of each task, [variants, 1 + 2 * repeats,
+    ...]. `base` and `vanilla` are places among the variants."""
+    tau = np.mean([one[:, 1] / one[:, 0] for one in sums], axis=0)
+    found = {"tau": tau, "over_reference": tau / tau[base], "speed_over_reference": _quicker(sums, base)}
+    return found if vanilla is None else found | {"speedup": _quicker(sums, vanilla)}
+
+
+def _quicker(sums: list[np.ndarray], base: int) -> np.ndarray:
+    """Tokens/s over those of the variant `base`, the median of the repeats, and of these the mean of the tasks."""
+    speeds = [one[:, 1::2] / one[:, 2::2] for one in sums]
+    return np.mean([np.median(one / one[base], axis=1) for one in speeds], axis=0)
 
 
 def _middle(values: np.ndarray) -> list[float]:

@@ -219,7 +219,7 @@ def _rows(report: dict[str, Any], temperature: float) -> list[list[str]]:
                     ranged(row, "over_reference", 3),
                     f"{1000 * total['round_s'] * total['shares'][0]:.2f}",
                     f"{speed['tokens_per_s']:.1f}",
-                    f"{speed['speedup']:.2f}×",
+                    ranged(row, "speedup", 2) or f"{speed['speedup']:.2f}×",
                     " ".join(f"{share:.2f}" for share in total["acceptance_rate_per_position"]),
                 ]
             )

@@ -4,14 +4,14 @@ Definitions, for a row (task, method, temperature): `tokens` counts generated to
 (which prefill gives) included; `tau` is tokens after the first over rounds; `tokens_per_s` is tokens after the first
 over the seconds of the rounds, so prefill is not in it; `speedup` is tokens_per_s over vanilla's in the same repeat,
 None where the run has no vanilla; `identical` is the share of prompts whose ids equal vanilla's, None for another
-library's sampling, which draws other numbers; `by_prompt` has each prompt's tokens after the first (`decoded`) and
-rounds, of which `bootstrap` draws intervals. Counts are those of one repeat; speeds and seconds are medians over the
-repeats, a `_spread` the least and the greatest. `peak_bytes` is the greatest memory in use during a run: of the device,
-on a CPU of the process, all weights included, with peers theirs too; what recorded graphs keep is not counted. On CUDA
-every run records its programs anew (programs.py), on a CPU the first of a shape writes its tape (tape.py). That time is
-in no other seconds: `recording_s` is it, of the repeat that had most, None for other libraries; tapes that are written
-while decoders warm up are in no row. What transformers compiles on CUDA for its static cache is in none at all
-(peers.py).
+library's sampling, which draws other numbers; `by_prompt` has each prompt's tokens after the first (`decoded`), rounds
+and, a list for each repeat, seconds of the rounds (`decode_s`), of which `bootstrap` draws intervals. Counts are those
+of one repeat; speeds and seconds are medians over the repeats, a `_spread` the least and the greatest. `peak_bytes` is
+the greatest memory in use during a run: of the device, on a CPU of the process, all weights included, with peers theirs
+too; what recorded graphs keep is not counted. On CUDA every run records its programs anew (programs.py), on a CPU the
+first of a shape writes its tape (tape.py). That time is in no other seconds: `recording_s` is it, of the repeat that
+had most, None for other libraries; tapes that are written while decoders warm up are in no row. What transformers
+compiles on CUDA for its static cache is in none at all (peers.py).
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ def _row(key: tuple, samples: list[Sample], speeds: dict[tuple, list]) -> dict[s
             "prompt": [sample.prompt for sample in first],
             "decoded": [sample.decoded for sample in first],
             "rounds": [sample.reached and sample.reached[0] for sample in first],
+            "decode_s": [[sample.decode_s for sample in repeat] for repeat in repeats],
         },
     }
 

@@ -16,7 +16,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) ->
 
 
 def ranged(row: dict[str, Any], name: str, digits: int) -> str:
-    """As "1.93 (1.86 to 2.00)": a number of a row of `bootstrap.intervals`, and its interval."""
+    """As "1.93 (1.86 to 2.00)": a number of a row of `bootstrap.intervals`, and its interval. Empty where it has none:
+    older reports have none of speeds, and without vanilla there is no `speedup`."""
+    if name not in row:
+        return ""
     low, high = row[f"{name}_interval"]
     return f"{row[name]:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 

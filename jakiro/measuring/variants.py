@@ -97,10 +97,12 @@ def of_one_kind(report: dict[str, Any]) -> list[list[str]]:
 
 
 def as_markdown(rows: Sequence[dict[str, Any]], reference: str) -> str:
-    """A table of `bootstrap.intervals`: tau, and tau over the reference's, by which 1 % can be told."""
+    """A table of `bootstrap.intervals`: tau and tokens/s, and both over the reference's, by which 1 % can be told."""
     head = ["variant", "temperature", f"tau, {LEVEL} % interval", f"over {reference}"]
+    head += ["speed-up", f"tokens/s over {reference}"]
+    shown = (("tau", 2), ("over_reference", 3), ("speedup", 2), ("speed_over_reference", 3))
     lines = (
-        [row["variant"], f"{row['temperature']:g}", ranged(row, "tau", 2), ranged(row, "over_reference", 3)]
+        [row["variant"], f"{row['temperature']:g}", *(ranged(row, name, digits) for name, digits in shown)]
         for row in rows
     )
     return table(head, lines)

@@ -1,5 +1,5 @@
-"""A benchmark's report as figures: speed-up by task, where a round's time goes, acceptance by depth, how sure tau is,
-the limits."""
+"""A benchmark's report as figures: speed-up by task, where a round's time goes, acceptance by depth, how sure tau
+and speeds are, the limits."""
 
 from __future__ import annotations
 
@@ -147,12 +147,16 @@ def figures(report: dict[str, Any], titles: Mapping[str, str] = ITSELF) -> list[
 
 
 def _sure(report: dict[str, Any], titles: Mapping[str, str]) -> list[dict]:
-    """A figure for each method that others are held against: in reports that do not name it, the first."""
+    """Figures for each method that others are held against: in reports that do not name it, the first. Older reports
+    have no intervals of speeds."""
     rows, found = report.get("intervals", []), []
     for own in dict.fromkeys(row.get("reference", rows[0]["variant"]) for row in rows):
         others = [row for row in rows if row.get("reference", own) == own != row["variant"]]
-        title = f"Tau over that of “{of_method(own, titles)}”"
-        found.append({"title": title, **intervals_figure(others, "variant", f"{title}, 95 % interval", titles)})
+        for what, ratio in (("Tau", "over_reference"), ("Tokens/s", "speed_over_reference")):
+            if ratio in others[0]:
+                title = f"{what} over that of “{of_method(own, titles)}”"
+                figure = intervals_figure(others, "variant", f"{title}, 95 % interval", titles, ratio)
+                found.append({"title": title, **figure})
     return found
 
 

@@ -28,9 +28,15 @@ def figures(report: dict[str, Any]) -> list[dict]:
     ]
 
 
-def intervals_figure(found: list[dict[str, Any]], key: str, title: str, titles: Mapping[str, str] = ITSELF) -> dict:
-    """A line for each of the rows' `key`, called by `titles`, a mark a temperature with its interval; the dotted line
-    is no change."""
+def intervals_figure(
+    found: list[dict[str, Any]],
+    key: str,
+    title: str,
+    titles: Mapping[str, str] = ITSELF,
+    ratio: str = "over_reference",
+) -> dict:
+    """A line for each of the rows' `key`, called by `titles`, a mark a temperature with the interval of their `ratio`;
+    the dotted line is no change."""
     names = list(dict.fromkeys(row[key] for row in found))
     called = [of_method(name, titles) for name in names]
     heats = sorted({row["temperature"] for row in found})
@@ -38,8 +44,8 @@ def intervals_figure(found: list[dict[str, Any]], key: str, title: str, titles: 
     for number, heat in enumerate(heats):
         rows = {row[key]: row for row in found if row["temperature"] == heat}
         color, symbol = LOOKS[number % len(LOOKS)]
-        middle = [rows[name]["over_reference"] for name in names]
-        edges = [rows[name]["over_reference_interval"] for name in names]
+        middle = [rows[name][ratio] for name in names]
+        edges = [rows[name][f"{ratio}_interval"] for name in names]
         shift = 0.24 * (number - (len(heats) - 1) / 2)  # of a line, so that temperatures do not cover each other
         data.append(
             {

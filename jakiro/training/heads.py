@@ -84,9 +84,14 @@ def train_heads(
 
 
 def _go_on(head: Head | Eagle3Head, plan: Plan, start: Path, target: Target) -> None:
-    """Let a head begin as the one in `start` is. Raises ValueError where that has another shape."""
-    load_weights(head, widen(own_tensors(start, head), head), start)
-    _check_alike(head.config, start, target)
+    """Let a head begin as the one in `start` is. Raises ValueError where that has another shape, naming the recipe that
+    it was trained by where that lies beside it."""
+    try:
+        load_weights(head, widen(own_tensors(start, head), head), start)
+        _check_alike(head.config, start, target)
+    except ValueError as error:
+        recipe = start / "recipe.json"
+        raise ValueError(f"{error} (trained by --recipe {recipe})" if recipe.is_file() else error) from error
     if "draft_temperature" not in plan.shape:  # no weight tells it
         had = type(head.config).from_json(start / "config.json").draft_temperature
         head.config = replace(head.config, draft_temperature=had)

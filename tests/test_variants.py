@@ -10,7 +10,8 @@ from tiny import save_heads, tiny_model, tiny_tokenizer
 from jakiro import files
 from jakiro.__main__ import main
 from jakiro.measuring import limits
-from jakiro.measuring.variants import Variant, as_markdown, asked_for, read
+from jakiro.measuring.variants import Variant, as_markdown, asked_for, folders, read
+from jakiro.models import hub
 from jakiro.target import Target
 
 
@@ -109,17 +110,32 @@ def test_each_variant_has_its_own_head_and_the_targets_stay(folder):
     target = Target.load(folder / "target")
     named, other = dict(target.heads), folder / "others" / "jakiro"
     asked = [Variant("as it is", "jakiro"), Variant("mine", "jakiro", str(other)), Variant("again", "jakiro")]
-    own, mine, again = (make(settings).head.fc.weight for make, settings in list(asked_for(target, asked).values())[1:])
+    made = asked_for(target, asked, folders(target, asked))
+    own, mine, again = (make(settings).head.fc.weight for make, settings in list(made.values())[1:])
     assert torch.equal(own, again) and not torch.equal(own, mine)
     assert target.heads == named
 
 
 def test_variants_of_one_head_hold_it_once(folder):
     asked = [Variant("deep", "jakiro", set={"depth": 4}), Variant("flat", "jakiro", set={"depth": 2})]
-    deep, flat = (
-        make(settings).head for make, settings in list(asked_for(Target.load(folder / "target"), asked).values())[1:]
-    )
+    target = Target.load(folder / "target")
+    made = asked_for(target, asked, folders(target, asked))
+    deep, flat = (make(settings).head for make, settings in list(made.values())[1:])
     assert deep is flat
+
+
+def test_the_hub_is_asked_once_for_a_head(folder, tmp_path, monkeypatch):
+    """Asked again it may give a later one, whose fingerprint the report would have then."""
+    asked = [{"label": str(depth), "method": "jakiro", "head": "o/j", "set": {"depth": depth}} for depth in (2, 3)]
+    local, names = hub.local, []
+
+    def given(name):
+        names.append(str(name))
+        return folder / "others" / "jakiro" if str(name) == "o/j" else local(name)
+
+    monkeypatch.setattr(hub, "local", given)
+    assert bench(folder, tmp_path, asked, "--limit", 2) == 0
+    assert names.count("o/j") == 1
 
 
 def test_an_interrupted_run_of_another_method_under_a_label_is_not_gone_on_with(folder, tmp_path, capsys, monkeypatch):

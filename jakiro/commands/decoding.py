@@ -84,12 +84,13 @@ def bench(options: argparse.Namespace) -> int:
     changes = pairs(options.set, "--set")
     changed(named, changes)
     target = _target(options, heads)
-    asked = variants.asked_for(target, compared) if compared else benchmark.asked_for(target, named, changes)
+    own = variants.folders(target, compared)
+    asked = variants.asked_for(target, compared, own) if compared else benchmark.asked_for(target, named, changes)
     peers = generate_peers(target) if options.peers else None
     if taken := [name for name in peers or () if name in asked]:
         raise ValueError(f"the label {taken[0]!r} is taken by a decoder of transformers: give that variant another")
     work = benchmark.Benchmark(target, texts, asked, options.max_new_tokens, samplings, peers, options.repeats)
-    journal = work.open_journal(options.out, variants.folders(target, compared))
+    journal = work.open_journal(options.out, own)
     tell_replaced(options.out)
     if len(journal):
         print(f"going on with {journal.path}: {counted(len(journal), 'prompt')} of it done", file=sys.stderr)

@@ -139,10 +139,11 @@ def run(
     `heads` are the folders of the trained heads. An interrupted run goes on from the journal beside `out`, which is
     to be closed once the report is written. Raises ValueError where no prompt has a round.
     """
-    methods = asked_for(target, _asked(experiment, heads))
+    own = {one.label: heads[one.head] for one in experiment.variants}
+    methods = asked_for(target, _asked(experiment), own)
     samplings = [Sampling(temperature=temperature) for temperature in experiment.temperatures]
     work = bench.Benchmark(target, prompts, methods, experiment.max_new_tokens, samplings, repeats=repeats)
-    journal = work.open_journal(out, {one.label: heads[one.head] for one in experiment.variants})
+    journal = work.open_journal(out, own)
     report = work.run(journal)
     names = [one.label for one in experiment.variants]
     report["experiment"] = {
@@ -160,13 +161,10 @@ def run(
     return report, journal
 
 
-def _asked(experiment: Experiment, heads: dict[str, Path]) -> list[Variant]:
-    """The variants as those of a benchmark, with the trained heads."""
+def _asked(experiment: Experiment) -> list[Variant]:
+    """The variants as those of a benchmark."""
     kinds = {name: plan.kind for name, plan in experiment.training.heads.items()}
-    return [
-        Variant(one.label, kinds[one.head], str(heads[one.head]), {**experiment.tree, **one.set})
-        for one in experiment.variants
-    ]
+    return [Variant(one.label, kinds[one.head], set={**experiment.tree, **one.set}) for one in experiment.variants]
 
 
 def _about(variant: HeadVariant, experiment: Experiment, heads: dict[str, Path]) -> dict[str, Any]:

@@ -61,16 +61,17 @@ def read(path: Path) -> list[Variant]:
 def folders(target: Target, variants: Sequence[Variant]) -> dict[str, Path]:
     """Label -> folder of its head: its own, fetched from the hub where it is named by id, or the one that the target
     names."""
-    heads = {one.label: hub.local(one.head) if one.head else target.heads.get(one.method) for one in variants}
+    given = {head: hub.local(head) for head in dict.fromkeys(one.head for one in variants) if head}
+    heads = {one.label: given.get(one.head) or target.heads.get(one.method) for one in variants}
     return {label: folder for label, folder in heads.items() if folder}
 
 
-def asked_for(target: Target, variants: Sequence[Variant]) -> Methods:
-    """vanilla and the variants by label, as `bench.asked_for` gives methods.
+def asked_for(target: Target, variants: Sequence[Variant], own: dict[str, Path]) -> Methods:
+    """vanilla and the variants by label, as `bench.asked_for` gives methods; `own` are their `folders`.
 
     Raises ValueError where one cannot run on the target, naming it.
     """
-    own, named = folders(target, variants), dict(target.heads)
+    named = dict(target.heads)
     loaded, made = bench.asked_for(target, ["vanilla"], {}), {}
     for one in variants:
         method, head = METHODS[one.method], (one.method, own.get(one.label))

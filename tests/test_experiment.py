@@ -307,6 +307,12 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
     sizes = report["experiment"]["variants"] | {"up": about | {"kind": "jakiro", "parameters": 4}}
     few = report | {"experiment": report["experiment"] | {"variants": sizes}}
     assert "of 3 variants" in summary(few)[0] and "0 draft better, 1 worse" in summary(few)[0]
+    alone = report["settings"] | {"dense": {"top_k": 4}}
+    [parts] = summary(report | {"settings": alone})  # nothing before it says at which temperature
+    assert parts.startswith("At temperature 0, of 4 parts, each tried alone, drafts are better with 1")
+    found[0] |= {"speedup": 1.5, "speedup_interval": [1.25, 1.75]}  # as older reports have not
+    assert "| 9.0 | 1.50 (1.25 to 1.75) | 0.50 |" in as_page(report)
+    del found[0]["speedup"]
     told = as_page(report | {"settings": smaller})
     assert "drafted with top_k 3, and depth 2 where a variant's settings do not say otherwise. Tau is" in told
     page = as_page(report, {"A plot": "plot.svg"})

@@ -146,7 +146,8 @@ def summary(report: dict[str, Any]) -> list[str]:
             told = {verdict: [row for row in parts if _verdict(row) == verdict] for verdict in (BETTER, WORSE, SAME)}
             said = " and ".join(_most(told[verdict], verdict, pick) for verdict, pick in ((BETTER, max), (WORSE, min)))
             unsure = f"{len(told[SAME])} cannot be told apart"
-            lines.append(f"Of {len(parts)} parts, each tried alone, drafts are {said}; {unsure}.")
+            at = "Of" if rows else f"At temperature {temperature:g}, of"  # as the sentence before said
+            lines.append(f"{at} {len(parts)} parts, each tried alone, drafts are {said}; {unsure}.")
     return lines
 
 

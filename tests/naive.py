@@ -22,6 +22,7 @@ CONFIGS = {
         intermediate_size=40,
         num_attention_heads=8,
         num_key_value_heads=2,
+        head_dim=10,
         vocab_size=300,
         rope_theta=100.0,
         rope_type="linear",

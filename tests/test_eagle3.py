@@ -307,7 +307,7 @@ D2T = torch.zeros(90, dtype=torch.long)
         ({"hidden_size": 96, "target_hidden_size": 32}, {}, "hidden_size is 96, 3 times target_hidden_size"),
         ({"draft_vocab_size": 400}, {}, "draft_vocab_size is 400, and vocab_size 300"),
         ({"draft_vocab_size": "90"}, {}, "draft_vocab_size must be a whole number"),
-        ({"head_dim": 7}, {}, "heads of even width"),
+        ({"head_dim": 7}, {}, "head_dim must be an even"),
         ({"num_attention_heads": 6}, {}, "hidden_size 32 is not 6 heads of even width"),
         ({"num_hidden_layers": 2, "draft_vocab_size": None}, {}, "num_hidden_layers is 2"),
         (

@@ -57,7 +57,7 @@ def attended(w: dict[str, Tensor], config: HeadConfig, embeddings: Tensor, featu
         name: entry @ w[f"layers.0.self_attn.{name}_proj.weight"].T + w.get(f"layers.0.self_attn.{name}_proj.bias", 0.0)
         for name in "qkv"
     }
-    out = torch.zeros_like(entry)
+    out = torch.zeros_like(part["q"])
     for head in range(config.num_attention_heads):
         mine, shared = slice(head * dim, (head + 1) * dim), slice(head // share * dim, (head // share + 1) * dim)
         for t in range(len(entry)):
@@ -172,7 +172,8 @@ def test_buffers_that_grow_change_nothing() -> None:
         ({"rope_theta": 1e6, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}, {"rope_theta": 1e6}),
         ({"rope_theta": 5e5, "rope_scaling": ROPES["llama3"]}, {"rope_type": "llama3", "rope_theta": 5e5}),
         ({"num_key_value_heads": None, "rope_scaling": None}, {"num_key_value_heads": 4, "rope_type": "default"}),
-        ({}, {"draft_temperature": 1.0}),
+        ({}, {"draft_temperature": 1.0, "head_dim": 8}),
+        ({"head_dim": 16}, {"head_dim": 16, "hidden_size": 32}),
         ({"draft_temperature": 0.7}, {"draft_temperature": 0.7}),
         ({"draft_temperature": 2}, {"draft_temperature": 2.0}),
     ],
@@ -201,7 +202,8 @@ def test_config_is_read_as_raw_json(tmp_path, raw: dict, expected: dict) -> None
         ({"num_hidden_layers": 2}, "num_hidden_layers"),
         ({"hidden_act": "gelu"}, "hidden_act"),
         ({"num_local_experts": 1}, "num_local_experts"),
-        ({"head_dim": 16}, "head_dim"),
+        ({"head_dim": 7}, "head_dim must be an even whole number below 2**31, not 7"),
+        ({"head_dim": "16"}, "head_dim must be"),
         ({"hidden_size": "32"}, "config.json"),
         ({"num_attention_heads": 5}, "5 heads"),
         ({"draft_temperature": 0}, "draft_temperature is 0"),

@@ -168,6 +168,14 @@ def test_inner_width_of_experts_comes_from_the_checkpoint(tmp_path, target) -> N
     assert same(load_head(tmp_path, target), head)
 
 
+def test_heads_that_share_the_width_do_so_whatever_is_said(tmp_path, target) -> None:
+    """EAGLE's first code asks for no head_dim, which a config.json may have from its target."""
+    head = saved(tmp_path, EagleHead)
+    raw = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(raw | {"head_dim": 16}))
+    assert same(load_head(tmp_path, target), head)
+
+
 @pytest.mark.parametrize("shape", ["plain", "grouped"])
 @pytest.mark.parametrize("said", [{"bias": True, "qkv_bias": False}, {"bias": False, "qkv_bias": True}, {"bias": None}])
 @pytest.mark.parametrize("cls", [EagleHead, JakiroHead])

@@ -20,7 +20,8 @@ _BY_TRANSFORMERS = ("llama3", "yarn")  # rope types whose frequencies transforme
 _ROPE_TYPES = ("default", "linear", "dynamic", *_BY_TRANSFORMERS)
 _ROPE_NAMES = ("type", "rope_type", "rope_theta", "mrope_section", "partial_rotary_factor")  # no numbers of a type
 _NEEDED = ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
-_OPTIONAL = ("num_key_value_heads", "max_position_embeddings", "num_local_experts", "expert_intermediate_size")
+_OPTIONAL = ("num_key_value_heads", "head_dim", "max_position_embeddings")
+_OPTIONAL += ("num_local_experts", "expert_intermediate_size")
 _NUMBERS = ("rms_norm_eps", "draft_temperature")
 _CHOICES = ("bias", "qkv_bias", "qk_norm")
 _SHAPE = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size")
@@ -36,6 +37,7 @@ class HeadConfig:
     num_attention_heads: int
     vocab_size: int
     num_key_value_heads: int = 0  # 0: as many as attention heads
+    head_dim: int = 0  # 0: hidden_size / num_attention_heads
     rms_norm_eps: float = 1e-6
     rope_theta: float = 10000.0
     rope_type: str = "default"  # default, linear, dynamic, llama3 or yarn
@@ -59,6 +61,10 @@ class HeadConfig:
         for name in (*_SHAPE, "expert_intermediate_size"):
             if type(value := getattr(self, name)) is not int or not 1 <= value < 2**31:
                 raise ValueError(f"{name} must be a whole number of at least 1 and below 2**31, not {value!r}")
+        if type(self.head_dim) is not int or not 0 <= self.head_dim < 2**31 or self.head_dim % 2:
+            raise ValueError(f"head_dim must be an even whole number below 2**31, not {self.head_dim!r}")
+        if not self.head_dim:
+            object.__setattr__(self, "head_dim", width_of(self.hidden_size, self.num_attention_heads))
         for name in ("rms_norm_eps", "rope_theta", "rope_factor"):
             if type(value := getattr(self, name)) not in (int, float) or not 0 < value < 1e15:
                 raise ValueError(f"{name} must be a number above 0, not {value!r}")
@@ -82,10 +88,6 @@ class HeadConfig:
             frequencies, scale = _by_transformers(self.rope_type, self.rope_theta, *shape, self.rope_numbers)
             object.__setattr__(self, "frequencies", frequencies)
             object.__setattr__(self, "rope_scale", scale)
-
-    @property
-    def head_dim(self) -> int:
-        return width_of(self.hidden_size, self.num_attention_heads)
 
     @classmethod
     def from_json(cls, path: str | Path) -> HeadConfig:
@@ -126,16 +128,13 @@ class HeadConfig:
         more |= {name: raw[name] for name in _OPTIONAL if raw.get(name)}  # null and 0: the default
         more |= {name: raw[name] for name in _NUMBERS if name in raw}
         more |= {name: raw[name] for name in _CHOICES if raw.get(name) is not None}
-        config = cls(
+        return cls(
             rope_theta=_given(10000.0, rope.get("rope_theta"), raw.get("rope_theta")),
             rope_type=type_,
             rope_factor=_given(1.0, rope.get("factor")),
             rope_numbers=tuple(named.items()) if type_ in _BY_TRANSFORMERS else (),
             **more,
         )
-        if raw.get("head_dim") not in (None, config.head_dim):
-            raise ValueError(f"head_dim {raw['head_dim']} is not hidden_size / num_attention_heads")
-        return config
 
     def to_json(self) -> str:
         """The config as published heads write it, a one-layer Llama config, and fields of our own where needed."""
@@ -162,6 +161,8 @@ class HeadConfig:
                 "num_experts_per_tok": self.num_local_experts,
                 "expert_intermediate_size": self.expert_intermediate_size,
             }
+        if self.head_dim != width_of(self.hidden_size, self.num_attention_heads):
+            raw["head_dim"] = self.head_dim
         if self.qk_norm:
             raw["qk_norm"] = True
         if self.draft_temperature != 1:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .config import HeadConfig, width_of
+from .config import HeadConfig
 
-OWN = ("head_dim", "draft_vocab_size", "target_hidden_size")  # what other heads' config.json has not
+OWN = ("draft_vocab_size", "target_hidden_size")  # what other heads' config.json has not
 NORMS = (("norm_before_fc",), ("fc_norm",), ("norm_before_residual",), ("norm_output", "return_hidden_post_norm"))
 TOLD = ("by_inputs", "embed_requires_grad")
 LAYERS = 3  # whose inputs a head reads where it names none, and that a target has at least
@@ -21,7 +21,6 @@ class Eagle3Config(HeadConfig):
     """Shape of an EAGLE-3 head; names are those of config.json."""
 
     bias: bool = False
-    head_dim: int = 0  # 0: hidden_size / num_attention_heads
     draft_vocab_size: int = 0  # tokens that can be drafted; 0: all of vocab_size
     target_hidden_size: int = 0  # width of the target; 0: hidden_size
     reads: tuple[int, ...] = ()  # layers of the target as config.json names them, if it does: see `layers`
@@ -35,8 +34,6 @@ class Eagle3Config(HeadConfig):
 
     def __post_init__(self) -> None:
         usual = {"draft_vocab_size": self.vocab_size, "target_hidden_size": self.hidden_size}
-        if type(self.num_attention_heads) is int and self.num_attention_heads > 0:  # else refused below
-            usual["head_dim"] = width_of(self.hidden_size, self.num_attention_heads)
         for name, value in usual.items():
             if type(given := getattr(self, name)) is not int or given < 0:
                 raise ValueError(f"{name} must be a whole number of at least 1, not {given!r}")

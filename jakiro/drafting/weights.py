@@ -36,6 +36,7 @@ SHARD_BYTES = 15 * 2**20 - 2**16  # files of at most 15 MiB, header included
 
 _ROUTER = "layers.0.mlp_moe.gate.weight"
 _EXPERT = "layers.0.mlp_moe.experts.0"
+_QUERY = "layers.0.self_attn.q_proj.weight"
 _OTHER = "layers.0."  # what an EAGLE-3 head's layer is called in some files
 _KINDS: dict[type[Head], str] = {EagleHead: "EAGLE", JakiroHead: "Jakiro"}
 H = TypeVar("H", bound=Head)
@@ -60,6 +61,8 @@ def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
         config = replace(config, num_local_experts=len(tensors[_ROUTER]) // 2)
     if cls is JakiroHead and f"{_EXPERT}.gate_proj.weight" in tensors:
         config = replace(config, expert_intermediate_size=len(tensors[f"{_EXPERT}.gate_proj.weight"]))
+    if len(tensors.get(_QUERY, ())) == config.hidden_size:
+        config = replace(config, head_dim=0)  # EAGLE's first code divides, whatever config.json says
     config = replace(config, **extras(tensors))
     with torch.device("meta"):
         head = cls(config)

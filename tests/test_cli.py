@@ -597,3 +597,18 @@ def test_the_help_says_what_a_prompt_and_a_file_of_them_are(capsys):
     assert """files whose lines are {"turns": ["question"]}""" in said["bench"]
     assert f"where a tree is measured, on {TEXTS} of them at most)" in said["tune"]
     assert "(default: the embedded model)" in said["card"] and "(default: target-gpu)" in said["card"]
+
+
+@pytest.mark.parametrize("method", ["eagle2", "eagle3", "jakiro"])
+def test_a_head_of_another_targets_size_is_told_before_weights_are_read(folder, tmp_path, capsys, monkeypatch, method):
+    """But by the doctor, whose finding it is."""
+    shutil.copytree(folder / method, tmp_path / "head")
+    sizes = json.loads((tmp_path / "head" / "config.json").read_text())
+    sizes |= {"target_hidden_size": 64} if method == "eagle3" else {"hidden_size": 64}
+    (tmp_path / "head" / "config.json").write_text(json.dumps(sizes))
+    head = ["--head", f"{method}={tmp_path / 'head'}", "--method", method]
+    assert run("doctor", folder, *head) == 1
+    assert "made for a target of hidden_size 64" in capsys.readouterr().out
+    monkeypatch.setattr("jakiro.target.load_model", lambda *_, **__: pytest.fail("the weights are read"))
+    assert run("trace", folder, *head, "--prompt", "a", "--out", tmp_path / "trace.json") != 0
+    assert f"was made for a target of hidden_size 64; {folder.parent.name}" in capsys.readouterr().err

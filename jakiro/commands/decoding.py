@@ -153,7 +153,7 @@ def doctor(options: argparse.Namespace) -> int:
     heads = _heads(options)
     check_known(options.method)
     texts = read_prompts(options.prompts, options.limit)
-    target = _target(options, heads)
+    target = _target(options, heads, fitting=False)  # that they do not fit is a finding
     findings = visit(target, options.method, [one.text for one in texts])
     _write_found(options, target, as_json(findings))
     print(as_text(findings))
@@ -191,14 +191,17 @@ def _heads(options: argparse.Namespace) -> dict[str, str]:
     return heads
 
 
-def _target(options: argparse.Namespace, heads: dict[str, str] | None = None):
+def _target(options: argparse.Namespace, heads: dict[str, str] | None = None, fitting: bool = True):
     from transformers.utils import logging
 
     from jakiro.machine import settle, use_threads
+    from jakiro.methods import check_fit
     from jakiro.target import Target
 
     logging.disable_progress_bar()
     use_threads()
+    if fitting and heads:
+        check_fit(options.target, heads)
     target = Target.load(options.target, heads=heads, **how_to_load(options))
     settle()
     return target

@@ -157,7 +157,7 @@ def load_eagle3(folder: str | Path, target: Target) -> Eagle3Head:
     or ValueError, naming the file, key or shape that does not fit.
     """
     folder = Path(folder)
-    config = read_config(folder, target, Eagle3Config, "target_hidden_size")
+    config = read_config(folder, target, Eagle3Config)
     try:
         layers(target, config)
     except ValueError as error:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from jakiro.files import WEIGHT_FILES, refilling
 from jakiro.models.hub import check_fetched, check_shards
+from jakiro.models.loading import Sizes
 from jakiro.target import Target
 
 from .config import HeadConfig
@@ -40,7 +41,7 @@ _QUERY = "layers.0.self_attn.q_proj.weight"
 _OTHER = "layers.0."  # what an EAGLE-3 head's layer is called in some files
 _KINDS: dict[type[Head], str] = {EagleHead: "EAGLE", JakiroHead: "Jakiro"}
 H = TypeVar("H", bound=Head)
-C = TypeVar("C")  # of a head's configuration
+C = TypeVar("C", bound=HeadConfig)
 
 
 def load_head(folder: str | Path, target: Target, kind: type[H] = Head) -> H:
@@ -154,17 +155,14 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     return dict(tensors)
 
 
-def read_config(folder: Path, target: Target, kind: type[C], features: str = "hidden_size") -> C:
-    """The head's config.json, in which the width of what it reads of the target is called `features`.
-
-    Raises FileNotFoundError, or ValueError where the head was made for a target of other sizes.
-    """
+def read_config(folder: Path, target: Target | Sizes, kind: type[C]) -> C:
+    """The head's config.json. Raises FileNotFoundError, or ValueError where it was made for a target of other sizes."""
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder} has no config.json: give a folder that holds a draft head")
     config = kind.from_json(folder / "config.json")
-    for name, field in (("hidden_size", features), ("vocab_size", "vocab_size")):
-        made_for, has = getattr(config, field), getattr(target, name)
-        if made_for != has:
+    features = getattr(config, "target_hidden_size", config.hidden_size)  # width of what it reads of the target
+    for name, made_for in (("hidden_size", features), ("vocab_size", config.vocab_size)):
+        if (has := getattr(target, name)) not in (None, made_for):
             who = target.name or "this one"
             raise ValueError(f"the head in {folder} was made for a target of {name} {made_for}; {who} has {has}")
     return config

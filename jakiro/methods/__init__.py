@@ -6,10 +6,13 @@ import copy
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, Protocol
 
 from jakiro.drafter import Drafter
 from jakiro.drafting.sizes import TreeSettings
+from jakiro.drafting.weights import read_config
+from jakiro.models import hub, loading
 from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.trace import kind_of
@@ -113,6 +116,16 @@ def meet(names: Iterable[str]) -> None:
         if name not in on_heads():
             known = ", ".join(on_heads())
             raise ValueError(f"--head {name}: no method with a head is called {name!r}; known: {known}")
+
+
+def check_fit(target: str | Path, heads: Mapping[str, str | Path]) -> None:
+    """Raise OSError or ValueError, before a target's weights are read, for a head that is not there or whose
+    config.json says that it was made for a target of other sizes."""
+    hub.check(folder := hub.local(target))
+    found, sizes = hub.heads(folder, heads), loading.sizes(folder)
+    for name in heads:
+        if kind := getattr(METHODS[name].head, "Config", None):
+            read_config(found[name], sizes, kind)
 
 
 def with_heads(names: Sequence[str], heads: Iterable[str]) -> list[str]:

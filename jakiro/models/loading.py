@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from json import JSONDecodeError
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -30,6 +30,7 @@ from transformers import (
 from jakiro.memory import out_of_memory
 from jakiro.models.attention import sdpa
 from jakiro.models.checks import ATTENTIONS, REMEDY
+from jakiro.models.hub import place
 from jakiro.programs import replayable
 from jakiro.text import as_turn, begins, with_system
 
@@ -45,6 +46,14 @@ DAMAGED = (
 )  # fmt: skip
 MOST_LAYERS = 10_000  # of a number beyond it transformers would make as many
 FOREIGN = ("trust_remote_code", "does not recognize this architecture")  # in what it says of a repository's own code
+
+
+class Sizes(NamedTuple):
+    """What a head must fit of its target, under the names of `jakiro.target.Target`; None: config.json does not say."""
+
+    name: str
+    hidden_size: int | None
+    vocab_size: int | None
 
 
 def load_model(folder: Path, **how: Any) -> PreTrainedModel:
@@ -76,11 +85,20 @@ def load_model(folder: Path, **how: Any) -> PreTrainedModel:
 
 def check_layers(folder: Path) -> None:
     """Raise ValueError, before weights are read, where config.json has layers that `checks.measure` would refuse."""
-    with _in_words(folder):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False).get_text_config(decoder=True)
-    kinds = getattr(config, "layer_types", None) or ()
+    kinds = getattr(_text_config(folder), "layer_types", None) or ()
     if found := next((kind for kind in RECURRENT if kind in kinds), None):
         raise ValueError(f"{folder} has {found} layers, whose states cannot take back a rejected token; {REMEDY}")
+
+
+def sizes(folder: Path) -> Sizes:
+    """Of the model in a folder, whose weights are not read."""
+    config = _text_config(folder)
+    return Sizes(place(folder), *(getattr(config, name, None) for name in ("hidden_size", "vocab_size")))
+
+
+def _text_config(folder: Path) -> PreTrainedConfig:
+    with _in_words(folder):
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False).get_text_config(decoder=True)
 
 
 def alike(model: PreTrainedModel) -> dict[str, Any]:

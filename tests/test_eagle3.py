@@ -191,6 +191,14 @@ def test_a_head_by_speculators_is_the_same_head(deep, tmp_path):
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.parametrize("vocab", [298, 302])
+def test_a_vocabulary_may_be_padded_otherwise(deep, tmp_path, vocab):
+    """As that of SpecForge's head for Gemma 3 1B, which says 262145 where the target has 262144."""
+    naive_eagle3.save(tmp_path, naive_eagle3.config(vocab_size=vocab))
+    head = load_eagle3(tmp_path, deep)
+    assert head.config.vocab_size == len(head.t2d) == 300 and head.t2d[head.tokens].all()
+
+
 def test_layers_of_the_target_may_be_said_to_be_the_heads(deep, tmp_path):
     """As AngelSlim's config for Qwen2.5-7B does, in which 28 are beside a draft_vocab_size."""
     naive_eagle3.save(tmp_path, naive_eagle3.config(num_hidden_layers=28))
@@ -302,7 +310,10 @@ D2T = torch.zeros(90, dtype=torch.long)
         ({}, {"d2t": D2T[None]}, "d2t must be 90 whole numbers"),
         ({}, {"d2t": -torch.arange(90)}, "or twice to one token"),
         ({}, {"midlayer.hidden_norm.weight": None}, "holds no EAGLE-3 head"),
-        ({"vocab_size": 301}, {}, "made for a target of vocab_size 301; deep has 300"),
+        ({"vocab_size": 304}, {}, "made for a target of vocab_size 304; deep has 300"),
+        ({"vocab_size": 302}, {"d2t": D2T + 299}, "d2t leads outside of the vocabulary"),
+        ({"vocab_size": 301, "draft_vocab_size": 301}, {}, "made for a target of vocab_size 301; deep has 300"),
+        ({"vocab_size": 301, "draft_vocab_size": 300}, {}, "made for a target of vocab_size 301; deep has 300"),
         ({"target_hidden_size": 40}, {}, "made for a target of hidden_size 40; deep has 32"),
         ({"hidden_size": 96, "target_hidden_size": 32}, {}, "hidden_size is 96, 3 times target_hidden_size"),
         ({"draft_vocab_size": 400}, {}, "draft_vocab_size is 400, and vocab_size 300"),

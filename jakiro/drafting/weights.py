@@ -32,6 +32,7 @@ from .sizes import TreeSettings, sizes
 LOG = logging.getLogger(__name__)
 EMBEDDING = "embed_tokens.weight"
 SAMPLE = 1024  # rows of an embedding that are compared
+PADDED = 0.01  # of a target's tokens may be more or fewer in a head's config.json: added ones, or none
 ALIKE = 0.99  # cosine of a row and its copy, at least
 SHARD_BYTES = 15 * 2**20 - 2**16  # files of at most 15 MiB, header included
 
@@ -156,11 +157,17 @@ def _read_file(path: Path) -> dict[str, Tensor]:
 
 
 def read_config(folder: Path, target: Target | Sizes, kind: type[C]) -> C:
-    """The head's config.json. Raises FileNotFoundError, or ValueError where it was made for a target of other sizes."""
+    """The head's config.json, with the target's vocabulary where that is padded otherwise.
+
+    Raises FileNotFoundError, or ValueError where it was made for a target of other sizes.
+    """
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder} has no config.json: give a folder that holds a draft head")
     config = kind.from_json(folder / "config.json")
     features = getattr(config, "target_hidden_size", config.hidden_size)  # width of what it reads of the target
+    own, has = getattr(config, "draft_vocab_size", 0), target.vocab_size or 0
+    if own < min(config.vocab_size, has) and abs(config.vocab_size - has) <= PADDED * has:
+        config = replace(config, vocab_size=has)
     for name, made_for in (("hidden_size", features), ("vocab_size", config.vocab_size)):
         if (has := getattr(target, name)) not in (None, made_for):
             who = target.name or "this one"

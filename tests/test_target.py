@@ -509,6 +509,19 @@ def test_load_names_what_is_missing(folder, tmp_path):
         Target.load(tmp_path)
 
 
+def test_an_adapter_is_told_from_a_model(folder, tmp_path):
+    """Its config.json is there or not, and its weights end as a model's do."""
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        (tmp_path / name).write_text("{}")
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"holds an adapter, no model: merge it into one \(peft's"):
+            Target.load(tmp_path)
+        shutil.copy(folder / "config.json", tmp_path)
+    shutil.copy(folder / "model.safetensors", tmp_path)
+    with pytest.raises(FileNotFoundError, match="no tokenizer in"):
+        Target.load(tmp_path)  # merged, in the adapter's own folder
+
+
 def test_a_chat_template_may_come_from_a_file(folder, tmp_path, caplog):
     bare = tmp_path / "bare"
     tiny_model(num_hidden_layers=1).save_pretrained(bare)

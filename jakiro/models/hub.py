@@ -92,11 +92,13 @@ def check(folder: Path) -> None:
 
 def check_weights(folder: Path) -> None:
     """Raise FileNotFoundError or ValueError with the remedy if a model cannot be read from the folder."""
+    files = [file for file in weight_files(folder) if not file.name.startswith("adapter_")]
+    if not files and (folder / "adapter_config.json").is_file():
+        raise ValueError(f"{folder} holds an adapter, no model: merge it into one (peft's merge_and_unload) first")
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(
             f"no model in {folder}: give a folder with config.json, weights and a tokenizer, or a hub id (owner/name)"
         )
-    files = weight_files(folder)
     if not files:
         raise FileNotFoundError(f"no weights in {folder}: it needs *.safetensors or pytorch_model*.bin")
     for file in files:

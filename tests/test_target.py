@@ -459,6 +459,10 @@ def test_what_cannot_be_is_said_before_weights_are_read(folder, tmp_path, tokeni
     tokenizer.save_pretrained(hybrid)
     with pytest.raises(ValueError, match="hybrid has conv layers, whose states cannot take back a rejected token; use"):
         Target.load(hybrid)
+    for family, kind in (("deepseek_v32", "indexed"), ("deepseek_v4", "compressed_sparse")):
+        AutoConfig.for_model(family).save_pretrained(hybrid)
+        with pytest.raises(ValueError, match=f"hybrid has {kind}_attention layers, whose states cannot"):
+            Target.load(hybrid)
 
 
 @pytest.mark.parametrize(

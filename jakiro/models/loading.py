@@ -38,6 +38,7 @@ LOG = logging.getLogger(__name__)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 NORMS = ("norm", "final_layernorm", "final_layer_norm", "ln_f")  # names of a decoder's last norm
 RECURRENT = ("linear_attention", "conv", "hybrid", "hybrid_sliding")  # kinds of layers in a config
+COMPRESSED = ("indexed_attention", "compressed_sparse_attention", "heavily_compressed_attention")  # DeepSeek's
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 # What transformers raises over JSON files of a model that are cut off or say what cannot be.
 DAMAGED = (
@@ -86,7 +87,7 @@ def load_model(folder: Path, **how: Any) -> PreTrainedModel:
 def check_layers(folder: Path) -> None:
     """Raise ValueError, before weights are read, where config.json has layers that `checks.measure` would refuse."""
     kinds = getattr(_text_config(folder), "layer_types", None) or ()
-    if found := next((kind for kind in RECURRENT if kind in kinds), None):
+    if found := next((kind for kind in RECURRENT + COMPRESSED if kind in kinds), None):
         raise ValueError(f"{folder} has {found} layers, whose states cannot take back a rejected token; {REMEDY}")
 
 

@@ -647,6 +647,32 @@ def test_a_package_that_weights_need_is_named(folder, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("quantized", "kind"),
+    [
+        ({"quantization": {"group_size": 64, "bits": 4}}, "without a quant_method"),  # MLX's
+        ({"quantization_config": {"group_size": 64, "bits": 4}}, "without a quant_method"),
+        ({"quantization_config": {"quant_method": "exl2", "bits": 4.0}}, "exl2"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, ""),
+        ({"quantization_config": {"load_in_8bit": True}}, ""),
+        ({"quantization_config": None}, ""),
+    ],
+)
+def test_weights_that_transformers_cannot_unpack_are_left_unread(folder, tmp_path, monkeypatch, quantized, kind):
+    """It would draw others in their place."""
+    shutil.copytree(folder, tmp_path / "packed")
+    raw = json.loads((folder / "config.json").read_text()) | quantized
+    (tmp_path / "packed" / "config.json").write_text(json.dumps(raw))
+
+    def read(*_, **__):
+        raise ImportError("it is read")
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", read)
+    said = rf"packed is quantized in a way that transformers does not read \({kind}\): use" if kind else "it is read"
+    with pytest.raises(ValueError, match=said):
+        Target.load(tmp_path / "packed")
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda tensors: tensors.pop("lm_head.weight"), "lm_head.weight is missing"),

@@ -26,6 +26,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from jakiro.memory import out_of_memory
 from jakiro.models.attention import sdpa
@@ -69,6 +70,7 @@ def load_model(folder: Path, **how: Any) -> PreTrainedModel:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
             if config._attn_implementation not in ATTENTIONS:  # flash attention, say, which takes no trees
                 config._attn_implementation = how.get("attn_implementation")
+            _check_quantized(folder, config)
             model, info = _reader(folder, config).from_pretrained(folder, config=config, **how)
     except (SafetensorError, UnpicklingError, EOFError, RuntimeError) as error:
         if out_of_memory(error):
@@ -82,6 +84,15 @@ def load_model(folder: Path, **how: Any) -> PreTrainedModel:
             f"the weights in {folder} do not fit its config.json ({key} {wrong[key]}{more}): download both again"
         )
     return model
+
+
+def _check_quantized(folder: Path, config: PreTrainedConfig) -> None:
+    """Raise ValueError for quantized weights that transformers has no reader of, as MLX's: it would draw others."""
+    said = getattr(config, "quantization_config", None) or getattr(config, "quantization", None) or {}
+    kind = said.get("quant_method", "without a quant_method")
+    if said and kind not in AUTO_QUANTIZATION_CONFIG_MAPPING and not {"load_in_4bit", "load_in_8bit"} & said.keys():
+        remedy = "use the model's weights as they are without quantization"
+        raise ValueError(f"{folder} is quantized in a way that transformers does not read ({kind}): {remedy}")
 
 
 def check_layers(folder: Path) -> None:

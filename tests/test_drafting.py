@@ -114,7 +114,7 @@ def test_every_score_is_a_causal_run_along_its_path(target, mode: str) -> None:
     for tokens, tree in (seen[0], seen[2]):
         oracle = oracle_for(head, target, tokens, drafter.settings)
         for node in range(len(tree)):
-            path = tuple(tree.tokens[step] for step in tree.path(node))
+            path = tree.paths()[node][1:]
             parts = [oracle(path[:end]).logprobs[path[end]] for end in range(len(path))]
             if contrastive and len(path) == drafter.settings.depth:
                 parts[-1] = oracle(path[:-2]).ahead[path[-1]]

@@ -279,7 +279,7 @@ def test_engine_columns_are_the_targets_own(target, text):
     """Against a plain forward of each node's path."""
     step = record(target, Oracle(PROMPT + text, 2, decoy=True), PROMPT, 4, GREEDY).steps[0]
     for node in range(len(step.tree)):
-        path = [*PROMPT, text[0], *(step.tree.tokens[one] for one in step.tree.path(node))]
+        path = [*PROMPT, *step.tree.paths()[node]]
         with torch.inference_mode():
             law = target.model(torch.tensor([path])).logits[0].log_softmax(-1)
         pick = int(law[-1].argmax())

@@ -15,7 +15,7 @@ import torch
 from packaging.version import Version
 from safetensors.torch import load_file, save_file
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
-from tiny import CHAT, CONTEXT, SIZES, path_tokens, random_tree, tiny_model, tiny_tokenizer
+from tiny import CHAT, CONTEXT, SIZES, random_tree, tiny_model, tiny_tokenizer
 from tokenizers import processors
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
@@ -78,7 +78,7 @@ def test_tree_scores_are_those_of_its_paths(any_target):
     tree = random_tree(rng, 7, 14)
     logits, features = scored(any_target, tree, cache)
     for node in range(len(tree)):
-        expected = plain(any_target, prompt + path_tokens(tree, node))
+        expected = plain(any_target, [*prompt, *tree.paths()[node]])
         torch.testing.assert_close(logits[node], expected[0], atol=2e-4, rtol=1e-3)
         torch.testing.assert_close(features[node], expected[1], atol=2e-4, rtol=1e-3)
 
@@ -96,9 +96,9 @@ def test_cache_after_keep_is_a_fresh_prefill(any_target):
     for _ in range(3):
         tree = random_tree(rng, rng.randrange(300), 10)
         scored(any_target, tree, cache)
-        leaf = rng.randrange(1, 10)
-        cache.keep(cache.length, [0, *tree.path(leaf)])
-        text += path_tokens(tree, leaf)
+        path = tree.paths()[rng.randrange(1, 10)]
+        cache.keep(cache.length, [0, *tree.along(path[1:])])
+        text += path
     fresh, _, _ = prefilled(any_target, text)
     assert cache.length == fresh.length == len(text)
     for kept, expected in zip(cache._storage.values(), fresh._storage.values(), strict=True):

@@ -76,11 +76,6 @@ def random_tree(rng: random.Random, root: int, nodes: int, vocab: int = VOCAB) -
     return DraftTree(tokens, parents, [0.0] * nodes)
 
 
-def path_tokens(tree: DraftTree, node: int) -> list[int]:
-    """The root's token and those down to `node`."""
-    return [tree.tokens[0], *(tree.tokens[step] for step in tree.path(node))]
-
-
 def save_heads(folder: Path, seed: int = 0) -> dict[str, Path]:
     """Random heads in the published layout that fit `tiny_model`, with weights large enough for varied trees, and a
     draft model."""

@@ -8,11 +8,12 @@ SPAN units from top to bottom in every round: short whole numbers, and one axis 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
 
-from jakiro.graph import ACCEPTED, BONUS, CUT, PASSED, REJECTED, ROOT, UNREACHED, round_graph
+from jakiro.graph import ACCEPTED, BONUS, CUT, PASSED, REJECTED, UNREACHED, round_graph
 from jakiro.trace import Trace
 from jakiro.ui.figures.labels import label, percent
 from jakiro.ui.figures.places import MARGIN, STEP, curved, fitted, points, row_count
@@ -44,7 +45,7 @@ def tree_figure(trace: Trace, cut: bool = False) -> dict:
     legend = sum("name" in entry for entry in base["data"])
     return {
         "template": base,
-        "rounds": [_patch(graph, sources, height, least, more, legend, cut) for graph in graphs],
+        "rounds": [_Round.of(graph, height, least, more).patch(sources, legend, cut) for graph in graphs],
         "height": height,
         "min_width": 60 + (LEVEL_WIDTH + WIDER * bool(more)) * (levels + 1),
     }
@@ -77,117 +78,119 @@ def _proposer(source: int | None, head: int | None, copied_from: int | None) -> 
     return COPIED if copied_from is not None else CONTRASTIVE if head == 1 else None
 
 
-def _patch(
-    graph: nx.DiGraph, sources: list[int | None], height: int, least: int, more: int, legend: int, cut: bool
-) -> dict:
-    """A round's tree, with room for `least` rows and labels that are `more` characters longer."""
-    places, pixels = fitted(graph, height, least)
-    largest = min(LARGEST, 1.25 * pixels)
-    font = round(min(max(0.78 * pixels, 8.5), 12 if more else 11.5), 1)
-    accepted = _accepted_patch(graph, places, largest, font + 1, more)
-    nodes = [_source_patch(graph, source, places, largest, font, more) for source in sources]
-    shapes = [*_contrastive(graph), *_dashes(graph, places, largest)]
-    ghosts = _ghosts(graph, places, font, more) if cut else []
-    ends = _ends(graph, places, font + 1, more)
-    data = [*ghosts, *_edges(graph, places), accepted, *nodes, *ends, *([{}] * legend)]
-    return {"data": data, "layout": {"shapes": shapes}}
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """A tree as it is drawn: where its nodes are, and how large they and their labels."""
 
+    graph: nx.DiGraph
+    places: dict  # node -> (x, y)
+    largest: float  # px of a node that the draft is sure of
+    font: float  # px of labels; those of the path have one more
+    more: int  # characters by which labels are longer
 
-def _edges(graph: nx.DiGraph, places: dict) -> list[dict]:
-    """Edges of nodes passed over or unreached in classes of width, then the first rejected, the accepted, the bonus."""
-    groups: list[list] = [[] for _ in range(len(EDGE_WIDTHS) + 3)]
-    special = {REJECTED: len(EDGE_WIDTHS), ACCEPTED: len(EDGE_WIDTHS) + 1, BONUS: len(EDGE_WIDTHS) + 2}
-    for parent, child, facts in graph.edges(data=True):
-        if facts["state"] == CUT:
-            continue
-        group = special.get(facts["state"])
-        if group is None:
-            group = sum(facts["q"] >= limit for limit in EDGE_LIMITS)
-        groups[group].append((places[parent], places[child]))
-    return [curved(group) for group in groups]
+    @classmethod
+    def of(cls, graph: nx.DiGraph, height: int, least: int, more: int) -> _Round:
+        """With room for `least` rows, and for labels that are `more` characters longer."""
+        places, pixels = fitted(graph, height, least)
+        font = round(min(max(0.78 * pixels, 8.5), 12 if more else 11.5), 1)
+        return cls(graph, places, min(LARGEST, 1.25 * pixels), font, more)
 
+    def patch(self, sources: list[int | None], legend: int, cut: bool) -> dict:
+        """The changes to the template, in the order of its traces."""
+        nodes = [self._of_source(source) for source in sources]
+        ghosts = self._ghosts() if cut else []
+        data = [*ghosts, *self._edges(), self._accepted(), *nodes, *self._ends(), *([{}] * legend)]
+        return {"data": data, "layout": {"shapes": [*_contrastive(self.graph), *self._dashes()]}}
 
-def _accepted_patch(graph: nx.DiGraph, places: dict, largest: float, font: float, more: int) -> dict:
-    facts = graph.nodes
-    nodes = [node for node in graph if facts[node]["state"] == ACCEPTED]
-    return {
-        **points(nodes, places),
-        "text": [_bold(facts[node]["piece"], facts[node]["p"], more) for node in nodes],
-        "marker.symbol": [SOURCES[_source(facts[node])][1] for node in nodes],
-        "marker.size": [_size(facts[node]["q"], largest) + OUTLINE for node in nodes],
-        "textfont.size": font,
-    }
+    def _in(self, *states: str) -> dict[int | str, dict[str, Any]]:
+        """Nodes in these states -> what is known of them."""
+        return {node: facts for node, facts in self.graph.nodes(data=True) if facts["state"] in states}
 
+    def _edges(self) -> list[dict]:
+        """Edges of nodes passed over or unreached in classes of width, then the first rejected, the accepted, the
+        bonus."""
+        groups: list[list] = [[] for _ in range(len(EDGE_WIDTHS) + 3)]
+        special = {REJECTED: len(EDGE_WIDTHS), ACCEPTED: len(EDGE_WIDTHS) + 1, BONUS: len(EDGE_WIDTHS) + 2}
+        for parent, child, facts in self.graph.edges(data=True):
+            if facts["state"] == CUT:
+                continue
+            group = special.get(facts["state"])
+            if group is None:
+                group = sum(facts["q"] >= limit for limit in EDGE_LIMITS)
+            groups[group].append((self.places[parent], self.places[child]))
+        return [curved(group) for group in groups]
 
-def _source_patch(graph: nx.DiGraph, source: int | None, places: dict, largest: float, font: float, more: int) -> dict:
-    facts = graph.nodes
-    nodes = [
-        node for node in graph if facts[node]["state"] not in (ROOT, BONUS, CUT) and _source(facts[node]) == source
-    ]
-    return {
-        **points(nodes, places),
-        "text": [_faded_label(facts[node], more) for node in nodes],
-        "marker.size": [_size(facts[node]["q"], largest) for node in nodes],
-        "marker.opacity": [0.8 if facts[node]["state"] in (PASSED, UNREACHED) else 1 for node in nodes],
-        "textfont.size": font,
-    }
+    def _accepted(self) -> dict:
+        """Outlines and labels of the accepted nodes."""
+        nodes = self._in(ACCEPTED)
+        return {
+            **points([*nodes], self.places),
+            "text": [self._bold(facts["piece"], facts["p"]) for facts in nodes.values()],
+            "marker.symbol": [SOURCES[_source(facts)][1] for facts in nodes.values()],
+            "marker.size": [self._size(facts["q"]) + OUTLINE for facts in nodes.values()],
+            "textfont.size": self.font + 1,
+        }
 
+    def _of_source(self, source: int | None) -> dict:
+        drafted = self._in(ACCEPTED, REJECTED, PASSED, UNREACHED)
+        nodes = {node: facts for node, facts in drafted.items() if _source(facts) == source}
+        return {
+            **points([*nodes], self.places),
+            "text": [self._faded(facts) for facts in nodes.values()],
+            "marker.size": [self._size(facts["q"]) for facts in nodes.values()],
+            "marker.opacity": [0.8 if facts["state"] in (PASSED, UNREACHED) else 1 for facts in nodes.values()],
+            "textfont.size": self.font,
+        }
 
-def _faded_label(facts: dict[str, Any], more: int) -> str:
-    """The label of a node off the path; accepted nodes have theirs from the outline, and a ring needs some room."""
-    if facts["state"] == ACCEPTED:
-        return ""
-    return " " * (facts["state"] == REJECTED) + label(facts["piece"], LABEL + more)
+    def _ghosts(self) -> list[dict]:
+        """Edges and nodes that the budget left out."""
+        nodes = self._in(CUT)
+        edges = [(self.places[parent], self.places[node]) for node in nodes for parent in self.graph.predecessors(node)]
+        hover = [
+            f"<b>{label(facts['piece'])}</b>  id {facts['token']} · cut by the node budget<br>"
+            f"draft q {facts['q']:.3g}<br>path log-probability {facts['score']:.2f}"
+            for facts in nodes.values()
+        ]
+        text = [f" {label(facts['piece'], LABEL + self.more)}" for facts in nodes.values()]
+        look = {"text": text, "hovertext": hover, "textfont.size": self.font}
+        return [curved(edges), points([*nodes], self.places) | {"customdata": [-1] * len(nodes)} | look]
 
+    def _ends(self) -> list[dict]:
+        """The root and the bonus."""
+        root, bonus = self.graph.nodes[0], self.graph.nodes[BONUS]
+        share = "" if bonus["p"] is None else f"<br>target p {bonus['p']:.3g}"
+        hover = f"<b>{label(bonus['piece'])}</b>  id {bonus['token']}<br>bonus: the target's own choice{share}"
+        star = {"text": [self._bold(bonus["piece"], bonus["p"])], "hovertext": [hover], "customdata": [-1]}
+        font = {"textfont.size": self.font + 1}
+        return [
+            points([0], self.places) | {"text": [self._bold(root["piece"], None)]} | font,
+            points([BONUS], self.places) | star | font,
+        ]
 
-def _ghosts(graph: nx.DiGraph, places: dict, font: float, more: int) -> list[dict]:
-    """Edges and nodes that the budget left out."""
-    facts = graph.nodes
-    nodes = [node for node in graph if facts[node]["state"] == CUT]
-    edges = [(places[parent], places[node]) for node in nodes for parent in graph.predecessors(node)]
-    hover = [
-        f"<b>{label(facts[node]['piece'])}</b>  id {facts[node]['token']} · cut by the node budget<br>"
-        f"draft q {facts[node]['q']:.3g}<br>path log-probability {facts[node]['score']:.2f}"
-        for node in nodes
-    ]
-    text = [f" {label(facts[node]['piece'], LABEL + more)}" for node in nodes]
-    look = {"text": text, "hovertext": hover, "textfont.size": font}
-    return [curved(edges), points(nodes, places) | {"customdata": [-1] * len(nodes)} | look]
-
-
-def _ends(graph: nx.DiGraph, places: dict, font: float, more: int) -> list[dict]:
-    """The root and the bonus."""
-    root, bonus = graph.nodes[0], graph.nodes[BONUS]
-    share = "" if bonus["p"] is None else f"<br>target p {bonus['p']:.3g}"
-    hover = f"<b>{label(bonus['piece'])}</b>  id {bonus['token']}<br>bonus: the target's own choice{share}"
-    star = {"text": [_bold(bonus["piece"], bonus["p"], more)], "hovertext": [hover], "customdata": [-1]}
-    return [
-        points([0], places) | {"text": [_bold(root["piece"], None, more)], "textfont.size": font},
-        points([BONUS], places) | star | {"textfont.size": font},
-    ]
-
-
-def _bold(piece: str, p: float | None, more: int) -> str:
-    """A label of the path with the target's probability."""
-    return f"<b>{label(piece, PATH_LABEL + more)}{'' if p is None else f' {percent(p)}'}</b>"
-
-
-def _size(q: float, largest: float) -> float:
-    """Diameter in px, area in proportion to the draft probability down to the smallest that can be seen."""
-    return round(max(largest * math.sqrt(q), SMALLEST), 1)
-
-
-def _dashes(graph: nx.DiGraph, places: dict, largest: float) -> list[dict]:
-    """A dashed ring around every first rejected candidate, of constant size in px."""
-    rings = []
-    for node, facts in graph.nodes(data=True):
-        if facts["state"] == REJECTED:
-            radius = round(_size(facts["q"], largest) / 2 + 3)
-            x, y = places[node]
+    def _dashes(self) -> list[dict]:
+        """A dashed ring around every first rejected candidate, of constant size in px."""
+        rings = []
+        for node, facts in self._in(REJECTED).items():
+            radius = round(self._size(facts["q"]) / 2 + 3)
+            x, y = self.places[node]
             ring = {"type": "circle", "xsizemode": "pixel", "ysizemode": "pixel", "xanchor": x, "yanchor": y}
             ring["line"] = {"color": "@rejected", "width": 1.3, "dash": "2px,2px"}
             rings.append(ring | {"x0": -radius, "x1": radius, "y0": -radius, "y1": radius})
-    return rings
+        return rings
+
+    def _size(self, q: float) -> float:
+        """Diameter in px, area in proportion to the draft probability down to the smallest that can be seen."""
+        return round(max(self.largest * math.sqrt(q), SMALLEST), 1)
+
+    def _bold(self, piece: str, p: float | None) -> str:
+        """A label of the path with the target's probability."""
+        return f"<b>{label(piece, PATH_LABEL + self.more)}{'' if p is None else f' {percent(p)}'}</b>"
+
+    def _faded(self, facts: dict[str, Any]) -> str:
+        """The label of a node off the path; accepted nodes have theirs from the outline, and a ring needs some room."""
+        if facts["state"] == ACCEPTED:
+            return ""
+        return " " * (facts["state"] == REJECTED) + label(facts["piece"], LABEL + self.more)
 
 
 def _contrastive(graph: nx.DiGraph) -> list[dict]:

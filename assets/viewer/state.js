@@ -6,7 +6,9 @@ import {TABS} from './round.js';
 
 const NUMBERS = new Set(['round', 'node', 'place']);
 const DEFAULTS = {race: '', method: '', round: null, node: null, place: null, tab: narrow() ? 'outline' : 'tree', cut: '', clock: 'wall', speed: '', moment: '', against: '', bench: '', present: ''};
-const CHOICES = {clock: ['wall', 'passes'], speed: ['', 'slow', '0.1', '0.25', '0.5', '1', '2', '4'], present: ['', '1'], cut: ['', '1']};
+/** Speeds of the replay, and what they are called; where none was chosen, race.js says which suits. */
+export const SPEEDS = [['slow', 'in 10 s'], ['0.1', '⅒×'], ['0.25', '¼×'], ['0.5', '½×'], ['1', '1×'], ['2', '2×'], ['4', '4×']];
+const CHOICES = {clock: ['wall', 'passes'], speed: ['', ...SPEEDS.map(([speed]) => speed)], present: ['', '1'], cut: ['', '1']};
 
 /** `against` where no lane is wanted below; no method is called so. */
 export const NOTHING = 'nothing';

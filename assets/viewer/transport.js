@@ -1,8 +1,9 @@
 // The choices beside the playhead: clock, speed, the lane below in the timeline, the kind of notable round, cut nodes.
 
 import {h, show as reveal} from './dom.js';
-import {NOTHING} from './state.js';
+import {NOTHING, SPEEDS} from './state.js';
 
+const option = ([value, name]) => h('option', {value}, name);
 const usual = (race, lane) => race.lanes.filter((one) => one !== lane && one.summary.tau > 1).at(-1);
 
 /** The method below in the timeline: the one asked for, or the last other one that drafts; or nothing. */
@@ -16,11 +17,11 @@ export function rival(race, lane, {against}) {
 }
 
 export function transportView(part, go) {
+  part('speed').replaceChildren(...SPEEDS.map(option));
   for (const name of ['clock', 'speed', 'against', 'moment']) part(name).addEventListener('change', (event) => go({[name]: event.target.value}));
   part('cut').addEventListener('change', (event) => go({cut: event.target.checked ? '1' : ''}));
 
   function race(shown) {
-    const option = ([kind, name]) => h('option', {value: kind}, name);
     const kinds = Object.entries(shown.moments).map(([kind, [name]]) => option([kind, name]));
     const stops = Object.entries(shown.stops).filter(([kind]) => !Object.hasOwn(shown.moments, kind)).map(option);
     part('moment').replaceChildren(option(['', 'notable']), ...kinds, h('optgroup', {label: 'where it stopped'}, ...stops));

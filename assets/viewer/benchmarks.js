@@ -73,7 +73,7 @@ export function benchmarksView(part, go, say) {
     for (const plot of part('report-figures').querySelectorAll('.plot')) Plotly.purge(plot); // it would stay with the window
     part('report-figures').replaceChildren(...report.figures.flatMap((figure, index) =>
       [h('h3', {}, figure.title), h('div', {class: 'scroll'}, plots[index])]));
-    Promise.all(report.figures.map((figure, index) => draw(Plotly, plots[index], whole(figure, theme, themes), config)))
+    Promise.all(report.figures.map((figure, index) => draw(Plotly, plots[index], whole(figure, themes[theme]), config)))
       .then(() => { box.dataset.drawn = report.name; });
   }
 }

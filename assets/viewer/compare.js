@@ -34,7 +34,7 @@ export function compareView(box, ask, choose) {
     });
   }
   const trees = treePlot(plots.get('overlay')), covered = paced(plots.get('coverage'));
-  let text = '', shown = '', race = null, own = null;
+  let text = '', shown = '', race = null, own = null, colors = null;
   return {at, settle};
 
   /** Go to a token of the text; the playhead goes to its round. */
@@ -44,7 +44,7 @@ export function compareView(box, ask, choose) {
 
   /** `place`: a token of the text; `why`: why lanes cannot be compared here, '' where they can. */
   function at(next, lane, other, place, why, Plotly, theme) {
-    [race, own] = [next, lane];
+    [race, own, colors] = [next, lane, next.themes[theme]];
     const index = race.lanes.indexOf(lane);
     const options = race.lanes.map((one, at) => [at, one]).filter(([at, one]) => at !== index && drafts(lane) && drafts(one));
     other = facing(race, lane, other);
@@ -67,8 +67,8 @@ export function compareView(box, ask, choose) {
     if (key !== text) settle();
     if (!reveal(results, Boolean(found)) || !Plotly) return '';
     const here = Math.min(place, found.tokens.length - 1);
-    if (key !== text) along(found, Plotly, theme);
-    if (`${key} ${here}` !== shown) show(found, here, Plotly, theme, key);
+    if (key !== text) along(found, Plotly);
+    if (`${key} ${here}` !== shown) show(found, here, Plotly, key);
     [text, shown] = [key, `${key} ${here}`];
     const [first, second] = found.reach.map((reach) => reach[here]);
     return `${found.summary} After token ${here + 1} ${found.names[0]} drafts ${first} of the tokens that follow and ${found.names[1]} drafts ${second}.`;
@@ -81,7 +81,7 @@ export function compareView(box, ask, choose) {
   }
 
   /** What is the same at every place of the text. */
-  function along(found, Plotly, theme) {
+  function along(found, Plotly) {
     const piece = (place) => `“${token(found, found.tokens[place])}”`;
     const named = found.telling.map((place) => h('button', {type: 'button', 'data-place': place},
       `${place + 1} ${piece(place)}${found.reach[0][place] === found.reach[1][place] ? '' : `: ${found.reach[0][place]} against ${found.reach[1][place]}`}`));
@@ -91,14 +91,14 @@ export function compareView(box, ask, choose) {
     differ.replaceChildren(...(far || !named.length ? [] : [table(found)]));
     const {reach} = found.figures, box = plots.get('reach');
     size(box, reach.min_width, reach.layout.height);
-    draw(Plotly, box, large(box, whole(reach, theme, race.themes), reach.min_width), race.config).then(() => {
+    draw(Plotly, box, large(box, whole(reach, colors), reach.min_width), race.config).then(() => {
       if (box.dataset.clicks) return;
       box.dataset.clicks = 'yes';
       box.on('plotly_click', ({points}) => chosen(points[0].customdata));
     });
   }
 
-  function show(found, here, Plotly, theme, key) {
+  function show(found, here, Plotly, key) {
     results.dataset.after = here + 1; // for what is saved
     for (const link of links.querySelectorAll('[data-place]')) link.setAttribute('aria-current', String(Number(link.dataset.place) === here));
     for (const row of differ.querySelectorAll('tr[data-place]')) row.className = Number(row.dataset.place) === here ? 'now' : '';
@@ -107,9 +107,9 @@ export function compareView(box, ask, choose) {
     const [overlay, coverage] = ['overlay', 'coverage'].map((name) => {
       const source = found.figures[name];
       size(plots.get(name), source.min_width, source.height);
-      return fill(source, here, nothing, {}, theme, race.themes);
+      return fill(source, here, nothing, {}, colors);
     });
-    trees.show(Plotly, overlay, null, key, race.themes[theme], race.config);
+    trees.show(Plotly, overlay, null, key, colors, race.config);
     covered.later(() => draw(Plotly, plots.get('coverage'), large(plots.get('coverage'), coverage, found.figures.coverage.min_width), race.config));
   }
 

@@ -18,13 +18,14 @@ export function plotly() {
   });
 }
 
-const painted = new WeakMap(); // template or figure -> {theme: it in the theme's colours}
+const painted = new WeakMap(); // a theme's colours -> template or figure -> it in these colours
 
-/** A figure of the whole run in a theme's colours. */
-export function whole(figure, name, themes) {
-  const known = painted.get(figure) ?? {};
-  painted.set(figure, known);
-  return (known[name] ??= paint(figure, themes[name]));
+/** A figure of the whole run in a theme's colours, made once. */
+export function whole(figure, colors) {
+  if (!painted.has(colors)) painted.set(colors, new WeakMap());
+  const known = painted.get(colors);
+  if (!known.has(figure)) known.set(figure, paint(figure, colors));
+  return known.get(figure);
 }
 
 /** A timeline with another run's bars below its axis. */
@@ -32,9 +33,9 @@ export const hung = ({data: [first, ...rest], layout}, {bars, yaxis}) =>
   ({data: [first, bars, ...rest], layout: {...layout, yaxis: {...layout.yaxis, ...yaxis}}});
 
 /** A round's figure: dotted keys of the patch set into the template, node indices in customdata replaced by rows. */
-export function fill(source, round, lane, words, name, themes) {
-  const patch = paint(source.rounds[round], themes[name]);
-  const figure = structuredClone(whole(source.template, name, themes));
+export function fill(source, round, lane, words, colors) {
+  const patch = paint(source.rounds[round], colors);
+  const figure = structuredClone(whole(source.template, colors));
   figure.data.forEach((trace, at) => {
     put(trace, patch.data[at] ?? {});
     if (Array.isArray(trace.customdata)) trace.customdata = trace.customdata.map((node) => row(lane, round, node, words));
@@ -64,13 +65,13 @@ function row(lane, round, node, words) {
 }
 
 /** Every string that starts with "@" replaced by the theme's colour of that name. */
-function paint(value, theme) {
-  if (typeof value === 'string') return value.startsWith('@') ? theme[value.slice(1)] ?? value : value;
+function paint(value, colors) {
+  if (typeof value === 'string') return value.startsWith('@') ? colors[value.slice(1)] ?? value : value;
   if (Array.isArray(value)) {
-    return typeof value[0] === 'number' && typeof value[1] !== 'string' ? value : value.map((item) => paint(item, theme));
+    return typeof value[0] === 'number' && typeof value[1] !== 'string' ? value : value.map((item) => paint(item, colors));
   }
   if (value !== null && typeof value === 'object') {
-    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, paint(item, theme)]));
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, paint(item, colors)]));
   }
   return value;
 }

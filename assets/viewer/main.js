@@ -286,8 +286,8 @@ export function mount({element: root, props, watch, send}) {
   function showTimeline(against) {
     transport.lane(race, lane, against);
     const other = race.lanes.find((one) => one.method === against) ?? lane;
-    const below = lane.figures.below[race.lanes.indexOf(other)], own = whole(lane.figures.timeline, theme(), race.themes);
-    const box = part('bars'), figure = large(box, below ? hung(own, whole(below, theme(), race.themes)) : own, TIMELINE);
+    const below = lane.figures.below[race.lanes.indexOf(other)], colors = race.themes[theme()], own = whole(lane.figures.timeline, colors);
+    const box = part('bars'), figure = large(box, below ? hung(own, whole(below, colors)) : own, TIMELINE);
     if (box.clientWidth < TIGHT) figure.layout.legend2.indentation = -12; // between names, not beside the colours
     timeline.show(lane, figure);
     if (Plotly) draw(Plotly, box, figure, race.config);

@@ -13,7 +13,7 @@ import {treePlot} from './tree.js';
 import {whatIf} from './whatif.js';
 
 export const TABS = [
-  {key: 'tree', title: 'Tree', figures: [['tree', true]]},
+  {key: 'tree', title: 'Tree', figures: []},
   {key: 'outline', title: 'Outline', figures: []},
   {key: 'routing', title: 'Routing', figures: [['routing', true], ['run_routing', false, () => 'All rounds of this run']],
     none: 'No router weighed experts here: this method has none, or one expert alone proposed.'},
@@ -37,7 +37,7 @@ const TRIED = 8, CHIP = 30; // rounds whose sentence may be the highest; letters
  * `examine(method)` a head, where `heads()` names the methods that have one and `findings(lane)` are those on a lane's. */
 export function roundView(part, choose, {methods, unable, again, compare, examine, heads, findings}) {
   const plots = new Map(); // name -> {box, later, settle}
-  let Plotly = null, race = null, lane = null, theme = null, tree = null, against = null, open = null;
+  let Plotly = null, race = null, lane = null, theme = null, colors = null, tree = null, against = null, open = null;
   let width = 0; // px of the sentence's box, which the settings beside it change, too
 
   const tabs = TABS.map(({key, title}) => h('button', {type: 'button', role: 'tab', id: `tab-${key}`, 'data-tab': key}, title));
@@ -67,7 +67,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
   /** Another lane. */
   function show(nextRace, nextLane, nextTheme) {
     settle();
-    [race, lane, theme] = [nextRace, nextLane, nextTheme];
+    [race, lane, theme, colors] = [nextRace, nextLane, nextTheme, nextRace.themes[nextTheme]];
     read();
   }
 
@@ -94,6 +94,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
       button.tabIndex = button.dataset.tab === tab ? 0 : -1;
     }
     if (!rounds) return;
+    if (tab === 'tree') return treeFigure(round, node, cut);
     if (tab === 'outline') return outline(race, lane, round, node);
     if (tab === 'compare') {
       const said = comparing.at(race, lane, other, place, unable(lane.about), Plotly, theme);
@@ -103,7 +104,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     if (tab === 'table') return table.at(race, lane, round, node);
     const {figures, none} = TABS.find(({key}) => key === tab);
     let any = false;
-    for (const [name, perRound, title] of figures) any = figure(panels.get(tab), name, perRound, title, round, node, cut) || any;
+    for (const [name, perRound, title] of figures) any = figure(panels.get(tab), name, perRound, title, round) || any;
     let empty = panels.get(tab).querySelector('.none');
     if (!empty) panels.get(tab).append(empty = note(none ?? ''));
     reveal(empty, !any && Boolean(none) && lane.rounds.nodes.some((count) => count > 1)); // what drafts nothing is said to
@@ -180,45 +181,52 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     part('moments').replaceChildren(...named.map(([name, help]) => h('span', {class: 'chip', tabindex: 0, 'data-help': help}, `✦ ${name}`)));
   }
 
-  function figure(panel, name, perRound, title, round, node, cut) {
-    const source = name === 'same' ? lane.compared?.get(against)?.figures.diversity : lane.figures?.[name === 'tree' && cut ? 'cut' : name];
-    const {box, later} = plot(panel, name, source);
-    if (!reveal(box.closest('.scroll'), Boolean(source))) return false;
-    if (title) box.closest('.scroll').firstChild.textContent = title(lane, against);
-    box.setAttribute('aria-label', [`Figure: ${name.replace('_', ' ')}.`, name === 'tree' ? 'Outline and Table have it as text.' : source?.told].filter(Boolean).join(' '));
-    const told = box.closest('.scroll').querySelector('.told');
-    if (reveal(told, name in SAID && Boolean(source?.told))) told.textContent = source.told;
-    if (name === 'tree') tree ??= treePlot(box);
+  /** The tree of a round, with the nodes that were cut, once they are there; sketched until plotly is. */
+  function treeFigure(round, node, cut) {
+    const source = lane.figures?.[cut ? 'cut' : 'tree'], {box} = plot(panels.get('tree'), 'tree', source, 'Outline and Table have it as text.');
+    if (!source) return;
+    tree ??= treePlot(box);
     if (!Plotly) {
-      if (name === 'tree') preview(source, round);
-      return true;
+      tree.preview(fill(source, round, lane, race.words, colors), colors);
+      if (!performance.getEntriesByName('jakiro-preview').length) performance.mark('jakiro-preview');
+      return;
     }
-    const talk = name === 'tree' ? enlarged(box) : roomy(box, source.min_width), of = perRound ? round : `${against} ${lane.compared?.get(against)?.at ?? ''}`;
-    const key = `${race.id} ${lane.method} ${theme} ${talk} ${of} ${name === 'tree' ? `${node} ${cut}` : ''}`;
+    const like = `${race.id} ${lane.method} ${theme} ${enlarged(box)} ${cut}`, key = `${like} ${round} ${node}`;
+    if (box.dataset.shows === key) return;
+    box.dataset.shows = key;
+    tree.show(Plotly, fill(source, round, lane, race.words, colors), node, like, colors, race.config, () => begin(box, 'tree'));
+  }
+
+  /** Another figure, of a round or of a run; whether the lane has it. */
+  function figure(panel, name, perRound, title, round) {
+    const compared = lane.compared?.get(against), source = name === 'same' ? compared?.figures.diversity : lane.figures?.[name];
+    const {box, later} = plot(panel, name, source, source?.told);
+    if (!source) return false;
+    const scroll = box.closest('.scroll'), told = scroll.querySelector('.told');
+    if (title) scroll.firstChild.textContent = title(lane, against);
+    if (reveal(told, name in SAID && Boolean(source.told))) told.textContent = source.told;
+    if (!Plotly) return true;
+    const of = perRound ? round : `${against} ${compared?.at ?? ''}`;
+    const key = `${race.id} ${lane.method} ${theme} ${roomy(box, source.min_width)} ${of}`;
     if (box.dataset.shows === key) return true;
     box.dataset.shows = key;
-    const filled = perRound ? fill(source, round, lane, race.words, theme, race.themes) : whole(source, theme, race.themes);
-    const drawn = () => begin(box, name);
-    if (name === 'tree') tree.show(Plotly, filled, node, `${race.id} ${lane.method} ${theme} ${talk} ${cut}`, race.themes[theme], race.config, drawn);
-    else later(() => draw(Plotly, box, large(box, filled, source.min_width), race.config).then(drawn));
+    const filled = perRound ? fill(source, round, lane, race.words, colors) : whole(source, colors);
+    later(() => draw(Plotly, box, large(box, filled, source.min_width), race.config).then(() => begin(box, name)));
     return true;
   }
 
-  function preview(source, round) {
-    tree.preview(fill(source, round, lane, race.words, theme, race.themes), race.themes[theme]);
-    if (!performance.getEntriesByName('jakiro-preview').length) performance.mark('jakiro-preview');
-  }
-
-  function plot(panel, name, source) {
+  /** The box of a figure, shown where there is one, and what paces its drawing. `told`: what who cannot see it is told. */
+  function plot(panel, name, source, told) {
     if (!plots.has(name)) {
       const box = h('div', {class: 'plot', 'data-figure': name, role: 'group'});
       plots.set(name, {box, ...paced(box)});
-      panel.append(h('div', {class: 'scroll'}, h('h3'), h('p', {class: 'told'}), h('div', {class: 'layers'}, box)));
+      panel.append(h('div', {class: 'scroll'}, h('h3'), h('p', {class: 'told', hidden: true}), h('div', {class: 'layers'}, box)));
     }
     const {box} = plots.get(name);
     box.style.minWidth = `${source?.min_width ?? 0}px`;
     const height = source?.height ?? source?.layout?.height;
     if (height) box.style.minHeight = `${height}px`;
+    if (reveal(box.closest('.scroll'), Boolean(source))) box.setAttribute('aria-label', [`Figure: ${name.replace('_', ' ')}.`, told].filter(Boolean).join(' '));
     return plots.get(name);
   }
 

@@ -201,7 +201,7 @@ MUTANTS = [
     Mutant(
         "a lane goes on until the others have had no turn",
         "jakiro/ui/race.py",
-        "if index not in running or self.lanes[index].seconds > self.lanes[last].seconds + TURN:",
+        "if index not in running or self.lanes[index].seconds > self.lanes[behind].seconds + TURN:",
         "if index not in running:",
         "test_race.py",
     ),

@@ -199,7 +199,6 @@ export function mount({element: root, props, watch, send}) {
     own.compared = (own.compared ?? new Map()).set(other, {...found, at: Date.now()});
     if (own !== lane) return say(`${own.title} and ${race.lanes[other].title} have been compared: Compare of ${own.title} has it.`);
     go({method: own.method, against: race.lanes[other].method, place: state.place, tab: state.tab === 'diversity' ? state.tab : 'compare'});
-    redraw();
   }
 
   /** The doctor has looked at a method's head: what it found holds for all races of the model that is loaded. */

@@ -129,11 +129,12 @@ class Library:
         try:
             with quiet():
                 packed = pack(prepared(facts, traces))
+            with self._changed:
+                if id in self.recorded or id in self._live:
+                    _put(self._packed, id, packed, len, KEPT_TEXT_BYTES)
         finally:
             with self._changed:
                 self._preparing.discard(id)
-                if packed and (id in self.recorded or id in self._live):
-                    _put(self._packed, id, packed, len, KEPT_TEXT_BYTES)
                 self._changed.notify_all()
         return packed
 

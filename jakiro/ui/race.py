@@ -82,10 +82,10 @@ class Race:
         Raises RequestError after more nodes than can be shown: how many a method drafts is not known of each.
         """
         nodes = cut = index = 0
-        while running := [index for index, lane in enumerate(self.lanes) if lane.running]:
-            last = min(running, key=lambda index: self.lanes[index].seconds)
-            if index not in running or self.lanes[index].seconds > self.lanes[last].seconds + TURN:
-                index = last
+        while running := [at for at, lane in enumerate(self.lanes) if lane.running]:
+            behind = min(running, key=lambda at: self.lanes[at].seconds)
+            if index not in running or self.lanes[index].seconds > self.lanes[behind].seconds + TURN:
+                index = behind
             event = self.lanes[index].advance()
             if isinstance(event, StepTrace):
                 nodes, cut = nodes + len(event.tree), cut + len(event.tree.cut)

@@ -247,7 +247,7 @@ def test_a_head_outgrows_its_buffers(target, recorded, monkeypatch):
     """Programs are made anew on the larger ones."""
     from jakiro.drafting import state
 
-    monkeypatch.setattr(state.FixedState.__init__, "__defaults__", (16, 1, False))
+    monkeypatch.setattr(state, "ROWS", 16)
     plain, fixed = (drafter_for(one, "mixture, contrastive")[1] for one in (target, recorded))
     assert fixed._state.capacity == 16
     runs = [record(*pair, PROMPT, 60, GREEDY).steps for pair in ((target, plain), (recorded, fixed))]

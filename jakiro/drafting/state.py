@@ -21,6 +21,7 @@ from .fused import FusedHead
 from .head import rope_tables
 
 T = TypeVar("T")
+ROWS = 256  # of the text, which buffers of recorded rounds begin with
 
 
 class Rows(NamedTuple):
@@ -189,7 +190,7 @@ class FixedState(HeadState):
         `compile`, a round's work is made by torch.compile."""
         self._programs: dict[Hashable, Callable[[], Any]] = {}
         self._more: list[Tensor] = []
-        super().__init__(head, embed, width, levels, capacity=256)
+        super().__init__(head, embed, width, levels, capacity=ROWS)
         self._fresh, self._compile = fresh, compile
         self._numbers = torch.zeros(fresh + 2, dtype=torch.int64, device=self._like["device"])
         self._tokens, self._start, self._count = self._numbers.split([fresh, 1, 1])

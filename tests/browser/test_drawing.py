@@ -422,6 +422,7 @@ def test_a_caption_that_is_wider_than_a_phone_takes_two_lines(show):
         assert caption["x"] + caption["width"] <= edge["x"] + edge["width"]
         assert caption["y"] >= plot.bounding_box()["y"]
     tab.set_viewport_size({"width": 1440, "height": 900})
+    expect(tab).to_have_url(re.compile("tab=routing"))
     tab.reload()
     tab.wait_for_selector("[data-figure=run_routing][data-drawn=yes]")
     captions = tab.locator("[data-figure=run_routing] .annotation-text")

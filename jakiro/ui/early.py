@@ -3,11 +3,14 @@
 Gradio's loading sign counts its time on, frame by frame, when it has long gone (6.31): a tenth of a core, for nothing.
 It keeps the function that asks for a frame as it finds it at first. It finds ours, which gives it one a second from
 when the page is there (`THERE`).
+
+The page is compressed here, too: Gradio compresses only what is named like a file.
 """
 
 from __future__ import annotations
 
 from starlette.datastructures import MutableHeaders
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 THERE = "dispatchEvent(new Event('jakiro-there'));"
@@ -20,12 +23,16 @@ _SCRIPT = b"""<script>{
 
 
 class Early:
-    """ASGI middleware that puts the script first into the head of the page."""
+    """ASGI middleware that puts the script first into the head of the page, and compresses it."""
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+        self._app, self._page = app, GZipMiddleware(self._scripted, compresslevel=6)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        page = scope["type"] == "http" and scope["method"] == "GET" and scope["path"].endswith("/")
+        await (self._page if page else self._app)(scope, receive, send)
+
+    async def _scripted(self, scope: Scope, receive: Receive, send: Send) -> None:
         start: list[Message] = []
 
         async def put(message: Message) -> None:
@@ -41,5 +48,4 @@ class Early:
                 await send(start.pop())
             await send(message)
 
-        page = scope["type"] == "http" and scope["method"] == "GET" and scope["path"].endswith("/")
-        await self._app(scope, receive, put if page else send)
+        await self._app(scope, receive, put)

@@ -188,6 +188,19 @@ def test_an_answer_is_given_in_parts(tmp_path, monkeypatch, file, accepted):
         assert text == client.get(path).content and max(map(len, sent)) == 100
 
 
+def test_a_race_that_the_browser_has_is_not_sent_again(tmp_path):
+    """Whenever it was prepared: a server that was started anew says the same of it."""
+    one, other = ([synthetic.tree_trace(rounds, nodes=4)] for rounds in (3, 4))
+    recorded.save(tmp_path, "one", "one", "why?", one)
+    with TestClient(served(Library(tmp_path))) as client:
+        tag = client.get("races/one.json").headers["etag"]
+    recorded.save(tmp_path, "two", "two", "why?", other)
+    with TestClient(served(Library(tmp_path))) as client:
+        for race, status in (("one", 304), ("two", 200)):
+            answer = client.get(f"races/{race}.json", headers={"If-None-Match": tag})
+            assert answer.status_code == status and bool(answer.content) == (status == 200)
+
+
 def test_reports_are_prepared_once(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(site, "payload", lambda folder, tunings: made.append(folder) or "{}")

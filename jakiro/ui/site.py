@@ -90,8 +90,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     def cut(request: Request) -> Response:
         _, [trace] = library.chosen(request.path_params["id"], request.path_params["lane"])
         with models.quiet():
-            packed = pack(cut_figure(trace))
-        return _packed(request, packed, "application/json")
+            return _packed(request, pack(cut_figure(trace)), "application/json")
 
     def compared(request: Request) -> Response:
         try:
@@ -102,9 +101,6 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
 
     async def nowhere(request: Request) -> Response:
         return PlainTextResponse("nothing is left here but traces: files of traces go to /races", status_code=404)
-
-    def status(request: Request) -> Response:
-        return JSONResponse(models.status(), headers={"Cache-Control": "no-store"})
 
     _prepare(library)
     large = asyncio.Semaphore(LARGE)
@@ -117,7 +113,7 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
         Route("/races/{id}/{name}", _in_turn(_worded(export), large)),
         Route("/races", _opening(library, models), methods=["POST"]),
         *(Route(f"/gradio_api/{way}", nowhere, methods=["GET", "POST"]) for way in LEAVING),
-        Route("/models.json", status),
+        Route("/models.json", lambda request: JSONResponse(models.status(), headers={"Cache-Control": "no-store"})),
         Route("/benchmarks.json", _measured(models, benchmarks)),
     ]
 
@@ -228,8 +224,11 @@ def prepare_all(library: Library, models: Models) -> None:
 
 
 def _packed(request: Request, packed: bytes, media: str, **headers: str) -> Response:
-    """What is compressed already: Gradio would do so in the one thread that serves all."""
-    headers = {"Cache-Control": "no-cache", "Vary": "Accept-Encoding"} | headers
+    """What is compressed already: Gradio would do so in the one thread that serves all. Who has it gets it once."""
+    tag = f'W/"{packed[-8:].hex()}"'  # gzip ends with a checksum of what it holds, and how long that is
+    headers = {"Cache-Control": "no-cache", "Vary": "Accept-Encoding", "ETag": tag} | headers
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
     whole = BytesIO(packed)
     if "gzip" in request.headers.get("accept-encoding", ""):
         headers |= {"Content-Encoding": "gzip", "Content-Length": str(len(packed))}

@@ -118,7 +118,7 @@ const KEYS = [
   ['← → or J K', 'one round back or on; with Shift ten'], ['Home, End', 'first or last round'],
   ['N, P', 'next or previous notable round'], ['Space', 'replay at the chosen speed, or pause'],
   ['O', 'the tree as an outline, or as a tree again'], ['arrows in the tree', 'parent, child, neighbours of the level; in the outline its lines'], ['1 2 3 …', 'choose the lane'],
-  ['S', 'copy the address of this view'], ['E', 'export'], ['Shift P', 'present: only the race, in large'], ['?', 'this help'],
+  ['S', 'copy the address of this view'], ['E', 'export'], ['Shift P', 'present: only the race, in large; Page Down and Page Up, as of a presenter’s clicker, are one round there'], ['?', 'this help'],
 ];
 
 let characters = stored('localStorage', 'jakiro-keys') !== 'off'; // whether keys of one character work; who dictates may turn them off
@@ -178,9 +178,11 @@ export function bindKeys(act) {
     const key = /^[a-z]$/i.test(event.key) ? event.key[event.shiftKey ? 'toUpperCase' : 'toLowerCase']() : event.key; // whatever Caps Lock says
     const far = event.shiftKey ? 10 : 1;
     const once = event.repeat ? () => {} : act; // what is held down walks on, and does nothing else again
-    if (target.closest('[role=region]') && /^(Arrow|Home|End)/.test(event.key)) return; // they scroll it
+    if (target.closest('[role=region]') && /^(Arrow|Home|End|Page)/.test(event.key)) return; // they scroll it
+    const pages = {PageDown: 1, PageUp: -1}[key];
     const inTree = target.closest('[data-view=tree], [data-view=outline]');
     if (inTree && event.key.startsWith('Arrow')) act('node', event.key);
+    else if (pages && document.querySelector('#viewer.presenting')) act('step', pages); // a presenter's clicker sends them
     else if (key === 'ArrowLeft' || key.toLowerCase() === 'j') act('step', -far);
     else if (key === 'ArrowRight' || key.toLowerCase() === 'k') act('step', far);
     else if (event.key === ' ' && !target.closest('button, summary, a, [role=tab], [type=checkbox]')) once('play');

@@ -453,6 +453,22 @@ def test_for_a_talk_controls_are_on_the_screen(show, width, height):
     assert tree.bounding_box()["y"] < transport.bounding_box()["y"] < timeline.bounding_box()["y"]
 
 
+def test_a_presenters_clicker_steps_in_a_talk(show):
+    """It sends the keys of a page, which scroll it elsewhere."""
+    tab = show("?race=question&method=jakiro&round=3&present=1", viewport={"width": 1024, "height": 768})
+    wait_for_tree(tab)
+    for key, round in (("PageDown", 4), ("PageDown", 5), ("PageUp", 4)):
+        tab.keyboard.press(key)
+        at(tab, round)
+    tab.wait_for_timeout(300)
+    assert tab.evaluate("scrollY") == 0
+    tab.keyboard.press("Escape")
+    expect(tab.locator("#viewer.presenting")).to_have_count(0)
+    tab.keyboard.press("PageDown")
+    tab.wait_for_function("scrollY > 200")
+    at(tab, 4)
+
+
 def test_for_a_talk_labels_are_larger_where_there_is_room(show):
     tab = show("?race=question&method=jakiro&round=3", viewport={"width": 1440, "height": 900})
     for width, larger in ((1440, True), (700, False)):

@@ -438,14 +438,15 @@ def test_for_a_talk_controls_stay_where_they_are(show, width, beside):
     assert (inspector["y"] > part(tab, "play").bounding_box()["y"]) != beside
 
 
-@pytest.mark.parametrize(("width", "height"), [(1024, 768), (1280, 720)])
+@pytest.mark.parametrize(("width", "height"), [(1024, 768), (1280, 720), (1600, 780)])
 def test_for_a_talk_controls_are_on_the_screen(show, width, height):
-    """Of a low projector, too: they lie at its foot until one has scrolled to where they are."""
+    """Of a low projector, too: they lie at its foot until one has scrolled to where they are. So is the tree."""
     tab = show("?race=question&method=jakiro&round=3&present=1", viewport={"width": width, "height": height})
     wait_for_tree(tab)
     transport = tab.locator("#viewer .transport")
     box = transport.bounding_box()
     assert box["y"] + box["height"] <= height
+    assert box["y"] - tab.locator("[data-figure=tree]").bounding_box()["y"] > 180
     part(tab, "play").click()  # nothing lies over it
     part(tab, "play").click()
     tab.evaluate("scrollTo(0, 1e6)")

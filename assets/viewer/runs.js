@@ -7,7 +7,7 @@ import {comparison, fetched} from './race.js';
 import {PATIENCE, serverWatch, turnWatch} from './reach.js';
 
 const STATUS_EVERY = 1000; // ms between two questions whether the models are there
-const LOADING = 'Loading model …', RUN = 'Run live'; // what the button says before it can be pressed, and then
+const LOADING = 'Loading …', RUN = 'Run live'; // what the button says before it can be pressed, and then
 
 /**
  * `send(event)` reaches Python, `answered()` is all that came of it, `say(text, until)` shows a notice. Calls back:

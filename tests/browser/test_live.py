@@ -442,12 +442,21 @@ def test_enter_before_the_models_are_there_says_so(chromium, tmp_path):
     with launched(Models(lambda: threading.Event().wait()), Library(tmp_path)) as address:
         tab, trouble = open_page(chromium, address)
         tab.wait_for_selector("#viewer [data-models=loading]")
-        expect(tab.locator("[data-do=run]")).to_have_text("Loading model …")
+        expect(tab.locator("[data-do=run]")).to_have_text("Loading …")
         tab.locator("#prompt textarea").fill("the an")
         tab.locator("#prompt textarea").press("Enter")
         expect(part(tab, "notice")).to_contain_text("models are loading")
         tab.context.close()
     assert trouble == []
+
+
+def test_no_button_lies_over_what_the_header_says_while_the_models_load(show):
+    """On a laptop, where a race's facts and the buttons share a row, and where the badge has more to say than usual."""
+    loading = {"**/models.json": lambda route: route.fulfill(json={"state": "loading"})}
+    tab = show("?race=question", routes=loading, viewport={"width": 1280, "height": 720})
+    expect(part(tab, "lossless")).to_contain_text("as far as they went")
+    last, first = part(tab, "settings").bounding_box(), tab.locator("#viewer .actions").bounding_box()
+    assert abs(first["y"] - last["y"]) < 10 and first["x"] - last["x"] - last["width"] > 13, (last, first)
 
 
 def test_what_was_asked_for_last_is_shown(show):

@@ -102,7 +102,8 @@ export function draw(Plotly, element, figure, config, full = figure) {
     });
 }
 
-/** What may change faster than it can be drawn gets a quarter of the time, and what it was last is always drawn.
+/** What may change faster than it can be drawn gets a quarter of the time, and what it was last is always drawn. What is
+ * drawn for the first time waits for the frame: of a view with many figures nothing would be seen until all are there.
  * `later(begin)` has begin() draw, `settle()` draws at once what is still to be drawn. */
 export function paced(element) {
   let timer = null, waiting = null, free = 0;
@@ -112,7 +113,7 @@ export function paced(element) {
     waiting = begin;
     element.dataset.drawn = 'no';
     const rest = free - performance.now();
-    if (rest <= 0) settle(); else timer ??= setTimeout(settle, rest);
+    if (rest <= 0 && element.firstChild) settle(); else timer ??= setTimeout(settle, rest);
   }
 
   function settle() {

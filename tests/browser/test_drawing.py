@@ -154,6 +154,18 @@ PLOTTED = """(name) => {
 }"""
 
 
+def test_a_view_is_opened_before_all_its_figures_are_drawn(show):
+    """They take a second on a slow machine, and it looked as if the click had come to nothing."""
+    tab = show("?race=question&method=jakiro&round=3")
+    wait_for_timeline(tab)
+    count = "document.querySelectorAll('[data-view=run] .main-svg').length"
+    click = f"document.querySelector('[data-tab=run]').click(); requestAnimationFrame(() => done({count}))"
+    assert tab.evaluate(f"() => new Promise((done) => {{ {click}; }})") == 0
+    expect(tab.locator("[data-tab=run]")).to_have_attribute("aria-selected", "true")
+    for figure in ("acceptance", "classes"):
+        tab.wait_for_selector(f"[data-figure={figure}][data-drawn=yes]")
+
+
 def test_a_click_on_a_node_of_the_tree_opens_it(show):
     tab = show("?race=question&method=jakiro&round=4", viewport={"width": 1440, "height": 1800})
     wait_for_tree(tab)

@@ -360,6 +360,8 @@ D2T = torch.zeros(90, dtype=torch.long)
             "hidden_size is 32, 1 times target",
         ),
         ({"eagle_aux_hidden_state_layer_ids": [1, 2.0, 3]}, {}, "must be whole numbers"),
+        ({"eagle_aux_hidden_state_layer_ids": 5}, {}, "layer_ids must be whole numbers in a list, not 5"),
+        ({"target_layer_ids": ["a"]}, {}, "target_layer_ids must be whole numbers in a list"),
     ],
 )
 def test_what_does_not_fit_is_named(deep, tmp_path, config, tensors, message):

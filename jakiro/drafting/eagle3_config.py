@@ -81,9 +81,12 @@ class Eagle3Config(HeadConfig):
             more["window"] = raw.get("sliding_window") or 0
         if False in (raw.get("use_aux_hidden_state"), said.get("use_aux_hidden_state")):
             raise ValueError("use_aux_hidden_state is false: heads that read the last hidden state alone are not known")
-        named = raw.get(LAYER_IDS) or said.get(LAYER_IDS) or ()
-        if not named and raw.get(OUTPUTS):
-            named, more["by_inputs"] = [layer + 1 for layer in raw[OUTPUTS]], True
+        named, outputs = raw.get(LAYER_IDS) or said.get(LAYER_IDS) or [], raw.get(OUTPUTS) or []
+        for name, ids in ((LAYER_IDS, named), (OUTPUTS, outputs)):
+            if not isinstance(ids, list) or any(type(one) is not int for one in ids):
+                raise ValueError(f"{name} must be whole numbers in a list, not {ids!r}")
+        if outputs and not named:
+            named, more["by_inputs"] = [layer + 1 for layer in outputs], True
         return super(Eagle3Config, cls)._from_dict(raw, reads=tuple(named), **more)
 
     def _as_dict(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from jakiro.heed import Heed, heedless
 from jakiro.metrics import first_difference, tau
 from jakiro.settings import build, check_numbers, written
 from jakiro.target import Target
-from jakiro.trace import StepTrace, Trace, walk_positions
+from jakiro.trace import StepTrace, Trace, same_drafter, walk_positions
 from jakiro.tree import MAX_LEVELS
 from jakiro.verify import Sampling
 
@@ -171,7 +171,8 @@ def parted(trace: Trace, as_was: Trace, index: int) -> str:
     at = next((number for number, (old, new) in enumerate(ends, index + 1) if old.emitted != new), None)
     if at is None:
         return ""
-    heads = f": {trace.drafter} drafted then, {as_was.drafter} now" if trace.drafter != as_was.drafter else ""
+    same = same_drafter(trace.drafter, as_was.drafter)
+    heads = "" if same else f": {trace.drafter} drafted then, {as_was.drafter} now"
     return (
         f"What is unchanged is not what was recorded, from round {at} on{heads}. Another head, machine or "
         "version can do that."

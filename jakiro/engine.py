@@ -17,7 +17,6 @@ from torch import Tensor
 
 from jakiro.drafter import Context, Drafter, check_columns, within
 from jakiro.machine import device_name, dtype_name, versions
-from jakiro.models import hub
 from jakiro.programs import now, recording_seconds, upload
 from jakiro.target import Target
 from jakiro.text import check_ids, pieces
@@ -170,7 +169,7 @@ def as_trace(
         steps=list(steps),
         stop=stop_reason(target, prompt, tokens, max_new_tokens),
         recorded=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        drafter=hub.place(target.heads[method]) if method in target.heads else "",
+        drafter=target.drafters.get(target.heads.get(method), ""),
         threads=torch.get_num_threads() if target.device.type == "cpu" else 0,
         max_new_tokens=int(max_new_tokens),
     )

@@ -44,6 +44,17 @@ def compact(data: Any) -> str:
     return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
 
 
+def rounded(data: Any) -> Any:
+    """The same with seven significant digits of its fractions, which is what fp32 carries."""
+    if isinstance(data, float):
+        return float(f"{data:.7g}")
+    if isinstance(data, dict):
+        return {key: rounded(item) for key, item in data.items()}
+    if isinstance(data, list):
+        return [rounded(item) for item in data]
+    return data
+
+
 def append_lines(path: Path, values: Iterable[Any]) -> None:
     """Add each value to a file as a line of JSON, at once. Raises OSError."""
     with _telling(path), path.open("a", encoding="utf-8") as file:

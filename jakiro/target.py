@@ -60,6 +60,7 @@ class Target:
         self.name = name or type(model).__name__
         self.path = path
         self.heads = {name: Path(head) for name, head in (heads or {}).items()}  # method -> folder
+        self.drafters: dict[Path, str] = {}  # folder -> what traces call the head that was read from it (`hub.signed`)
         self.device, self.dtype = model.device, model.dtype
         self.ends = end_ids(model, tokenizer)
         choose_kernels(self.device)

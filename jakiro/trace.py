@@ -13,7 +13,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from jakiro.files import compact, write_text
+from jakiro.files import compact, rounded, write_text
 from jakiro.reading import ROUNDING, Fields, TraceError, as_text, ids, numbers, plain, texts, typed
 from jakiro.tree import DraftTree, read_tree
 
@@ -73,7 +73,7 @@ class Trace:
     stop: str = "length"  # why the text ended, one of STOPS; "stopped" by whoever ran it, before its end
     recorded: str = ""  # ISO date of the recording
     branch: str = ""  # one of BRANCHES: what rounds are that were decoded again from the middle of a run
-    drafter: str = ""  # where the head or the model came from that drafted: a hub id, or the end of its path
+    drafter: str = ""  # the head or the model that drafted: its hub id or the end of its path, @ and a hash of weights
     threads: int = 0  # of a CPU, that it was computed with; 0: not known, or not on a CPU
     max_new_tokens: int = 0  # how many the run might have, the first one included; 0: not known
     schema: str = SCHEMA
@@ -106,10 +106,16 @@ def kind_of(method: str) -> str:
     return method.partition("-")[0]
 
 
+def same_drafter(one: str, other: str) -> bool:
+    """Whether two runs' `drafter` are one: by the hashes of their weights; where one has none, by their names."""
+    (name, *weights), (called, *others) = (re.split(r"@(?=[0-9a-f]{8}\Z)", drafter) for drafter in (one, other))
+    return weights == others if weights and others else name == called
+
+
 def to_json(trace: Trace) -> str:
     """The trace as JSON text. What was measured keeps seven significant digits, which is what fp32 carries."""
     data = asdict(trace)
-    data |= {"steps": _rounded(data["steps"]), "prefill_s": _rounded(data["prefill_s"])}
+    data |= {"steps": rounded(data["steps"]), "prefill_s": rounded(data["prefill_s"])}
     for step in data["steps"]:
         if not step["tree"]["cut"]["tokens"]:
             del step["tree"]["cut"]
@@ -230,16 +236,6 @@ def _newer(schema: Any) -> bool:
     name, version = SCHEMA.split("/")
     found = re.fullmatch(f"{name}/([0-9]{{1,9}})", str(schema))
     return found is not None and int(found[1]) > int(version)
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.7g}")
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    return value
 
 
 def walk_positions(trace: Trace) -> Iterator[tuple[int, StepTrace]]:

@@ -80,7 +80,8 @@ def test_rounds_are_said_to_be_drafted_by_the_head_that_drafts_them(loaded, tmp_
     """The one that the run had, which has another name here."""
     meet(["jakiro-theirs"])
     trace, target = run(loaded, "jakiro"), copy.copy(loaded.target)
-    target.heads = {"jakiro-theirs": target.heads["jakiro"], "jakiro": tmp_path / "mine"}
+    target.heads = {"jakiro-theirs": target.heads["jakiro"], "jakiro": (mine := tmp_path / "mine")}
+    target.drafters = target.drafters | {mine: "tmp/mine@0123abcd"}
     known = replace(loaded, target=target, makers=loaded.makers | {"jakiro-theirs": loaded.makers["jakiro"]})
     library = Library(tmp_path)
     sides, facts = what_if(known, library, {"race": library.add([trace]), "lane": 0, "round": 0, "rounds": 2})

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 import torch
 from hand import FIRST, SECOND
+from safetensors.torch import load_file, save_file
 
 from jakiro.analysis.pairs import Pair, telling
 from jakiro.compare import along
 from jakiro.engine import record
 from jakiro.heed import heedless
 from jakiro.methods import METHODS, meet, with_trees
+from jakiro.models.hub import signed
 from jakiro.target import Target
-from jakiro.trace import walk_positions
+from jakiro.trace import same_drafter, walk_positions
 from jakiro.tree import DraftTree
 from jakiro.ui import models
-from jakiro.ui.comparing import compare, summary
+from jakiro.ui.comparing import _other_heads, compare, summary
 from jakiro.ui.figures.overlay import _patch, overlay
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons
 from jakiro.ui.models import RequestError
+from jakiro.ui.replay import titled
 from jakiro.ui.why import whys
 from jakiro.verify import Sampling
 
@@ -174,6 +178,7 @@ def test_a_run_is_drafted_again_by_the_head_that_recorded_it(raced, heads, metho
     meet(["eagle2-mine"])
     mine = {"eagle2-mine": heads["eagle2"]}
     other = Target.wrap(loaded.target.model, heads={"eagle2": heads["jakiro"]} | mine, name=loaded.target.name)
+    other.drafters = {folder: signed(folder) for folder in other.heads.values()}
     known = replace(loaded, target=other, makers=loaded.makers | {"eagle2-mine": loaded.makers["eagle2"]})
     assert known.drafting(eagle) == known.drafting(replace(eagle, method="eagle2-gone")) == "eagle2-mine"
     assert known.drafting(replace(eagle, drafter="")) == "eagle2"
@@ -190,9 +195,45 @@ def test_of_heads_in_folders_called_alike_each_drafts_its_own_run_again(raced, t
     meet(["eagle2-mine"])
     both = {"eagle2": tmp_path / "a/heads/eagle2", "eagle2-mine": tmp_path / "b/heads/eagle2"}
     other = Target.wrap(loaded.target.model, heads=both, name=loaded.target.name)
+    other.drafters = dict(zip(both.values(), called := ["heads/eagle2@0000000a", "heads/eagle2@0000000b"], strict=True))
     known = replace(loaded, target=other, makers=loaded.makers | {"eagle2-mine": loaded.makers["eagle2"]})
     runs = [replace(eagle, method=name, drafter="heads/eagle2") for name in both]
-    assert [known.drafting(one) for one in runs] == [*both]
+    assert [known.drafting(one) for one in runs] == [*both]  # of older traces the name tells
+    for method in both:
+        assert [known.drafting(replace(eagle, method=method, drafter=one)) for one in called] == [*both]
+
+
+def test_a_head_that_was_trained_anew_in_its_folder_is_another_drafter(raced, heads, tmp_path):
+    loaded, *_ = raced
+    folder = shutil.copytree(heads["eagle2"], tmp_path / "eagle2")
+    target = Target.wrap(loaded.target.model, loaded.target.tokenizer, {"eagle2": folder}, loaded.target.name)
+    before = record(target, drafter(target, "eagle2", **TREE), PROMPT, 4, Sampling(), "eagle2")
+    weights = load_file(file := next(folder.glob("*.safetensors")))
+    save_file({name: 1.5 * tensor for name, tensor in weights.items()}, file)
+    known = replace(loaded, target=target, makers={"eagle2": METHODS["eagle2"].load(target)})
+    after = record(target, drafter(target, "eagle2", **TREE), PROMPT, 4, Sampling(), "eagle2")
+    assert before.drafter.partition("@")[0] == after.drafter.partition("@")[0] and before.drafter != after.drafter
+    assert _other_heads([before, after], ["Before", "After"], known) == (
+        f" Before was recorded with {before.drafter}, and drafts with {after.drafter} here."
+    )
+    assert titled([before, after], {}) == [f"eagle2 ({one.drafter})" for one in (before, after)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("a/jakiro@0123abcd", "b/mine@0123abcd", True),
+        ("a/jakiro@0123abcd", "a/jakiro@0123abce", False),
+        ("a/jakiro@0123abcd", "a/jakiro", True),
+        ("a/jakiro@0123abcd", "b/jakiro", False),
+        ("me@home/jakiro", "me@home/jakiro@0123abcd", True),
+        ("a/jakiro@main", "b/jakiro@main", False),
+        ("", "a/jakiro@0123abcd", False),
+        ("", "", True),
+    ],
+)
+def test_drafters_are_the_same_by_their_weights_or_where_those_are_not_known_by_name(one, other, same):
+    assert same_drafter(one, other) is same_drafter(other, one) is same
 
 
 def test_a_lane_that_another_head_recorded_says_so(raced):

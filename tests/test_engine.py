@@ -17,6 +17,7 @@ from jakiro.drafter import Context, Drafter
 from jakiro.engine import Prefill, decode, record, stop_reason, stopwatch
 from jakiro.methods import METHODS
 from jakiro.methods.vanilla import VanillaDrafter
+from jakiro.models import hub
 from jakiro.target import Target
 from jakiro.traces import read_traces, traces_json
 from jakiro.tree import CutNodes, DraftTree
@@ -386,12 +387,13 @@ def test_stop_reason(target):
 
 @pytest.mark.parametrize("method", ["vanilla", "prompt_lookup", "draft_model", "eagle2"])
 def test_a_record_says_what_drafted(target, method):
-    """Not in full: a path may say more of a machine than its owner wants to share."""
+    """Not in full: a path may say more of a machine than its owner wants to share. And which weights it had."""
     drafter = METHODS[method].load(target)(METHODS[method].defaults(target))
     trace = record(target, drafter, [5, 6, 7], 4, GREEDY, method)
-    end = "/".join(target.heads[method].parts[-2:]) if method in target.heads else ""
-    assert traces.from_json(traces.to_json(trace)).drafter == trace.drafter == end
-    assert trace.drafter.endswith(method) == (method in target.heads)
+    assert traces.from_json(traces.to_json(trace)).drafter == trace.drafter
+    name, _, weights = trace.drafter.partition("@")
+    assert name == ("/".join(target.heads[method].parts[-2:]) if method in target.heads else "")
+    assert weights == (hub.fingerprint(target.heads[method])[:8] if method in target.heads else "")
 
 
 def test_a_record_is_a_whole_trace(target):

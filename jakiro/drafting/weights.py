@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from jakiro.files import WEIGHT_FILES, refilling
-from jakiro.models.hub import check_fetched, check_shards
+from jakiro.models.hub import check_fetched, check_shards, signed
 from jakiro.models.loading import Sizes
 from jakiro.target import Target
 
@@ -239,3 +239,9 @@ class OnHead:
         if why := self.unavailable(target):
             raise ValueError(why)
         return Path(target.heads[self.name])
+
+    def opened(self, target: Target) -> Path:
+        """The folder, which is read now: traces will name what it holds. Raises as `folder` does."""
+        folder = self.folder(target)
+        target.drafters[folder] = signed(folder)
+        return folder

@@ -147,7 +147,7 @@ class DraftModel(OnHead):
 
     def load(self, target: Target) -> Callable[[TreeSettings], Drafter]:
         """Read the model, in the target's dtype. Raises OSError or ValueError where it cannot draft for the target."""
-        folder = self.folder(target)
+        folder = self.opened(target)
         hub.check_weights(folder)
         weights = load_model(folder, dtype=target.dtype, **alike(target.model))
         lay_out(weights.to(target.device))

@@ -40,5 +40,5 @@ class Eagle2(OnHead):
 
     def load(self, target: Target) -> Callable[[TreeSettings], Drafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
-        head = FusedEagle(load_head(self.folder(target), target, self.head))
+        head = FusedEagle(load_head(self.opened(target), target, self.head))
         return lambda settings: copying(Eagle2Drafter(head, target, settings), settings)

@@ -69,5 +69,5 @@ class Eagle3(OnHead):
     def load(self, target: Target) -> Callable[[TreeSettings], Drafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
         layers(target)
-        head = FusedEagle3(load_eagle3(self.folder(target), target))
+        head = FusedEagle3(load_eagle3(self.opened(target), target))
         return lambda settings: copying(Eagle3Drafter(head, target, settings), settings)

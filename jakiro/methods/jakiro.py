@@ -164,5 +164,5 @@ class Jakiro(OnHead):
 
     def load(self, target: Target) -> Callable[[JakiroSettings], Drafter]:
         """Read the head. Raises FileNotFoundError or ValueError, naming what does not fit."""
-        head = FusedJakiro(load_head(self.folder(target), target, self.head))
+        head = FusedJakiro(load_head(self.opened(target), target, self.head))
         return lambda settings: copying(JakiroDrafter(head, target, settings), settings)

@@ -161,6 +161,11 @@ def fingerprint(folder: Path) -> str:
     return found.hexdigest()[:16]
 
 
+def signed(folder: Path) -> str:
+    """What traces call a head or a model: its place, and the beginning of its fingerprint."""
+    return f"{place(folder)}@{fingerprint(folder)[:8]}"
+
+
 def weight_files(folder: Path) -> list[Path]:
     """The files of a folder that hold a model's weights."""
     return [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]

@@ -22,10 +22,9 @@ from jakiro.compare import along
 from jakiro.files import compact
 from jakiro.heed import Heed, heedless
 from jakiro.methods import METHODS
-from jakiro.models import hub
 from jakiro.settings import build, check_numbers
 from jakiro.text import pieces
-from jakiro.trace import Trace
+from jakiro.trace import Trace, same_drafter
 from jakiro.ui.about import method_titles
 from jakiro.ui.figures.diversity import run_diversity_figure
 from jakiro.ui.figures.labels import escape, quote
@@ -95,8 +94,8 @@ def _other_heads(traces: list[Trace], titles: list[str], loaded: Loaded) -> str:
     found = ""
     for trace, title in zip(traces, titles, strict=True):
         name = loaded.drafting(trace)
-        own = hub.place(loaded.target.heads[name]) if name in loaded.target.heads else ""
-        if trace.drafter and trace.drafter != own:
+        own = loaded.target.drafters.get(loaded.target.heads.get(name), "")
+        if trace.drafter and not same_drafter(trace.drafter, own):
             found += f" {title} was recorded with {trace.drafter}, and drafts with {own} here."
     return found
 

@@ -20,9 +20,8 @@ from jakiro.machine import machine, settle, versions
 from jakiro.measuring.tuning import Tuner
 from jakiro.memory import out_of_memory
 from jakiro.methods import METHODS, on_heads
-from jakiro.models import hub
 from jakiro.target import Target
-from jakiro.trace import Trace, kind_of
+from jakiro.trace import Trace, kind_of, same_drafter
 from jakiro.verify import GREEDY
 
 LOG = logging.getLogger(__name__)
@@ -71,9 +70,9 @@ class Loaded:
         """The method that drafts here as a run did: of those with heads of its kind the one that has its head; else the
         one of its name, or of its kind where that is another head's that is not here."""
         kind, heads = kind_of(trace.method), self.target.heads
-        for name in (trace.method, *heads):  # first its own: of two folders the last two parts may be the same
+        for name in (trace.method, *heads):  # first its own: an older trace knows no weights
             known = name in self.makers and name in heads and kind_of(name) == kind
-            if known and hub.place(heads[name]) == trace.drafter:
+            if known and same_drafter(self.target.drafters[heads[name]], trace.drafter):
                 return name
         return kind if trace.method not in self.makers and kind in self.makers else trace.method
 

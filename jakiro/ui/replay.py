@@ -75,7 +75,7 @@ from jakiro.analysis.stops import STOPS, stop
 from jakiro.files import compact
 from jakiro.graph import STATES
 from jakiro.settings import written
-from jakiro.trace import Trace, walk_positions
+from jakiro.trace import Trace, same_drafter, walk_positions
 from jakiro.ui import summary
 from jakiro.ui.figures.acceptance import acceptance_figure
 from jakiro.ui.figures.calibration import calibration_figure
@@ -227,7 +227,7 @@ def titled(traces: Sequence[Trace], titles: Mapping[str, str]) -> list[str]:
         same = [other.settings for other in alike]
         own = [key for key, value in trace.settings.items() if any(one.get(key, value) != value for one in same)]
         differs = [_said(key, [trace.settings, *same]) for key in own] if len(own) <= FEW else []
-        if len({trace.drafter, *(other.drafter or trace.drafter for other in alike)}) > 1 and trace.drafter:
+        if trace.drafter and not all(same_drafter(trace.drafter, one.drafter or trace.drafter) for one in alike):
             differs.insert(0, trace.drafter)
         found.append(f"{name} ({', '.join(differs)})" if differs else name)
     return _told_apart(found, "{} ({})")

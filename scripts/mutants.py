@@ -542,6 +542,13 @@ MUTANTS = [
         "test_tuning.py",
     ),
     Mutant(
+        "an interval is as narrow as if a task's few prompts were all there are",
+        "jakiro/measuring/bootstrap.py",
+        "size=(draws, prompts - 1)",
+        "size=(draws, prompts)",
+        "test_experiment.py",
+    ),
+    Mutant(
         "ratios of an experiment are not paired",
         "jakiro/measuring/bootstrap.py",
         '"over_reference": tau / tau[base]',

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from operator import itemgetter
-from statistics import NormalDist
 from typing import Any
 
 from jakiro.measuring.bootstrap import LEVEL
@@ -69,9 +67,6 @@ def _how(report: dict[str, Any]) -> str:
     compared = len({_pair(row, about["reference"]) for row in rows if len({*row["over_reference_interval"]}) > 1})
     tasks, heated = ", ".join(dict.fromkeys(row["task"] for row in report["rows"])), max(temperatures(report)) > 0
     same = identical(row for row in report["rows"] if row["method"] != "vanilla")
-    fewest = min(row["prompts"] for row in report["rows"])
-    share = math.sqrt((fewest - 1) / fewest)  # of the width that intervals would have, were they not too narrow
-    chance = 2 * NormalDist().cdf(share * NormalDist().inv_cdf((1 - LEVEL / 100) / 2))
     return " ".join(
         [
             f"Target {report['target']} in {report['dtype']} on {machine['device']}, {machine['threads']} threads.",
@@ -80,10 +75,8 @@ def _how(report: dict[str, Any]) -> str:
             f"Measured on {prompts_a_task(report)} prompts of each of {tasks}, at most {report['max_new_tokens']} new",
             f"tokens, drafted with {_named(_shared(report))}{_tree(report)}.",
             f"Tau is the mean of the tasks; intervals hold {LEVEL} % of a bootstrap over prompts.",
-            f"With {fewest} prompts a task intervals are about {_percent(1 - share)} too narrow; with wider ones",
-            f"{_unsure(report, share)} verdicts below would fall. Each comparison stands alone: of those where nothing",
-            f"differs {_percent(chance)} at least look different by chance, {chance * compared:.0f} of all {compared}",
-            "in which any prompt differs.",
+            f"Each comparison stands alone: of those where nothing differs {100 - LEVEL} % at least look different by",
+            f"chance, {(1 - LEVEL / 100) * compared:.0f} of all {compared} in which any prompt differs.",
             "What another seed of a head would change is not in the intervals.",
             *(["All prompts are drawn with one seed, which intervals do not know of."] if heated else []),
             f"The reference is *{about['reference']}*.",
@@ -107,24 +100,6 @@ def _tree(report: dict[str, Any]) -> str:
 
 def _pair(row: dict[str, Any], reference: str) -> tuple[frozenset[str], float]:
     return frozenset((row["variant"], row.get("against", reference))), row["temperature"]  # whichever is the first
-
-
-def _unsure(report: dict[str, Any], share: float) -> str:
-    """How many verdicts of the page hang on the intervals' being too narrow: "2 of the 9"."""
-    about = report["experiment"]
-    alike = [row for heat in temperatures(report) for row in _others(report, heat)]
-    rows = {_pair(row, about["reference"]): row for row in (*alike, *about["parts"])}.values()
-    found = [row for row in rows if _verdict(row) != SAME]
-    return f"{sum(_verdict(_widened(row, share)) == SAME for row in found)} of the {len(found)}"
-
-
-def _widened(row: dict[str, Any], share: float) -> dict[str, Any]:
-    middle, edges = row["over_reference"], row["over_reference_interval"]
-    return row | {"over_reference_interval": [middle + (edge - middle) / share for edge in edges]}
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def summary(report: dict[str, Any]) -> list[str]:

@@ -25,6 +25,8 @@ from jakiro.target import Target
 from jakiro.trace import kind_of
 from jakiro.training import recipe_file
 
+FEW = 10  # prompts, of fewer of which 95 % intervals hold the truth in less than 90 % (tests/test_experiment.py)
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:
@@ -98,7 +100,8 @@ def of_one_kind(report: dict[str, Any]) -> list[list[str]]:
 
 
 def as_markdown(rows: Sequence[dict[str, Any]], reference: str) -> str:
-    """A table of `bootstrap.intervals`: tau and tokens/s, and both over the reference's, by which 1 % can be told."""
+    """A table of `bootstrap.intervals`: tau and tokens/s, and both over the reference's, by which 1 % can be told; of
+    few prompts how far to trust it."""
     head = ["variant", "temperature", f"tau, {LEVEL} % interval", f"over {reference}"]
     head += ["speed-up", f"tokens/s over {reference}"]
     shown = (("tau", 2), ("over_reference", 3), ("speedup", 2), ("speed_over_reference", 3))
@@ -106,4 +109,6 @@ def as_markdown(rows: Sequence[dict[str, Any]], reference: str) -> str:
         [row["variant"], f"{row['temperature']:g}", *(ranged(row, name, digits) for name, digits in shown)]
         for row in rows
     )
-    return table(head, lines)
+    few = min(row["prompts"] for row in rows)
+    note = f"\n\nOf {few} prompts in all, intervals are too narrow: measure {FEW} or more." if few < FEW else ""
+    return table(head, lines) + note

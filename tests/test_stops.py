@@ -91,6 +91,20 @@ def test_no_better_drafter_is_asked_for_what_the_target_drew_against_the_odds(he
     assert stop(replace(drawn, temperature=heat), 0) == expected
 
 
+@pytest.mark.parametrize(
+    ("ranks", "settings", "expected"),
+    [
+        ((20, 7), {"candidates": "decoupled"}, endings.WRONG),  # twice the top_k of 4 would have expert 1 propose it
+        ((20, 8), {"candidates": "decoupled"}, FAR),
+        ((20, 7), {"candidates": "decoupled", "expert": "0"}, FAR),
+        ((20, 7), {"candidates": "mixture"}, FAR),
+    ],
+)
+def test_what_no_expert_proposes_ranks_last_which_does_not_make_it_far(ranks, settings, expected):
+    known = {f"pick_expert{expert}_rank": rank for expert, rank in enumerate(ranks)}
+    assert stop(asked(rejected(pick_rank=8, **known), top_k=4, **settings), 0) == expected
+
+
 def test_a_copy_that_was_right_to_its_end_is_full_however_long_it_might_have_been():
     columns = {"copied_from": [None, 3, 4]}
     tree = DraftTree([10, 11, 13], [-1, 0, 1], [0.0, 0.0, 0.0], columns)

@@ -101,7 +101,9 @@ def stop(trace: Trace, index: int) -> str:
         if width is None:
             return endings.WRONG
         if rank >= 2 * width:
-            return DRAWN if _drawn(trace, step, 2 * width) else FAR
+            if _drawn(trace, step, 2 * width):
+                return DRAWN
+            return endings.WRONG if _next_of_one(trace, step, 2 * width) else FAR
         score, cutoff = at_stop(step, "pick_score"), at_stop(step, "cutoff")
         full = _filled(trace, index, width)  # else there was room for a node of any score
         return LOW if full and score is not None and cutoff is not None and score <= cutoff else NEAR
@@ -123,6 +125,13 @@ def _drawn(trace: Trace, step: StepTrace, width: int) -> bool:
     logprob = at_stop(step, "pick_logprob")
     unknown = trace.temperature > 0 and trace.settings.get("coupled") is not True
     return unknown and (logprob is None or logprob < -math.log(width))
+
+
+def _next_of_one(trace: Trace, step: StepTrace, width: int) -> bool:
+    """Whether an expert that proposes by itself has the target's choice among its likeliest `width`: ranks put it last,
+    as none does now, so they do not tell what more candidates would bring."""
+    apart = trace.settings.get("candidates") == "decoupled" and not endings.alone(trace)
+    return apart and min(expert_ranks(step) or [width]) < width
 
 
 def stops(trace: Trace) -> list[Stopped]:

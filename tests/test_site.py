@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import synthetic
+from starlette.concurrency import run_in_threadpool
 from starlette.routing import Router
 from starlette.testclient import TestClient
 
@@ -167,6 +168,36 @@ def test_a_few_exports_are_made_and_races_prepared_at_once(tmp_path, monkeypatch
     with TestClient(served(library)) as client, ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(client.get, [f"races/{race}{'.' if file == 'json' else '/'}{file}" for race in races]))
     assert [answer.text for answer in answers] == ["{}"] * 8 and max(most) == site.LARGE
+
+
+def test_races_that_are_opened_leave_threads_to_others(tmp_path, monkeypatch):
+    """One visitor who opens fifty, none of which can be prepared beside a live race, keeps nobody from the page."""
+    library, go_on = Library(tmp_path), threading.Event()
+    monkeypatch.setattr(library_module, "prepared", lambda facts, traces: go_on.wait(60) and "{}")
+    races = [library.add([synthetic.tree_trace(3, nodes=4)]) for _ in range(50)]
+    app = served(library)
+
+    async def opened(race):
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        path = f"/races/{race}.json"
+        await app({"type": "http", "method": "GET", "path": path, "headers": [], "query_string": b""}, never, send)
+        return b"".join(one.get("body", b"") for one in sent)
+
+    async def all_of_them():
+        waiting = [asyncio.create_task(opened(race)) for race in races]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        try:
+            assert await asyncio.wait_for(run_in_threadpool(int), 20) == 0
+        finally:
+            go_on.set()
+        return await asyncio.gather(*waiting)
+
+    assert asyncio.run(all_of_them()) == [b"{}"] * 50
 
 
 @pytest.mark.parametrize("accepted", ["gzip", "identity"])

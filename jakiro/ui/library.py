@@ -116,12 +116,12 @@ class Library:
 
     def packed(self, id: str, quiet: Callable[[], AbstractContextManager] = nullcontext) -> bytes:
         """That text, compressed, made within `quiet` where it has to be made. Raises RequestError."""
-        if packed := self._made(id):
+        if packed := self.made(id):
             return packed
         facts, traces = self.about(id), self.traces(id)
         with self._changed:  # of many who ask, as after a live race, one makes it
             self._wait(lambda: id not in self._preparing)
-            if packed := self._made(id):
+            if packed := self.made(id):
                 return packed
             if id in self._preparing:
                 raise StillRunning("this race is being prepared for others, too: open it in a moment")
@@ -138,7 +138,8 @@ class Library:
                 self._changed.notify_all()
         return packed
 
-    def _made(self, id: str) -> bytes | None:
+    def made(self, id: str) -> bytes | None:
+        """That text, where it has been made and is kept."""
         with self._changed:
             if id in self._packed:
                 self._packed.move_to_end(id)

@@ -43,6 +43,7 @@ PLOTLY = f"plotly/{assets.PLOTLY.name}"
 BODIES = 4  # files of traces that are held at once: each may have MAX_BYTES, and as text take four times that
 SMALL = 1 << 20  # bytes of a file that waits for no other
 LARGE = 2  # races that are prepared, and exports that are made, at once: each may take seconds, and a hundred MB
+OPENED = 16  # races that are opened at once and have to be prepared or waited for: each holds a thread, of forty
 PART = 1 << 18  # bytes of an answer that are held for a client which reads slowly
 SILENT = 15.0  # seconds without anything of a file, after which it is not waited for
 ARRIVING = 120.0  # seconds in which a file must have arrived: until then it keeps another from being read
@@ -77,6 +78,11 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     def race(request: Request) -> Response:
         return _packed(request, library.packed(request.path_params["id"], prepared), "application/json")
 
+    async def opened(request: Request) -> Response:
+        if packed := library.made(request.path_params["id"]):
+            return _packed(request, packed, "application/json")
+        return await later(request)
+
     def export(request: Request) -> Response:
         id, name = request.path_params["id"], request.path_params["name"]
         if name not in EXPORTS:
@@ -102,12 +108,14 @@ def routes(modules: Modules, library: Library, models: Models, benchmarks: Path)
     async def nowhere(request: Request) -> Response:
         return PlainTextResponse("nothing is left here but traces: files of traces go to /races", status_code=404)
 
-    _prepare(library)
-    large = asyncio.Semaphore(LARGE)
+    for first in library.opening():  # what every first visit needs, made before there is one
+        library.packed(first)
+    _compressed()
+    large, later = asyncio.Semaphore(LARGE), _in_turn(_worded(race), asyncio.Semaphore(OPENED))
     return [
         Route(f"/{modules.path}/{{name}}", module),
         Route(f"/{PLOTLY}", lambda request: _script(_compressed())),
-        Route("/races/{id}.json", _worded(race)),
+        Route("/races/{id}.json", opened),
         Route("/races/{id}/cut/{lane:lane}.json", _in_turn(_worded(cut), large)),
         Route("/races/{id}/compare/{lane:lane}/{other:lane}.json", compared),
         Route("/races/{id}/{name}", _in_turn(_worded(export), large)),
@@ -204,13 +212,6 @@ def _sized(bytes: int | str) -> None:
     """Raises TraceError where there is more than may be read, or is said to be."""
     if str(bytes).isdecimal() and int(str(bytes)[:20]) > MAX_BYTES:
         raise TraceError(f"the file has more than {MAX_BYTES:,} bytes, which is what can be read: record fewer runs")
-
-
-def _prepare(library: Library) -> None:
-    """What every first visit needs, made before there is one."""
-    for race in library.opening():
-        library.packed(race)
-    _compressed()
 
 
 def prepare_all(library: Library, models: Models) -> None:

@@ -359,6 +359,12 @@ def test_nothing_is_uploaded_but_traces(address):
     assert httpx.get(address + "gradio_api/deep_link", params={"session_hash": "a"}, timeout=60).status_code == 404
 
 
+def test_what_stands_in_the_address_is_for_the_viewer(address):
+    """Gradio would look for a page of that name, and fail over it."""
+    for ask in (httpx.get, httpx.head):
+        assert ask(address, params={"page": "foo"}, timeout=60).status_code == 200
+
+
 def test_nobody_gets_past_the_queue_or_its_limits(address):
     """Gradio's own ways: one that waits for nobody, and JSON of any size, which it would read while all others wait."""
     asked = {"data": [*GOOD.values(), None]}

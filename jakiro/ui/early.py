@@ -4,7 +4,8 @@ Gradio's loading sign counts its time on, frame by frame, when it has long gone 
 It keeps the function that asks for a frame as it finds it at first. It finds ours, which gives it one a second from
 when the page is there (`THERE`).
 
-The page is compressed here, too: Gradio compresses only what is named like a file.
+The page is compressed here, too: Gradio compresses only what is named like a file. And Gradio is not told what stands
+behind the `?` of its address, which is the viewer's: of `?page=foo` it would look for a page foo, and fail over it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Early:
         self._app, self._page = app, GZipMiddleware(self._scripted, compresslevel=6)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == "/":
+            scope["query_string"] = b""
         page = scope["type"] == "http" and scope["method"] == "GET" and scope["path"].endswith("/")
         await (self._page if page else self._app)(scope, receive, send)
 

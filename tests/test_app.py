@@ -376,6 +376,14 @@ def test_nobody_gets_past_the_queue_or_its_limits(address):
     assert httpx.get(address + "monitoring", timeout=60).status_code == 403
 
 
+def test_a_session_has_a_short_name(address):
+    """Gradio keeps each name as long as it runs: a megabyte a request, of any number of requests."""
+    for path, length, status in (("queue/join", 100, 200), ("queue/join", 101, 400), ("call/race", 101, 400)):
+        asked = {"data": [*GOOD.values(), None], "fn_index": 0, "session_hash": "x" * length}
+        answer = httpx.post(f"{address}gradio_api/{path}", json=asked, timeout=60)
+        assert answer.status_code == status and ("shorten it" in answer.text) == (status == 400)
+
+
 def test_a_client_is_told_why_a_race_failed(client, monkeypatch):
     def rounds(race):
         raise RuntimeError("no memory left")

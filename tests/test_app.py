@@ -384,6 +384,27 @@ def test_a_session_has_a_short_name(address):
         assert answer.status_code == status and ("shorten it" in answer.text) == (status == 400)
 
 
+def test_a_client_without_a_name_stops_nobody(address, monkeypatch):
+    """Gradio's queue has nobody to tell where it stands, and ended over that, for all."""
+    begun, go_on, rounds = threading.Event(), threading.Event(), Race.rounds
+
+    def held(race):
+        begun.set()
+        go_on.wait(60)
+        yield from rounds(race)
+
+    monkeypatch.setattr(Race, "rounds", held)
+    jobs = [Client(address, verbose=False).submit(**GOOD, api_name="/race")]
+    assert begun.wait(60)
+    jobs.append(Client(address, verbose=False).submit(**GOOD, api_name="/race"))
+    while not httpx.get(address + "gradio_api/queue/status", timeout=60).json()["queue_size"]:
+        time.sleep(0.05)
+    asked = {"data": [*GOOD.values(), None], "session_hash": ""}
+    httpx.post(f"{address}gradio_api/call/race", json=asked, timeout=60)
+    go_on.set()
+    assert all(json.loads(job.result(60)) for job in jobs)
+
+
 def test_a_client_is_told_why_a_race_failed(client, monkeypatch):
     def rounds(race):
         raise RuntimeError("no memory left")

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
 import gradio as gr
-from gradio.data_classes import PredictBodyInternal
 from gradio.events import Dependency
 from starlette.middleware import Middleware
 
@@ -32,14 +31,13 @@ from jakiro.ui.models import Models, RequestError
 from jakiro.ui.modules import Modules
 from jakiro.ui.panel import Panel
 from jakiro.ui.questions import failure, refused, tell_run, when_over
-from jakiro.ui.small import Small
+from jakiro.ui.small import Small, guard
 from jakiro.ui.stream import line
 from jakiro.ui.whatif import descriptions
 
 LOG = logging.getLogger(__name__)
 WAITING = 16  # runs that may wait in the queue
 POLL = 0.05  # seconds between Gradio's looks into its queue; it would look 1,000 times a second, at the race's cost
-NAME = 100  # characters of the name that a client gives its session: Gradio keeps each for good, of any length
 SANS, MONO = ([name.strip("'") for name in fonts.split(", ")] for fonts in (theme.SANS, theme.MONO))
 
 # Names of custom events must stand in this text, quoted: gr.HTML looks for them here. `send` triggers them.
@@ -70,19 +68,8 @@ def build(models: Models, library: Library, gpu: Callable[[Callable], Callable] 
         _api(library, live)
     demo.queue(max_size=WAITING, api_open=False)  # open, it would let anybody past it
     demo._queue.sleep_when_free = demo._queue.progress_update_sleep_when_free = POLL
-    demo._queue.push = _named(demo._queue.push)
+    guard(demo._queue)
     return demo
-
-
-def _named(push: Callable[..., Awaitable[tuple]]) -> Callable[..., Awaitable[tuple]]:
-    """What puts an event into Gradio's queue, unless its session's name is too long."""
-
-    async def pushed(body: PredictBodyInternal, **rest: Any) -> tuple:
-        if len(body.session_hash or "") > NAME:
-            return False, f"session_hash may have {NAME} characters: shorten it", "error"
-        return await push(body=body, **rest)
-
-    return pushed
 
 
 def options(models: Models, library: Library) -> dict[str, Any]:

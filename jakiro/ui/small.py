@@ -3,10 +3,16 @@ it, in the one thread that serves all, where 36 MB of empty lists take two minut
 
 from __future__ import annotations
 
+from typing import Any
+
+from gradio.data_classes import PredictBodyInternal
+from gradio.queueing import Event, Queue
+from gradio.server_messages import EventMessage
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST = 1 << 20  # bytes: a prompt of as many characters as are read, in JSON
+NAME = 100  # characters of the name that a client gives its session: Gradio keeps each for good, of any length
 FILES = "/races"  # where files of traces go, which have limits of their own (site.py)
 
 
@@ -29,3 +35,21 @@ class Small:
 
         asked = scope["type"] == "http" and scope["path"] != FILES
         await self._app(scope, part if asked else receive, send)
+
+
+def guard(queue: Queue) -> None:
+    """No client fills Gradio's queue for good, with the name of its session, or stops it for all, without one."""
+    push, send = queue.push, queue.send_message
+
+    async def pushed(body: PredictBodyInternal, **rest: Any) -> tuple:
+        if len(body.session_hash or "") > NAME:
+            return False, f"session_hash may have {NAME} characters: shorten it", "error"
+        return await push(body=body, **rest)
+
+    def told(event: Event, message: EventMessage) -> None:
+        if event.session_hash in queue.pending_messages_per_session:
+            send(event, message)
+        else:  # nobody can hear it: Gradio's KeyError would end the loop that starts whatever waits
+            event.alive = False
+
+    queue.push, queue.send_message = pushed, told

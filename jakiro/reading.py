@@ -29,7 +29,7 @@ class TraceError(ValueError):
 def as_text(data: bytes) -> str:
     """What a file of traces says. Raises TraceError where it is not UTF-8."""
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")  # some editors begin a file with a mark
     except UnicodeDecodeError as error:
         raise TraceError(f"the file is not UTF-8 text ({error}); write it again as UTF-8") from error
 

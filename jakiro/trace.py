@@ -127,9 +127,11 @@ def to_json(trace: Trace) -> str:
 def from_json(text: str) -> Trace:
     """Read and validate a trace. Raises TraceError, saying where the text is wrong."""
     try:
-        data = json.loads(text)
+        data, end = json.JSONDecoder().raw_decode(text := text.strip())
     except (ValueError, RecursionError) as error:  # the latter: brackets within brackets without end
         raise no_trace(error) from error
+    if isinstance(data, list) or end < len(text):
+        raise TraceError("this is not a trace, but a list or several: jakiro.traces.load_traces reads such a file")
     return from_dict(data)
 
 
@@ -141,8 +143,7 @@ def no_trace(error: Exception | None = None, kind: str = "") -> TraceError:
 
 
 def save(trace: Trace, path: str | Path) -> None:
-    """Write a trace whole or not at all. Raises OSError where the path cannot be written, TraceError where it could not
-    be read again."""
+    """Write a trace whole or not at all. Raises OSError, or TraceError where it could not be read again."""
     text = to_json(trace)
     from_json(text)
     write_text(path, text + "\n")
@@ -233,9 +234,8 @@ def _seconds(get: Fields, name: str) -> float:
 
 
 def _newer(schema: Any) -> bool:
-    name, version = SCHEMA.split("/")
-    found = re.fullmatch(f"{name}/([0-9]{{1,9}})", str(schema))
-    return found is not None and int(found[1]) > int(version)
+    found = re.fullmatch("jakiro-trace/([0-9]{1,9})", str(schema))
+    return found is not None and int(found[1]) > int(SCHEMA.partition("/")[2])
 
 
 def walk_positions(trace: Trace) -> Iterator[tuple[int, StepTrace]]:

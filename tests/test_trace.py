@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from jakiro import trace
+from jakiro import trace, traces
 from jakiro.trace import StepTrace, Trace, TraceError
 from jakiro.tree import DraftTree
 from jakiro.verify import MAX_SEED, Sampling
@@ -216,6 +216,23 @@ def test_what_is_no_trace_is_refused(text, tmp_path):
     (tmp_path / "bad.json").write_text(text)
     with pytest.raises(TraceError, match=r"bad\.json: this is not a trace"):
         trace.load(tmp_path / "bad.json")
+
+
+@pytest.mark.parametrize("write", [traces.traces_json, lambda runs: "\n".join(map(trace.to_json, runs))])
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_the_page_exports_is_read_or_it_is_said_what_reads_it(run, tmp_path, write, count):
+    (file := tmp_path / "exported.json").write_text(write([run] * count))
+    assert len(traces.load_traces(file)) == count
+    if file.read_text().startswith("{") and count == 1:
+        assert trace.load(file).tokens == run.tokens
+        return
+    with pytest.raises(TraceError, match=r"exported\.json: .* a list or several: jakiro\.traces\.load_traces reads"):
+        trace.load(file)
+
+
+def test_a_mark_at_a_file_s_beginning_is_no_part_of_it(run, tmp_path):
+    (file := tmp_path / "edited.json").write_text(trace.to_json(run), encoding="utf-8-sig")
+    assert trace.load(file).tokens == traces.load_traces(file)[0].tokens == run.tokens
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):

@@ -417,6 +417,20 @@ def test_validate_notices_scores_that_are_no_path_s(tmp_path, capsys):
     assert said.err.count("scores above its parent") == 1 and f"tokens.json: in round {at + 1} a node" in said.err
 
 
+def test_validate_notices_drafts_without_probabilities(tmp_path, capsys):
+    drafts = {"sure": {}, "unknown": {"copied_from": [None, None, None]}}
+    for name, columns in drafts.items():
+        tree = DraftTree([1, 2, 3], [-1, 0, 1], [0.0] * 3, columns)
+        idle = StepTrace(DraftTree([4], [-1], [0.0]), [], 1, [0.0], 0.0, 0.0, 0.0)
+        steps = [StepTrace(tree, [1], 4, [0.0, None, None], 0.0, 0.0, 0.0), idle]
+        (tmp_path / f"{name}.json").write_text(to_json(replace(RUN, first=1, steps=steps)))
+        assert main(["validate", str(tmp_path / f"{name}.json")]) == 0
+    for recorded_one in RECORDED:
+        assert main(["validate", str(recorded_one)]) == 0
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "sure.json: every score is 0" in said and "copied_from" in said
+
+
 def test_replay_writes_a_page_or_says_why_not(tmp_path, capsys, monkeypatch):
     source, other, out = (tmp_path / name for name in ("run.json", "other.json", "page.html"))
     source.write_text(to_json(RUN))

@@ -35,6 +35,12 @@ def validate(options: argparse.Namespace) -> int:
                     "of a whole path: did each token's own get written there?",
                     file=sys.stderr,
                 )
+            if _certain(trace):
+                print(
+                    f"{file}: every score is 0, as if each token were drafted with a probability of 1: where that is "
+                    "not known, give every tree the column copied_from, of nulls",
+                    file=sys.stderr,
+                )
     return status
 
 
@@ -45,6 +51,12 @@ def _rising(trace: Trace) -> int | None:
         if any(score > scores[above] + ROUNDING for score, above in zip(scores[1:], parents[1:], strict=True)):
             return number
     return None
+
+
+def _certain(trace: Trace) -> bool:
+    """Whether every draft claims to be sure of all its tokens: its probabilities were not known, and 0 was written."""
+    drafts = [step.tree for step in trace.steps if len(step.tree) > 1]
+    return bool(drafts) and not any(tree.copied or any(tree.scores) for tree in drafts)
 
 
 def _printable(text: str) -> str:

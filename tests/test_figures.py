@@ -231,7 +231,7 @@ def test_a_copy_has_no_probability_under_a_draft():
     step = next(step for step in trace.steps if len(step.tree) > 1)
     assert {*node_table(step)["q"], *node_table(step)["score"]} == {None}
     assert not {"q", "score"} & {field["key"] for field in fields(trace)}
-    assert nodes_table(trace)["q"].isna().all() and nodes_table(trace)["p"].notna().any()
+    assert nodes_table(trace)[["q", "score"]].isna().all(axis=None) and nodes_table(trace)["p"].notna().any()
     hovers = [one["hovertemplate"] for one in tree_figure(trace)["template"]["data"] if "hovertemplate" in one]
     assert any("target p" in hover for hover in hovers) and not any("draft q" in hover for hover in hovers)
     [one] = {one[3:5] for node, one in markers(tree(trace, trace.steps.index(step))).items() if node > 0}

@@ -14,7 +14,8 @@ RACE = ("lane", "method")  # what a table of a race has besides (ui/export.py)
 
 def nodes_table(trace: Trace) -> pd.DataFrame:
     """Every node of every tree: round, state, draft probability q and target probability p given its parent (empty for
-    roots, q for copies too), and the trace's columns, as column.NAME where NAME is one of these or of RACE."""
+    roots, q and the score for copies too), and the trace's columns, as column.NAME where NAME is one of these or of
+    RACE."""
     columns: dict[str, list] = {"round": [], "node": []}
     for index, step in enumerate(trace.steps):
         tree, count = step.tree, len(columns["round"])
@@ -26,7 +27,7 @@ def nodes_table(trace: Trace) -> pd.DataFrame:
             "token": tree.tokens,
             "piece": [trace.piece(token) for token in tree.tokens],
             "state": states(step),
-            "score": tree.scores,
+            "score": [None] * len(tree) if tree.copied else tree.scores,
             "q": draft_probabilities(tree),
             "p": [None, *map(probability, step.target_logprobs[1:])],
         }

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import MISSING, asdict, dataclass, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -202,11 +203,10 @@ def _step(data: Any, where: str) -> StepTrace:
     get = Fields(data, where)
     tree = read_tree(get("tree", dict), f"{where}.tree")
     accepted = [typed(node, int, f"{where}.accepted", at) for at, node in enumerate(get("accepted", list))]
-    below = 0
-    for node in accepted:
-        if not 0 < node < len(tree) or tree.parents[node] != below:
-            raise TraceError(f"{where}.accepted is not a path down from the root at node {node}")
-        below = node
+    for above, node in pairwise([0, *accepted]):
+        if not 0 < node < len(tree) or tree.parents[node] != above:
+            how = "it lists places in tree.tokens, each a child of the one before"
+            raise TraceError(f"{where}.accepted is not a path down from the root at node {node}: {how}")
     logprobs = numbers(get("target_logprobs", list), len(tree), f"{where}.target_logprobs", optional=True)
     if logprobs[0] != 0:
         raise TraceError(f"{where}.target_logprobs[0] is {logprobs[0]}, expected 0: no token is chosen at the root")

@@ -166,7 +166,7 @@ def test_not_a_number_is_not_written(run):
         (["steps", 0, "tree", "columns", "pick", 1], "2", "columns.pick"),
         (["steps", 0, "accepted"], [1, 4], "not a path down from the root at node 4"),
         (["steps", 0, "accepted"], [3], "not a path"),
-        (["steps", 0, "accepted"], [1, 99], "not a path"),
+        (["steps", 0, "accepted"], [1, 99], "at node 99: it lists places in tree.tokens"),
         (["steps", 0, "target_logprobs"], [], "target_logprobs"),
         (["first"], 2, r"steps\[0\].tree.tokens\[0\] is 1, expected 2: the token before the round"),
         (["steps", 0, "bonus"], 8, r"steps\[1\].tree.tokens\[0\] is 9, expected 8"),

@@ -387,6 +387,12 @@ def test_the_time_strip_has_a_tick_above_zero(seconds, tick):
     assert axis["tickvals"] == [0, tick]
 
 
+@pytest.mark.parametrize(("seconds", "said"), [(0.0, 1), (0.5, 0)])
+def test_a_run_without_times_says_so_where_they_would_be(seconds, said):
+    for figure in (timeline_figure(spending(seconds), 0, "a"), acceptance_figure(spending(seconds))):
+        assert [one["text"] for one in figure["layout"]["annotations"]].count("no times recorded") == said
+
+
 def test_routing_of_a_round_marks_the_walk_and_orders_by_depth():
     figure = drawn(round_routing_figure(HAND), HAND, 0)
     expert0, expert1, walked = figure["data"]

@@ -55,7 +55,7 @@ export function timelineView(part, go, frame) {
 
   /** What the figure tells of a round where it is pointed at. */
   function took(round) {
-    if (!lane.rounds.at.length) return [];
+    if (!lane.summary.tps) return []; // no rounds, or no times
     const told = ['draft', 'verify', 'overhead'].map((phase) => `${phase} ${fixed(1000 * lane.rounds[phase][round], 2)} ms`);
     return [`This one: ${told.join(', ')}.`];
   }

@@ -343,6 +343,7 @@ def test_traces_without_seconds_are_replayed_on_the_clock_of_passes(show):
     tab.evaluate(DROP, traces_json(runs))
     expect(part(tab, "kind")).to_have_text("opened")
     expect(part(tab, "clock")).to_have_value("passes")
+    assert "This one: draft" not in part(tab, "count").get_attribute("data-help")
     tab.locator("[data-do=first]").click()
     at(tab, 0)
     ms = tab.evaluate(CLOCK)

@@ -14,7 +14,7 @@ from jakiro.metrics import (
 from jakiro.trace import Trace, walk_positions
 from jakiro.ui.figures.bars import bars, curve, on
 from jakiro.ui.figures.digits import rounded, rounded_list
-from jakiro.ui.figures.layout import axis, by_level, caption, layout, whole
+from jakiro.ui.figures.layout import UNTIMED, axis, by_level, caption, layout, whole
 from jakiro.ui.figures.theme import PHASES
 
 
@@ -38,7 +38,7 @@ def acceptance_figure(trace: Trace) -> dict:
         caption(0, 0.94, "accepted tokens"),
         caption(0.25, 0.94, "share of rounds accepted, by depth" if rates else "nothing was drafted"),
         caption(0.62, 0.94, "tau so far"),
-        caption(0.88, 0.94, "time of the rounds"),
+        caption(0.88, 0.94, "time of the rounds" if time_shares(trace) or not trace.steps else UNTIMED),
     ]
     hover = "%{x} accepted in %{y} rounds<extra></extra>"
     data = [on(1, bars(accepted, histogram, "@accepted", "rounds", hovertemplate=hover))]

@@ -7,6 +7,7 @@ from typing import Any
 
 from jakiro.ui.figures.theme import CLEAR, MONO, SANS
 
+UNTIMED = "no times recorded"  # of a run whose seconds are all 0, as where another engine does not log them
 # A dotted upright line at 1, where ratios are even.
 EVEN = {"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "layer": "below",
         "line": {"color": "@muted", "width": 1, "dash": "dot"}}  # fmt: skip

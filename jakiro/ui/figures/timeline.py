@@ -11,9 +11,10 @@ from bisect import bisect_right
 from typing import Any
 
 from jakiro.analysis.routing import run_routing
+from jakiro.metrics import time_shares
 from jakiro.trace import Trace, walk_positions
 from jakiro.ui.figures.digits import rounded_list
-from jakiro.ui.figures.layout import axis, caption, layout, up_and_down
+from jakiro.ui.figures.layout import UNTIMED, axis, caption, layout, up_and_down
 from jakiro.ui.figures.theme import CLEAR, PHASES
 
 GAP = 0.12  # of a round, between two bars
@@ -35,7 +36,8 @@ def timeline_figure(trace: Trace, index: int, title: str) -> dict:
         "yaxis": axis((bottom, 1), "x", "tokens", zeroline=True, zerolinecolor="@other", **_counts(_most(trace))),
         "yaxis2": axis(strip, "x", "ms", tickvals=_from_zero(phases), rangemode="tozero"),
     }
-    captions = []
+    timed = time_shares(trace) or not trace.steps
+    captions = [] if timed else [caption(0, strip[0] + 0.05, UNTIMED, font=SMALL)]
     if routing:
         data += _router(trace, index, routing.root)
         axes["yaxis3"] = axis((0.0, 0.1), "x", range=[0, 1], showgrid=False, showticklabels=False)

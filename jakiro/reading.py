@@ -81,15 +81,19 @@ def ids(values: list, where: str) -> list[int]:
     return found
 
 
-def numbers(values: Any, length: int, where: str, optional: bool = False, share: bool = False) -> list:
+def numbers(
+    values: Any, length: int, where: str, optional: bool = False, share: bool = False, count: bool = False
+) -> list:
     """`length` finite numbers, whole ones kept as they are, up to where JSON's readers agree on them: None among them
-    where `optional`, a `share` from 0 to 1."""
+    where `optional`, a `share` from 0 to 1, a `count` whole and from 0."""
     if not isinstance(values, list) or len(values) != length:
         raise TraceError(f"{where} must be a list of {length} numbers, one for each node")
     found = []
     for at, value in enumerate(values):
         if not (optional and value is None):
-            value = typed(value, int if type(value) is int and abs(value) <= LARGEST else float, where, at)
+            value = typed(value, int if count or (type(value) is int and abs(value) <= LARGEST) else float, where, at)
+            if count and value < 0:
+                raise TraceError(f"{where}[{at}] is {value}, expected at least 0, or null where it is not known")
             if share and not 0 <= value <= 1 + ROUNDING:
                 raise TraceError(f"{where}[{at}] is the share {value:g}, expected 0 to 1")
         found.append(value)

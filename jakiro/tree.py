@@ -9,6 +9,8 @@ from typing import Any
 from jakiro.reading import Fields, TraceError, ids, numbers, typed
 
 SHARES = ("gate0", "gate1", "overlap")  # columns that are between 0 and 1
+RANKS = ("rank", "pick_rank", "expert0_rank", "expert1_rank", "pick_expert0_rank", "pick_expert1_rank")
+COUNTS = ("pick", "copied_from", *RANKS)  # columns of whole numbers from 0: a -1 would be better than the best
 LOWEST = -1e4  # for the log of a zero probability, and of what a head cannot draft: traces hold finite numbers
 MAX_LEVELS = 64  # below a root, those of cut nodes included
 MAX_CUT = 32  # nodes of a round that did not fit into its tree
@@ -91,7 +93,7 @@ def read_tree(data: Any, where: str) -> DraftTree:
     if scores[0] != 0:
         raise TraceError(f"{where}.scores[0] is {scores[0]:g}, expected 0: the root is not drafted")
     columns = {
-        name: numbers(values, len(tokens), f"{where}.columns.{name}", optional=True, share=name in SHARES)
+        name: numbers(values, len(tokens), f"{where}.columns.{name}", True, name in SHARES, name in COUNTS)
         for name, values in get("columns", dict).items()
     }
     cut = _cut(data["cut"], len(tokens), f"{where}.cut") if "cut" in data else CutNodes()

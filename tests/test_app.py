@@ -29,7 +29,7 @@ from jakiro.assets import ASSETS, TEMPLATES
 from jakiro.commands.arguments import how_to_load
 from jakiro.engine import Prefill
 from jakiro.trace import from_dict, to_json
-from jakiro.ui import page, recorded, site
+from jakiro.ui import page, recorded, site, small
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models
 from jakiro.ui.modules import Modules
@@ -403,6 +403,23 @@ def test_a_client_without_a_name_stops_nobody(address, monkeypatch):
     httpx.post(f"{address}gradio_api/call/race", json=asked, timeout=60)
     go_on.set()
     assert all(json.loads(job.result(60)) for job in jobs)
+
+
+def test_an_answer_that_nobody_fetches_is_kept_for_a_while(address, monkeypatch):
+    """Gradio keeps those of two thousand sessions, of megabytes each."""
+
+    def fetched(id):
+        return httpx.get(f"{address}gradio_api/call/race/{id}", timeout=60).text
+
+    def asked():
+        return httpx.post(address + "gradio_api/call/race", json={"data": [*GOOD.values(), None]}, timeout=60).json()
+
+    first, second, third = (asked()["event_id"] for _ in range(3))
+    assert "event: complete" in fetched(third)  # which is over after the others
+    assert "event: complete" in fetched(second)
+    monkeypatch.setattr(small, "KEPT", 0.0)
+    fetched(asked()["event_id"])
+    assert "event: error" in (told := fetched(first)) and len(told) < 200
 
 
 def test_a_client_is_told_why_a_race_failed(client, monkeypatch):

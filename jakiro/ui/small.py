@@ -3,16 +3,20 @@ it, in the one thread that serves all, where 36 MB of empty lists take two minut
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections import deque
 from typing import Any
 
 from gradio.data_classes import PredictBodyInternal
 from gradio.queueing import Event, Queue
-from gradio.server_messages import EventMessage
+from gradio.server_messages import EventMessage, ProcessCompletedMessage
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST = 1 << 20  # bytes: a prompt of as many characters as are read, in JSON
 NAME = 100  # characters of the name that a client gives its session: Gradio keeps each for good, of any length
+KEPT = 600.0  # seconds after a race for which its answer waits for who asked for it
 FILES = "/races"  # where files of traces go, which have limits of their own (site.py)
 
 
@@ -38,8 +42,10 @@ class Small:
 
 
 def guard(queue: Queue) -> None:
-    """No client fills Gradio's queue for good, with the name of its session, or stops it for all, without one."""
+    """No client fills Gradio's queue for good, with the name of its session or with answers that it does not fetch, or
+    stops it for all, without a name."""
     push, send = queue.push, queue.send_message
+    over: deque[tuple[float, Event]] = deque()
 
     async def pushed(body: PredictBodyInternal, **rest: Any) -> tuple:
         if len(body.session_hash or "") > NAME:
@@ -47,9 +53,20 @@ def guard(queue: Queue) -> None:
         return await push(body=body, **rest)
 
     def told(event: Event, message: EventMessage) -> None:
-        if event.session_hash in queue.pending_messages_per_session:
-            send(event, message)
-        else:  # nobody can hear it: Gradio's KeyError would end the loop that starts whatever waits
-            event.alive = False
+        if event.session_hash not in queue.pending_messages_per_session:
+            event.alive = False  # nobody can hear it: Gradio's KeyError would end the loop that starts whatever waits
+            return
+        send(event, message)
+        if isinstance(message, ProcessCompletedMessage):
+            over.append((time.monotonic(), event))
+        while over and time.monotonic() - over[0][0] > KEPT:
+            forget(over.popleft()[1])
+
+    def forget(event: Event) -> None:
+        unheard = event._id in queue.pending_event_ids_session.get(event.session_hash, ())
+        if unheard and event.session_hash in queue.pending_messages_per_session:
+            late = {"error": f"this was not fetched for {KEPT / 60:g} minutes, and is forgotten: ask for it again"}
+            short = queue.pending_messages_per_session[event.session_hash] = asyncio.Queue()
+            short.put_nowait(ProcessCompletedMessage(output=late, success=False, event_id=event._id))
 
     queue.push, queue.send_message = pushed, told

@@ -25,13 +25,18 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
+DEVICE = "cuda"
 
 
 @pytest.fixture(scope="module")
 def targets(tokenizer, heads) -> dict[bool, Target]:
+    return both(tokenizer, heads)
+
+
+def both(tokenizer, heads) -> dict[bool, Target]:
     """With CUDA graphs and without."""
-    model = tiny_model().to("cuda")
-    targets = {graphs: Target.wrap(model, tokenizer, heads, "tiny", graphs) for graphs in (True, False)}
+    model = tiny_model().to(DEVICE)
+    targets = {graphs: Target.wrap(model, tokenizer, heads, "tiny", graphs=graphs) for graphs in (True, False)}
     assert targets[True].graphs, targets[True].no_graphs
     for target in targets.values():
         target.ends = frozenset()
@@ -59,7 +64,7 @@ def test_drafts_are_those_without_graphs(targets, method, lookup):
 
 
 def test_compiled_layers_and_drafts_give_the_same(targets, tokenizer, heads):
-    fast = Target.wrap(tiny_model().to("cuda"), tokenizer, heads, "tiny", compile=True)
+    fast = Target.wrap(tiny_model().to(DEVICE), tokenizer, heads, "tiny", compile=True)
     fast.ends = frozenset()
     assert fast.compiled and fast.graphs
     for method in methods.METHODS:
@@ -76,7 +81,7 @@ def test_trees_of_any_size(targets):
 
 def test_other_families_and_eager_attention(targets):
     for family, attention in (("gpt2", "sdpa"), ("mistral", "sdpa"), ("llama", "eager")):
-        target = Target.wrap(tiny_model(family, attention).to("cuda"))
+        target = Target.wrap(tiny_model(family, attention).to(DEVICE))
         target.ends = frozenset()
         assert target.graphs, target.no_graphs
         texts = [record(target, one, PROMPT, 40, SAMPLED).tokens for one in (VanillaDrafter(), Noise(2, 12))]
@@ -84,7 +89,7 @@ def test_other_families_and_eager_attention(targets):
 
 
 def test_a_model_that_asks_for_a_value_runs_without_graphs():
-    model, seen = tiny_model().to("cuda"), []
+    model, seen = tiny_model().to(DEVICE), []
     model.model.layers[1].register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0].sum().item()))
     target = Target.wrap(model)
     assert not target.graphs and "cannot be recorded" in target.no_graphs

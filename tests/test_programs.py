@@ -6,6 +6,7 @@ import random
 
 import pytest
 import tape
+import test_gpu
 import torch
 from test_drafting import MODES, PROMPT, drafter_for, rounds
 from test_engine import GREEDY, SAMPLED, Noise, Oracle
@@ -37,6 +38,17 @@ def recorded(tokenizer, heads) -> Target:
     recorded.ends = frozenset()
     assert recorded.graphs and not recorded.no_graphs
     return recorded
+
+
+def test_what_a_gpu_is_tested_with_can_be_made_and_called(tokenizer, heads, monkeypatch):
+    """Here, where the tests themselves are skipped, with the CPU in its place."""
+    monkeypatch.setattr(test_gpu, "DEVICE", "cpu")
+    targets = test_gpu.both(tokenizer, heads)
+    test_gpu.test_trees_of_any_size(targets)
+    test_gpu.test_other_families_and_eager_attention(targets)
+    test_gpu.test_a_model_that_asks_for_a_value_runs_without_graphs()
+    plain, replayed = (test_gpu.trace(one, "jakiro", count=9, lookup=2).tokens for one in targets.values())
+    assert plain == replayed
 
 
 def test_a_tape_freezes_what_python_decides_and_reads_tensors_anew():

@@ -12,6 +12,7 @@ from jakiro import methods, programs
 from jakiro.bench import load_methods
 from jakiro.drafting import head
 from jakiro.engine import decode, record
+from jakiro.models import attention
 from jakiro.target import Target
 
 TREE = {"top_k": 4, "depth": 4, "total_tokens": 20}  # its defaults are the device's
@@ -35,6 +36,7 @@ def device(monkeypatch):
 
         monkeypatch.setitem(programs._RECORDERS, KIND, recorder)
         monkeypatch.setattr(head, "REPEATING", (KIND,))
+        monkeypatch.setattr(attention, "OURS", (KIND,))
         yield device
 
 

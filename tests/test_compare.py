@@ -23,6 +23,7 @@ from jakiro.trace import same_drafter, walk_positions
 from jakiro.tree import DraftTree
 from jakiro.ui import models
 from jakiro.ui.comparing import _other_heads, compare, summary
+from jakiro.ui.figures.looks import lane_looks
 from jakiro.ui.figures.overlay import _patch, overlay
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons
@@ -264,6 +265,15 @@ def test_lanes_are_called_what_the_page_calls_them(raced):
         found = json.loads(compare(loaded, library, {"race": shown, "lane": 1, "other": 0}))
         assert found["names"] == titles[::-1] and len(set(titles)) == 2
         assert titles[0] in found["summary"] and titles[1] in json.dumps(found["figures"]["overlay"])
+
+
+def test_lanes_have_the_colours_that_they_have_in_other_views(raced):
+    loaded, library, race = raced
+    run = library.traces(race)[1]
+    twice = library.add([run, run])
+    own, other = (color for color, _ in lane_looks([run.method] * 2))
+    bars = json.loads(compare(loaded, library, {"race": twice, "lane": 1, "other": 0}))["figures"]["reach"]["data"]
+    assert [bar["marker"]["color"] for bar in bars] == [other, own] and own != other
 
 
 def test_the_overlay_has_every_node_once_and_tells_whose_it_is(target):

@@ -511,8 +511,8 @@ def test_lanes_of_one_method_look_different_and_no_method_looks_like_an_expert()
     assert [*many][:2] == ["a stranger", sizes[0]]
     heads = lane_looks(["eagle2", "eagle2-mine", "eagle2-theirs", "jakiro"])
     assert len({color for color, _ in heads}) == 4 and heads[0] == LOOKS["eagle2"]
-    twice = lane_looks(["vanilla", "eagle2", "jakiro", "vanilla", "eagle2", "jakiro"])
-    assert len(set(twice)) == 6
+    for lanes in (["vanilla", "eagle2", "jakiro"] * 2, ["vanilla", "prompt_lookup", *["jakiro", "eagle2"] * 3]):
+        assert [len(set(parts)) for parts in zip(*lane_looks(lanes), strict=True)] == [len(lanes)] * 2, lanes
     assert len(set(found)) == 5 and found[0] == lane_looks(["vanilla", "jakiro"])[1]
     experts = {f"@{role}" for role, _, _ in SOURCES.values()} | {symbol for _, symbol, _ in SOURCES.values()}
     assert not experts & {part for look in (*others, *lane_looks([*METHODS])) for part in look}

@@ -67,7 +67,8 @@ def compare(loaded: Loaded, library: Library, asked: Mapping[str, Any], heed: He
         replace(whole, method=trace.method, settings=trace.settings, steps=steps, stop="stopped")
         for trace, steps in zip(chosen, found, strict=True)
     ]
-    looks = tuple(lane_looks([trace.method for trace in chosen]))
+    every = lane_looks([trace.method for trace in traces])  # as they look elsewhere
+    looks = tuple(every[lane] for lane in lanes)
     data = {
         "schema": SCHEMA,
         "names": titles,

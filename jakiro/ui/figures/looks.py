@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import count, cycle
+from itertools import cycle
 
 from jakiro.trace import kind_of
 
@@ -18,8 +18,8 @@ LOOKS: dict[str, Look] = {
     "eagle3": ("@eagle3", "hexagon2"),
     "jakiro": ("@jakiro", "triangle-right"),
 }
-# A method beside itself.
-AGAIN = tuple((color, "pentagon") for color in ("@text", "@bonus", "@muted", "@lookup", "@eagle3"))
+# A method beside itself, in turn: what is nobody's, then what is of methods that are not there.
+AGAIN = (("@text", "pentagon"), ("@bonus", "octagon"), ("@muted", "star-square"), *[*LOOKS.values()][1:])
 # Not ours, in turn.
 OTHERS = tuple(
     zip(
@@ -51,9 +51,10 @@ def looks(methods: Iterable[str]) -> dict[str, Look]:
 
 
 def lane_looks(methods: Sequence[str]) -> list[Look]:
-    """Those of lanes, of which several may be of one method."""
-    own, found, again = looks(methods), [], count()
-    kinds = [*map(kind_of, methods)]
-    for lane, name in enumerate(methods):
-        found.append(AGAIN[next(again) % len(AGAIN)] if kinds[lane] in kinds[:lane] else own[name])
-    return found
+    """Those of lanes, of which several may be of one method: no two have a colour or a shape in common, as far as
+    those go."""
+    own, kinds = looks(methods), [*map(kind_of, methods)]
+    alone = [kind not in kinds[:lane] for lane, kind in enumerate(kinds)]
+    taken = {part for name, first in zip(methods, alone, strict=True) if first for part in own[name]}
+    again = cycle([look for look in AGAIN if not taken & {*look}] or AGAIN)
+    return [own[name] if first else next(again) for name, first in zip(methods, alone, strict=True)]

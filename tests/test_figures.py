@@ -430,9 +430,25 @@ def test_the_map_of_the_router_has_a_cell_for_each_round_and_depth():
         assert len(set(row)) > 1, "rounds differ"
     assert (cells["zmin"], cells["zmax"]) == (0, 1) and dict(cells["colorscale"]) == {
         0: "@expert1",
-        0.5: "@surface",
+        0.5: "@grid",
         1: "@expert0",
     }
+    assert cells["xgap"] == 1
+    assert run_routing_figure(tree_trace(121, nodes=4))["data"][0]["xgap"] == 0, "nothing would be left of the cells"
+
+
+def test_a_value_without_neighbours_is_seen():
+    """A line of one point is nothing: tau of a single round, the router's entropy between rounds that copied."""
+    tau, usual = (
+        next(one for one in acceptance_figure(run)["data"] if one["name"] == "tau so far")
+        for run in (tree_trace(1), TRACES["jakiro"])
+    )
+    assert tau["mode"] == "lines+markers" and min(tau["marker"]["size"]) > 0 and usual["mode"] == "lines"
+    copied = StepTrace(DraftTree([1], [-1], [0.0], {}), [], 1, [0.0], 0, 1, 0)
+    steps = [step for own in TRACES["jakiro"].steps[:2] for step in (own, copied)]
+    mixed = replace(TRACES["jakiro"], steps=[*steps, *TRACES["jakiro"].steps[2:]])
+    [entropy] = [one for one in run_routing_figure(mixed)["data"] if one.get("name") == "entropy"]
+    assert [size > 0 for size in entropy["marker"]["size"]] == [True, False, True, False, False, False]
 
 
 def test_a_calibrated_draft_is_on_the_dotted_line():

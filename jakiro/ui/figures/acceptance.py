@@ -12,7 +12,7 @@ from jakiro.metrics import (
     tried,
 )
 from jakiro.trace import Trace, walk_positions
-from jakiro.ui.figures.bars import bars, curve, on
+from jakiro.ui.figures.bars import bars, curve, line, on
 from jakiro.ui.figures.digits import rounded, rounded_list
 from jakiro.ui.figures.layout import UNTIMED, axis, by_level, caption, layout, whole
 from jakiro.ui.figures.theme import PHASES
@@ -52,8 +52,7 @@ def acceptance_figure(trace: Trace) -> dict:
     data.append(on(2, curve(depths, chances, "@text", "of those with candidates there", mode="markers", **told)))
     ends = [start + len(step.emitted) for start, step in walk_positions(trace)]
     hover = "%{y:.2f} tokens a pass after %{x} tokens<extra></extra>"
-    tau = curve(ends, rounded_list(running_tau(trace)), "@accepted", "tau so far", mode="lines", hovertemplate=hover)
-    data.append(on(3, tau))
+    data.append(on(3, line(ends, rounded_list(running_tau(trace)), "@accepted", "tau so far", hovertemplate=hover)))
     data += _time(trace)
     margin = {"l": 46, "r": 12, "t": 30, "b": 104}
     look = layout(360, axes, margin=margin, barmode="stack", bargap=0.2, annotations=captions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+POINT = 6  # px
 OUTLINE = {"width": 1.5, "color": "@text"}  # not a pattern: those refer to the page's address, which changes
 
 
@@ -22,9 +23,17 @@ def whiskers(middles: list, edges: list, color: str, **look: Any) -> dict:
 
 def curve(x: list, y: list, color: str, name: str, **extra: Any) -> dict:
     """A line with points."""
-    line, marker = {"color": color, "width": 2}, {"color": color, "size": 6}
+    line, marker = {"color": color, "width": 2}, {"color": color, "size": POINT}
     base = {"type": "scatter", "mode": "lines+markers", "x": x, "y": y, "name": name, "line": line, "marker": marker}
     return base | {"showlegend": False} | extra
+
+
+def line(x: list, y: list, color: str, name: str, **extra: Any) -> dict:
+    """A line without points, but for values that have no neighbour: of them nothing would be seen."""
+    known = [False, *(value is not None for value in y), False]
+    alone = [here and not (known[at] or known[at + 2]) for at, here in enumerate(known[1:-1])]
+    dots = {"color": color, "size": [POINT * one for one in alone], "opacity": 1, "line": {"width": 0}}
+    return curve(x, y, color, name, **({"marker": dots} if any(alone) else {"mode": "lines"}), **extra)
 
 
 def on(panel: int, trace: dict) -> dict:

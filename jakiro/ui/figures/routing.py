@@ -7,12 +7,13 @@ import math
 from jakiro.analysis.endings import alone
 from jakiro.analysis.routing import Gate, RunRouting, round_routing, run_routing
 from jakiro.trace import StepTrace, Trace
-from jakiro.ui.figures.bars import bars, curve, on, outlined
+from jakiro.ui.figures.bars import bars, line, on, outlined
 from jakiro.ui.figures.digits import rounded, rounded_list
 from jakiro.ui.figures.labels import label
 from jakiro.ui.figures.layout import axis, by_level, caption, layout, whole
 
 ROUND_HEIGHT, RUN_HEIGHT = 340, 460
+GAPS = 120  # rounds of a run whose cells are wide enough for a gap of 1 px between them
 SHARES = {"range": [0, 1], "tickvals": [0, 0.5, 1]}
 
 
@@ -114,15 +115,16 @@ def run_routing_figure(trace: Trace) -> dict | None:
 
 
 def _map(run: RunRouting, levels: int) -> dict:
-    """Cells of rounds by depth, in the colour of the expert that leads and as strong as it does; `meta` says that a
-    click shows the round."""
+    """Cells of rounds by depth, in the colour of the expert that leads and as strong as it does: an even one is pale,
+    one without a router empty. `meta` says that a click shows the round."""
     depths = list(range(1, levels + 1))
     weights = [[rounded(pairs[depth][0] if depth in pairs else None) for pairs in run.by_round] for depth in depths]
     scale = {"x": 0.465, "xanchor": "left", "xpad": 0, "ypad": 0, "y": 1, "yanchor": "top", "len": 0.38, "thickness": 8,
              "outlinewidth": 0, "tickvals": [0, 0.5, 1], "tickfont": {"size": 10, "color": "@muted"}}  # fmt: skip
+    gap = int(len(run.by_round) <= GAPS)
     cells = {"type": "heatmap", "x": list(range(1, len(run.by_round) + 1)), "y": depths, "z": weights,
-             "zmin": 0, "zmax": 1, "colorscale": [[0, "@expert1"], [0.5, "@surface"], [1, "@expert0"]],
-             "colorbar": scale, "meta": "round", "xgap": 1, "ygap": 1, "hoverongaps": False,
+             "zmin": 0, "zmax": 1, "colorscale": [[0, "@expert1"], [0.5, "@grid"], [1, "@expert0"]],
+             "colorbar": scale, "meta": "round", "xgap": gap, "ygap": 1, "hoverongaps": False,
              "hovertemplate": "round %{x}, depth %{y}: expert 0 weighs %{z:.2f}<extra></extra>"}  # fmt: skip
     return on(1, cells)
 
@@ -139,8 +141,8 @@ def _weights(run: RunRouting) -> list[dict]:
 
 def _entropy(run: RunRouting) -> dict:
     rounds = list(range(1, len(run.entropy) + 1))
-    look = {"mode": "lines", "hovertemplate": "round %{x}: %{y:.2f} nats<extra></extra>", "meta": "round"}
-    return on(3, curve(rounds, rounded_list(run.entropy), "@both", "entropy", **look))
+    look = {"hovertemplate": "round %{x}: %{y:.2f} nats<extra></extra>", "meta": "round"}
+    return on(3, line(rounds, rounded_list(run.entropy), "@both", "entropy", **look))
 
 
 def _acceptance(run: RunRouting) -> dict:

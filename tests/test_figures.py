@@ -507,6 +507,15 @@ def test_other_runs_stand_beside_this_one():
     assert len({trace["line"]["dash"] for trace in curves}) == 2  # told apart without colour
 
 
+def test_names_below_bars_take_lines_instead_of_the_caption_below():
+    named = ["Jakiro", "Prompt lookup", "Token recycling", "EAGLE-2 (top_k 13, total_tokens 30)"]
+    runs = [(name, "@jakiro", run_diversity(TRACES["jakiro"])) for name in named]
+    below = run_diversity_figure(runs)["layout"]["xaxis2"]
+    assert below["tickvals"] == named and below["tickangle"] == 0
+    assert below["ticktext"][:3] == ["Jakiro", "Prompt lookup", "Token<br>recycling"]
+    assert below["ticktext"][3] == "EAGLE-2<br>(top_k 13, …"
+
+
 @pytest.mark.parametrize(("count", "said"), [(0, "0 rounds"), (1, "1 round"), (2, "2 rounds")])
 def test_one_rescued_round_is_one(count, said):
     found = replace(run_diversity(TRACES["jakiro"]), rescued_rounds=count)

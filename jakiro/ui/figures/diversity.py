@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from html import unescape
+from textwrap import wrap
 
 from jakiro.analysis.diversity import RoundDiversity, RunDiversity, round_diversity
 from jakiro.metrics import max_depth
@@ -16,6 +17,7 @@ from jakiro.ui.figures.layout import axis, by_level, caption, layout
 from jakiro.ui.figures.theme import SOURCES
 
 ROUND_HEIGHT, RUN_HEIGHT = 320, 480
+PANEL, WORD, LINES = 54, 8, 2  # characters below a panel of bars, and below one at least; lines there
 PERCENT = {"range": [-0.03, 1.06], "tickvals": [0, 0.5, 1], "tickformat": ".0%"}
 APART = math.log(2)  # nats: divergence of two experts that share nothing; of more it may be larger
 NAMES = ["● expert 0", "◆ expert 1", "■ both", "▲ mixture"]  # of the values of `source`
@@ -102,7 +104,7 @@ def run_diversity_figure(runs: list[tuple[str, str, RunDiversity]], unit: str = 
     axes = {
         "xaxis": axis(left, "y", "depth", **by_level(max(len(run.coverage) for *_, run in runs))),
         "yaxis": axis(top, "x", **PERCENT),
-        "xaxis2": axis(right, "y2", showgrid=False),
+        "xaxis2": axis(right, "y2", showgrid=False, **_below([name for name, *_ in runs])),
         "yaxis2": axis(top, "x2", "tokens", range=[0, 1.15 * max(run.drafted for *_, run in runs)], nticks=4),
     }
     unknown = "" if mine.coverage else ": not known"
@@ -163,6 +165,14 @@ def _unique(runs: list[tuple[str, str, RunDiversity]]) -> list[dict]:
     unique = rounded_list([run.unique for run in found])
     own = bars([*names], unique, "", "different tokens", marker={"color": [*colors]}, **hover)
     return [on(2, pale | {"marker": look}), on(2, own)]
+
+
+def _below(names: list[str]) -> dict:
+    """Names of bars beside each other, in lines: aslant they would lie over the caption below. The legend has them in
+    full."""
+    look = {"max_lines": LINES, "placeholder": " …", "break_long_words": False, "break_on_hyphens": False}
+    texts = ["<br>".join(wrap(name, max(WORD, PANEL // len(names)), **look)) for name in names]
+    return {"tickvals": names, "ticktext": texts, "tickangle": 0}
 
 
 def _disagreement(run: RunDiversity) -> list[dict]:

@@ -34,6 +34,7 @@ export function mount({element: root, props, watch, send}) {
   const redraw = eachFrame(() => race && !race.running && redrawNow());
   let state = fromAddress(), race = null, lane = null, Plotly = null;
   let before = null, painted = null; // the race that was shown when one began to run; the theme that figures are in
+  let wide = 0; // px of the page
   let turn = 0, settled = 0, since = 0; // what was last asked for, what of it has come or failed, what had been when rounds were to be decoded again
 
   const examinations = new Map(); // what the doctor found on the heads that are loaded: method -> findings
@@ -65,11 +66,19 @@ export function mount({element: root, props, watch, send}) {
   window.addEventListener('popstate', travelled);
   part('races').addEventListener('change', (event) => choose(event.target.value));
   new MutationObserver(repaint).observe(document.body, {attributeFilter: ['class']});
-  new ResizeObserver(() => viewer.classList.toggle('narrow', viewer.clientWidth < NARROW)).observe(viewer);
+  new ResizeObserver(resized).observe(viewer);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', applyTheme); // after Gradio, which minds no choice
   openFiles(part('file'), free, arrived, say);
   watch('value', () => live.read(props.value));
   open(state.race);
+
+  /** The page has another width, or only another height: captions of figures break where they are wider. */
+  function resized() {
+    if (viewer.clientWidth === wide) return;
+    wide = viewer.clientWidth;
+    viewer.classList.toggle('narrow', wide < NARROW);
+    redraw();
+  }
 
   // ---- races
 

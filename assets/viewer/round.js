@@ -207,7 +207,7 @@ export function roundView(part, choose, {methods, unable, again, compare, examin
     if (reveal(told, name in SAID && Boolean(source.told))) told.textContent = source.told;
     if (!Plotly) return true;
     const of = perRound ? round : `${against} ${compared?.at ?? ''}`;
-    const key = `${race.id} ${lane.method} ${theme} ${roomy(box, source.min_width)} ${of}`;
+    const key = `${race.id} ${lane.method} ${theme} ${roomy(box, source.min_width)} ${Math.min(width, source.min_width)} ${of}`;
     if (box.dataset.shows === key) return true;
     box.dataset.shows = key;
     const filled = perRound ? fill(source, round, lane, race.words, colors) : whole(source, colors);

@@ -62,6 +62,8 @@ CROWDED = """() => [...document.querySelectorAll('#viewer [role=tabpanel] .js-pl
   const twice = said.filter(({at}, index) => said.slice(index + 1).some((other) => over(at, other.at)));
   return [...cut, ...twice].map(({text}) => text);
 })"""
+CAPTIONS_BREAK = """(wanted) => [...document.querySelectorAll('[data-figure=run_routing] .annotation-text')]
+  .some((one) => one.dataset.unformatted.includes('<br>')) === wanted"""
 SHOWN = """() => {
   // what of the tree can be seen
   const of = (query) => getComputedStyle(document.querySelector(`#viewer [data-view=tree] ${query}`)).visibility;
@@ -433,12 +435,10 @@ def test_a_caption_that_is_wider_than_a_phone_takes_two_lines(show):
         caption = plot.locator(f".annotation[data-index='{left}'] .annotation-text").bounding_box()
         assert caption["x"] + caption["width"] <= edge["x"] + edge["width"]
         assert caption["y"] >= plot.bounding_box()["y"]
-    tab.set_viewport_size({"width": 1440, "height": 900})
-    expect(tab).to_have_url(re.compile("tab=routing"))
-    tab.reload()
-    tab.wait_for_selector("[data-figure=run_routing][data-drawn=yes]")
-    captions = tab.locator("[data-figure=run_routing] .annotation-text")
-    assert "<br>" not in " ".join(captions.evaluate_all("(all) => all.map((one) => one.dataset.unformatted)"))
+    tab.set_viewport_size(WIDE)
+    tab.wait_for_function(CAPTIONS_BREAK, arg=False)
+    tab.set_viewport_size(SCREENS["narrow"]["viewport"])
+    tab.wait_for_function(CAPTIONS_BREAK, arg=True)
 
 
 def test_a_click_on_the_routers_map_shows_the_round(show):

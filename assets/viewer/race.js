@@ -122,13 +122,8 @@ export const ticking = (race, clock) => (race.lanes.some((lane) => length(lane, 
 
 /** The last round that a lane had begun at a time of the clock. */
 export function roundAt(lane, time, clock) {
-  const count = lane.rounds.at.length;
-  let low = 0, high = count - 1;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (doneAt(lane, middle, clock) >= time - 1e-9) high = middle; else low = middle + 1;
-  }
-  return low;
+  const {at} = lane.rounds, round = at.findIndex((_, one) => doneAt(lane, one, clock) >= time - 1e-9);
+  return round < 0 ? Math.max(0, at.length - 1) : round;
 }
 
 /** How many tokens a lane had at a time of the clock. */
@@ -136,9 +131,7 @@ export function tokensAt(lane, time, clock) {
   const {rounds, tokens} = lane;
   if (time >= length(lane, clock)) return tokens.id.length;
   if (clock === 'passes') { const done = Math.floor(time); return done < 1 ? 1 : rounds.to[done - 1]; }
-  let count = 0;
-  while (count < tokens.at.length && tokens.at[count] <= time) count += 1;
-  return count;
+  return tokens.at.findLastIndex((at) => at <= time) + 1;
 }
 
 /** The next round that is notable for a kind ('' for any), or stopped in that way, forth (`by` 1) or back (-1); null where

@@ -17,6 +17,8 @@ from jakiro.ui.figures.digits import rounded, rounded_list
 from jakiro.ui.figures.layout import UNTIMED, axis, by_level, caption, layout, whole
 from jakiro.ui.figures.theme import PHASES
 
+ROOM = 0.1  # of the bar: less has no room for its name
+
 
 def acceptance_figure(trace: Trace) -> dict:
     """Histogram of accepted tokens; acceptance by depth, of all rounds, of those that got there and of those that had
@@ -67,7 +69,7 @@ def _time(trace: Trace) -> list[dict]:
     found = []
     for phase, (color, written) in PHASES.items():
         share = shares.get(phase)
-        text = "" if share is None or share < 0.04 else f"{phase} {share:.0%}"
+        text = "" if share is None or share < ROOM else f"{phase} {share:.0%}"
         found.append(on(4, bars([0], [rounded(share)], color, phase, text=[text], textposition="inside", textangle=0,
                                 insidetextanchor="middle", textfont={"color": written, "size": 11},
                                 hovertemplate=f"{phase} %{{y:.1%}}<extra></extra>")))  # fmt: skip

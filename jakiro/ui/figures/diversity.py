@@ -17,6 +17,7 @@ from jakiro.ui.figures.layout import axis, by_level, caption, layout
 from jakiro.ui.figures.theme import SOURCES
 
 ROUND_HEIGHT, RUN_HEIGHT = 320, 480
+FEW = 4  # lanes, above whose bars a number has room
 PANEL, WORD, LINES = 54, 8, 2  # characters below a panel of bars, and below one at least; lines there
 PERCENT = {"range": [-0.03, 1.06], "tickvals": [0, 0.5, 1], "tickformat": ".0%"}
 APART = math.log(2)  # nats: divergence of two experts that share nothing; of more it may be larger
@@ -105,7 +106,7 @@ def run_diversity_figure(runs: list[tuple[str, str, RunDiversity]], unit: str = 
         "xaxis": axis(left, "y", "depth", **by_level(max(len(run.coverage) for *_, run in runs))),
         "yaxis": axis(top, "x", **PERCENT),
         "xaxis2": axis(right, "y2", showgrid=False, **_below([name for name, *_ in runs])),
-        "yaxis2": axis(top, "x2", "tokens", range=[0, 1.15 * max(run.drafted for *_, run in runs)], nticks=4),
+        "yaxis2": axis(top, "x2", "tokens", range=[0, 1.2 * max(run.drafted for *_, run in runs)], nticks=4),
     }
     unknown = "" if mine.coverage else ": not known"
     captions = [
@@ -157,10 +158,11 @@ def _coverage(runs: list[tuple[str, str, RunDiversity]]) -> list[dict]:
 
 def _unique(runs: list[tuple[str, str, RunDiversity]]) -> list[dict]:
     names, colors, found = zip(*runs, strict=True)
-    texts = [f"{run.unique:.1f} of {run.drafted:.1f}" for run in found]
+    texts = [f"{run.unique:.1f}{'<br>' * (len(runs) > FEW)} of {run.drafted:.1f}" for run in found]
     hover = {"text": texts, "hovertemplate": "%{x}: %{text} nodes<extra></extra>", "textposition": "none"}
     look = {"color": "@grid", "line": {"width": 1, "color": "@other"}}
     above = {"text": texts, "textposition": "outside", "textfont": {"size": 11, "color": "@text"}, "cliponaxis": False}
+    above["constraintext"] = "none"  # else plotly makes it smaller than can be read
     pale = bars([*names], rounded_list([run.drafted for run in found]), "@grid", "nodes", hoverinfo="skip", **above)
     unique = rounded_list([run.unique for run in found])
     own = bars([*names], unique, "", "different tokens", marker={"color": [*colors]}, **hover)

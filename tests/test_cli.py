@@ -140,6 +140,7 @@ def test_no_token_is_none_to_decode_and_nobody_counts_so_far(command, count, tmp
 
 def test_an_assistant_is_loaded_once_for_all_temperatures(folder, tmp_path, monkeypatch):
     tiny_model(num_hidden_layers=1, seed=3).save_pretrained(tmp_path / "draft_model")
+    tiny_tokenizer().save_pretrained(tmp_path / "draft_model")
     loads, real = [], peers._assistant
     monkeypatch.setattr(peers, "_assistant", lambda target: loads.append(target) or real(target))
     line = ["--head", f"draft_model={tmp_path / 'draft_model'}", "--methods", "vanilla", "--limit", 1]

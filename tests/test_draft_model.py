@@ -20,7 +20,7 @@ from jakiro import programs
 from jakiro.drafter import Context
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.engine import record
-from jakiro.methods import METHODS
+from jakiro.methods import METHODS, check_fit
 from jakiro.methods.draft_model import DraftModelDrafter
 from jakiro.target import Target
 from jakiro.tree import LOWEST
@@ -229,6 +229,10 @@ def test_a_model_of_another_vocabulary_is_refused(target, eager_target, tmp_path
     (folder / "tokenizer.json").write_text(json.dumps(vocab))
     with pytest.raises(ValueError, match=r"other has other ids than tiny for 256 tokens \('!', '\"', '#'\): a draft"):
         METHOD.load(with_model(target, folder))
+    (own := saved(tmp_path / "own", target.tokenizer)).joinpath("model.safetensors").write_bytes(b"not read")
+    with pytest.raises(ValueError, match="other has other ids than own for 256 tokens"):
+        check_fit(own, {"draft_model": folder})
+    check_fit(own, {"draft_model": saved(tmp_path / "same", target.tokenizer)})
     with pytest.raises(FileNotFoundError, match="no tokenizer in "):
         METHOD.load(with_model(target, saved(tmp_path / "bare")))
     with pytest.raises(ValueError, match="wide has 310 tokens, the target 300: a draft model needs its target's"):

@@ -17,7 +17,7 @@ from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.trace import kind_of
 
-from .draft_model import DraftModel
+from .draft_model import DraftModel, check_tokens
 from .eagle2 import Eagle2
 from .eagle3 import Eagle3
 from .jakiro import Jakiro
@@ -120,12 +120,14 @@ def meet(names: Iterable[str]) -> None:
 
 def check_fit(target: str | Path, heads: Mapping[str, str | Path]) -> None:
     """Raise OSError or ValueError, before a target's weights are read, for a head that is not there or whose
-    config.json says that it was made for a target of other sizes."""
+    config.json says that it was made for a target of other sizes, and for a draft model with other tokens."""
     hub.check(folder := hub.local(target))
     found, sizes = hub.heads(folder, heads), loading.sizes(folder)
     for name in heads:
         if kind := getattr(METHODS[name].head, "Config", None):
             read_config(found[name], sizes, kind)
+        elif kind_of(name) == DRAFT_MODEL:
+            check_tokens(found[name], loading.read_tokenizer(folder), hub.title(target))
 
 
 def with_heads(names: Sequence[str], heads: Iterable[str]) -> list[str]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.drafter import Context, Drafter
 from jakiro.drafting.builder import best
@@ -166,9 +167,14 @@ def check_vocabulary(model: Target, target: Target) -> None:
         if model.vocab_size != target.vocab_size:
             raise ValueError(f"{model.name} has {model.vocab_size} tokens, the target {target.vocab_size}: {REMEDY}")
         return
-    hub.check_tokenizer(model.path)
-    ours, theirs = target.tokenizer.get_vocab(), read_tokenizer(model.path).get_vocab()
+    check_tokens(model.path, target.tokenizer, target.name)
+
+
+def check_tokens(folder: Path, tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """Raise OSError or ValueError where the model in a folder has other tokens than the target called `name`."""
+    hub.check_tokenizer(folder)
+    ours, theirs = tokenizer.get_vocab(), read_tokenizer(folder).get_vocab()
     others = [token for token, id in ours.items() if theirs.get(token) != id]
     if len(others) > RENAMED * len(ours):
         few = ", ".join(map(repr, sorted(others, key=ours.get)[:3]))
-        raise ValueError(f"{model.name} has other ids than {target.name} for {len(others)} tokens ({few}): {REMEDY}")
+        raise ValueError(f"{hub.place(folder)} has other ids than {name} for {len(others)} tokens ({few}): {REMEDY}")

@@ -186,7 +186,7 @@ def test_a_head_that_is_too_sure_is_found(target, texts, sound):
 def judged(right, sure, law):
     """What a head says, of which only this counts."""
     nothing = torch.zeros(len(right))
-    return Said(nothing, nothing, torch.tensor(sure), torch.tensor(law), torch.tensor(right), nothing, [])
+    return Said(nothing, nothing[:, None], nothing, *map(torch.tensor, (sure, law, right)), nothing, [])
 
 
 def test_calibration_adds_up_what_is_too_much_and_too_little():
@@ -222,8 +222,18 @@ def test_layers_that_share_keys_are_read_whole(attention):
 def test_a_gain_is_paired_by_position():
     """Of 1, 2 and 3 nats: 2 in the mean, give or take 1 / sqrt(3)."""
     said = judged([True] * 3, [0.5] * 3, [0.5] * 3)
-    other = replace(said, logprobs=torch.tensor([1.0, 2.0, 3.0]))
+    other = replace(said, heated=torch.tensor([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]]))
     assert checks._gain(said, other) == pytest.approx((2.0, 3**-0.5))
+
+
+def test_a_wiring_that_only_makes_a_head_surer_is_no_gain(target, texts, sound, monkeypatch):
+    """As a norm on what an unsure head reads may do: it would be said to have been made for that."""
+    said = say(target, sound, texts[True])[0]
+    read = target.logits
+    monkeypatch.setattr(target, "logits", lambda features: read(features) / 2)  # of the head's, and of the target's
+    unsure = say(target, sound, texts[True])[0]
+    assert (said.logprobs - unsure.logprobs).mean() > 10 * checks.GAIN and said.right.equal(unsure.right)
+    assert checks._gain(unsure, said)[0] == pytest.approx(0.0, abs=0.01)
 
 
 @pytest.mark.parametrize("sure", [1, 30])
@@ -246,7 +256,7 @@ def test_a_head_with_its_halves_exchanged_was_made_for_that_alone(target, texts,
 
 def test_a_head_that_knows_little_is_not_good(texts):
     various = replace(texts[True][0], ids=[*range(42)], start=0)
-    said = Said(*[torch.zeros(40)] * 4, torch.arange(40) % 5 == 0, torch.zeros(40), [various])
+    said = Said(*[torch.zeros(40)] * 5, torch.arange(40) % 5 == 0, torch.zeros(40), [various])
     found = checks._agreement(said)
     assert found.verdict == "suspect" and found.numbers["agreement"] == 8 / 40
 

@@ -241,7 +241,9 @@ def suspected(check: str, text: str, numbers: dict[str, object], suspect: bool, 
 
 
 def _gain(said: Said, other: Said) -> tuple[float, float]:
-    """Mean gain in log q, paired by position, and its standard error."""
-    gains = (other.logprobs - said.logprobs).double()
+    """Mean gain in log q, paired by position, and its standard error; each at the temperature that suits it best, since
+    a wiring that only makes an unsure head surer is none that it was made for."""
+    ours, theirs = (one.heated[:, one.heated.mean(dim=0).argmax()] for one in (said, other))
+    gains = (theirs - ours).double()
     error = gains.std() / len(gains) ** 0.5 if len(gains) > 1 else torch.tensor(torch.inf)
     return gains.mean().item(), error.item()

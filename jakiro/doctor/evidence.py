@@ -23,6 +23,7 @@ from jakiro.target import Target
 
 SHORT = 2  # tokens: an answer that has no more says nothing of a head
 BATCH = 16  # prompts answered at once
+HEATS = tuple(2 ** (half / 2) for half in range(-6, 3))  # temperatures: an unsure head does best at a low one
 ORDERS = {"pairs to halves": lambda half: (half, 2), "halves to pairs": lambda half: (2, half)}  # of a head's rows
 
 
@@ -60,6 +61,7 @@ class Said:
     """A head's answers at the m positions whose token the target chose in an answer, and the head has."""
 
     logprobs: Tensor  # [m], log q of the target's choice
+    heated: Tensor  # [m, HEATS], the same at each of these temperatures
     wanted: Tensor  # [m], log p of it under the target
     sure: Tensor  # [m], q of the head's own first choice
     law: Tensor  # [m], p of that choice under the target: how often it is accepted at temperature 1
@@ -217,12 +219,15 @@ def _judged(target: Target, head: Head | Eagle3Head, text: Text, answer: Tensor,
     else:
         logits, tokens = target.logits(answer), torch.arange(law.shape[-1], device=law.device)
         cosine = torch.cosine_similarity(answer.float(), own.float(), dim=-1)
-    logprobs = logits.float().log_softmax(dim=-1)
+    logits = logits.float()
+    logprobs = logits.log_softmax(dim=-1)
     place = chosen.new_full((law.shape[-1],), -1)  # of each of the target's tokens among the head's
     place[tokens] = torch.arange(len(tokens), device=law.device)
     sure, best = logprobs.max(dim=-1)
     best = tokens[best]
     ours, theirs, accepted = (part.gather(-1, ids[:, None])[:, 0] for part, ids in
                               ((logprobs, place[chosen].clamp_min(0)), (law, chosen), (law, best)))  # fmt: skip
-    had = place[chosen] >= 0
-    return tuple(one[had].cpu() for one in (ours, theirs, sure.exp(), accepted.exp(), best == chosen, cosine))
+    had, at = place[chosen] >= 0, place[chosen].clamp_min(0)[:, None]
+    spread = torch.stack([(logits / heat).logsumexp(dim=-1) for heat in HEATS], dim=-1)
+    heated = logits.gather(-1, at) / torch.tensor(HEATS, device=at.device) - spread
+    return tuple(one[had].cpu() for one in (ours, heated, theirs, sure.exp(), accepted.exp(), best == chosen, cosine))

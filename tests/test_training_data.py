@@ -38,9 +38,18 @@ def test_what_is_held_out_is_decided_by_what_the_user_says(tmp_path):
     assert held_out(talk(3)) == held_out(talk(3, system)) and isinstance(held_out([message("assistant", "a")]), bool)
 
 
-def test_conversations_whose_user_says_nothing_are_not_all_held_out(tmp_path):
-    folder = write(tmp_path, *([message("user", ""), message("assistant", f"answer {i}.")] for i in range(300)))
+@pytest.mark.parametrize("nothing", ["", " \n"])
+def test_conversations_whose_user_says_nothing_are_not_all_held_out(tmp_path, nothing):
+    folder = write(tmp_path, *([message("user", nothing), message("assistant", f"answer {i}.")] for i in range(300)))
     assert len(list(read_chats(Source("chat.jsonl", 1.0), folder))) > 250
+    assert held_out([message("user", nothing), message("assistant", " ")]) in (True, False)
+
+
+def test_a_prompt_that_differs_in_the_space_around_it_is_held_out_with_the_other():
+    """Templates of Llama 3 and Gemma strip it: it would be learned from and tried on."""
+    for text in map(str, range(300)):
+        ways = [held_out([message("user", way), message("assistant", "a")]) for way in (text, f"{text}\n", f" {text}")]
+        assert len({*ways}) == 1
 
 
 def test_half_an_emoji_is_read_as_a_question_mark(tmp_path):

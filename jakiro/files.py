@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,21 @@ def hold(path: Path) -> None:
             raise ValueError(f"another process is writing {path}: wait for it, or name another place") from error
         return  # a file system that has no locks
     _HELD[os.path.realpath(path)] = descriptor
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Let other processes that ask for the same folder wait meanwhile, where there are locks."""
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system that has none
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def release(*paths: Path) -> None:

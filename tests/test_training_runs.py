@@ -4,6 +4,7 @@ import csv
 import gc
 import itertools
 import json
+import os
 import resource
 import shutil
 from contextlib import contextmanager
@@ -187,6 +188,24 @@ def test_a_claim_names_what_differs(tmp_path):
     (made.parent / "rows-from.json").unlink()
     with pytest.raises(ValueError, match=r"does not say what it was made from"):
         claim(made, [weights.name], recipe={"steps": [1, 2]}, data={})
+
+
+def test_of_two_runs_that_begin_at_once_one_is_refused(tmp_path, monkeypatch):
+    """The other begins after this one has looked, and before it has written."""
+    note = tmp_path / "rows-from.json"
+
+    def other(run):
+        note.write_text("{}")
+        fcntl.flock(theirs := os.open(note, os.O_RDONLY), fcntl.LOCK_EX)
+        held.append(theirs)
+
+    held = []
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr("jakiro.training.claims._check_unused", other)
+    with pytest.raises(ValueError, match="another process is writing"):
+        claim(tmp_path / "rows.npz", recipe={})
+    assert note.read_text() == "{}"
+    os.close(held[0])
 
 
 def test_a_remedy_that_is_followed_is_not_refused(target, data, tmp_path):

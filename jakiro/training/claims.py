@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor, nn, uint8
 
 from jakiro.drafting.weights import read_tensors
-from jakiro.files import differing, hold, write_text
+from jakiro.files import alone, differing, hold, write_text
 from jakiro.training import history
 from jakiro.training.sources import HUB, LEADS, Source
 
@@ -47,8 +47,11 @@ def claim(
     if not found:
         if "--out" not in option:
             _check_unused(made.parent)
-        write_text(note, json.dumps(own, indent=1) + "\n")
-        return hold(note)  # another file by now
+        with alone(made.parent):
+            if note.exists():  # of who began meanwhile
+                hold(note)
+            write_text(note, json.dumps(own, indent=1) + "\n")
+            return hold(note)  # another file by now
     remedy = f"choose another {option}, or begin anew here: delete {', '.join(found)}"
     if not note.exists():
         raise ValueError(f"{found[0]} does not say what it was made from ({note.name} is missing); {remedy}")

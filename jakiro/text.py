@@ -69,7 +69,8 @@ def as_turn(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
         return tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
     except Exception as error:  # a template is a program, and raises what it likes
         raise ValueError(
-            f"the chat template refuses a user's turn alone ({_why(error)}); give another with --chat-template FILE"
+            f"the chat template refuses a user's turn alone ({_why(error)}): give it a message with --system, or "
+            "another template with --chat-template FILE"
         ) from error
 
 

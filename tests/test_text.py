@@ -62,7 +62,7 @@ def test_a_template_that_refuses_the_prompt_is_said_with_the_remedy():
     picky = tiny_tokenizer()
     picky.chat_template = "{% if 'a' not in messages[0].content %}{{ raise_exception('say a') }}{% endif %}a"
     assert encode(picky, "a")
-    with pytest.raises(ValueError, match=r"refuses a user's turn alone \(say a\); give another with --chat-template"):
+    with pytest.raises(ValueError, match=r"refuses a user's turn alone \(say a\): give it a message with --system"):
         encode(picky, "b")
 
 
@@ -70,7 +70,7 @@ def test_a_template_that_refuses_the_prompt_is_said_with_the_remedy():
 def test_what_else_a_template_raises_is_said_too(wrong):
     own = tiny_tokenizer()
     own.chat_template = wrong
-    with pytest.raises(ValueError, match=r"refuses a user's turn alone \(.+\); give another with --chat-template"):
+    with pytest.raises(ValueError, match=r"refuses a user's turn alone \(.+\): give it a message with --system"):
         encode(own, "a")
 
 

@@ -376,10 +376,24 @@ def test_nobody_gets_past_the_queue_or_its_limits(address):
     assert httpx.get(address + "monitoring", timeout=60).status_code == 403
 
 
+def ways(address):
+    """Name -> number of what Gradio can be asked for."""
+    return {one["api_name"]: one["id"] for one in httpx.get(address + "config", timeout=60).json()["dependencies"]}
+
+
+def test_only_what_runs_on_the_model_waits_in_the_queue(address):
+    """Else anybody could fill it with what nobody runs in it, and visitors were refused."""
+    for way in (ways(address)["ready"], ways(address)["lambda"], 999, -1):
+        asked = {"data": [None], "fn_index": way, "session_hash": "a"}
+        answer = httpx.post(address + "gradio_api/queue/join", json=asked, timeout=60)
+        assert answer.status_code == 400 and "waits in the queue" in answer.text
+
+
 def test_a_session_has_a_short_name(address):
     """Gradio keeps each name as long as it runs: a megabyte a request, of any number of requests."""
+    race = ways(address)["race"]
     for path, length, status in (("queue/join", 100, 200), ("queue/join", 101, 400), ("call/race", 101, 400)):
-        asked = {"data": [*GOOD.values(), None], "fn_index": 0, "session_hash": "x" * length}
+        asked = {"data": [*GOOD.values(), None], "fn_index": race, "session_hash": "x" * length}
         answer = httpx.post(f"{address}gradio_api/{path}", json=asked, timeout=60)
         assert answer.status_code == status and ("shorten it" in answer.text) == (status == 400)
 

@@ -43,13 +43,15 @@ class Small:
 
 def guard(queue: Queue) -> None:
     """No client fills Gradio's queue for good, with the name of its session or with answers that it does not fetch, or
-    stops it for all, without a name."""
+    stops it for all, without a name. What waits in it is what runs on the model."""
     push, send = queue.push, queue.send_message
     over: deque[tuple[float, Event]] = deque()
 
     async def pushed(body: PredictBodyInternal, **rest: Any) -> tuple:
         if len(body.session_hash or "") > NAME:
             return False, f"session_hash may have {NAME} characters: shorten it", "error"
+        if (function := queue.blocks.fns.get(body.fn_index)) is None or not function.queue:
+            return False, "nothing of this number waits in the queue", "error"
         return await push(body=body, **rest)
 
     def told(event: Event, message: EventMessage) -> None:

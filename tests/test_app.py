@@ -389,6 +389,33 @@ def test_only_what_runs_on_the_model_waits_in_the_queue(address):
         assert answer.status_code == 400 and "waits in the queue" in answer.text
 
 
+@pytest.mark.parametrize(
+    "path, body, status, message",
+    [
+        ("call/nothing", '{"data": []}', 404, "nothing"),
+        ("call/v2/nothing", "{}", 404, "nothing"),
+        ("call/v2/race", '{"prompt": "the"}', 422, "required argument: methods"),
+        ("run/predict", '{"data": [], "fn_index": 999}', 404, "999"),
+        ("call/race", '{"data": NaN}', 422, "valid list"),
+        ("call/race", r'{"data": "\ud800"}', 422, "valid list"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_and_not_logged(address, capfd, path, body, status, message):
+    json_text = {"content-type": "application/json"}
+    answer = httpx.post(f"{address}gradio_api/{path}", content=body, headers=json_text, timeout=60)
+    assert answer.status_code == status and message in str(answer.json()["detail"])
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("values", [["the secret"], ["the an", ["the secret"], *[None] * 49]])
+def test_what_a_visitor_sends_is_not_written_into_the_log(address, capfd, values):
+    asked = {"data": values, "fn_index": ways(address)["run"], "session_hash": f"s{len(values)}"}
+    httpx.post(address + "gradio_api/queue/join", json=asked, timeout=60).raise_for_status()
+    told = httpx.get(f"{address}gradio_api/queue/data?session_hash=s{len(values)}", timeout=60).text
+    assert '"success":false' in told and ("needed: " in told or "not in the list of choices" in told)
+    assert capfd.readouterr().err == ""
+
+
 def test_a_session_has_a_short_name(address):
     """Gradio keeps each name as long as it runs: a megabyte a request, of any number of requests."""
     race = ways(address)["race"]

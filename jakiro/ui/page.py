@@ -31,7 +31,7 @@ from jakiro.ui.models import Models, RequestError
 from jakiro.ui.modules import Modules
 from jakiro.ui.panel import Panel
 from jakiro.ui.questions import failure, refused, tell_run, when_over
-from jakiro.ui.small import Small, guard
+from jakiro.ui.small import REFUSALS, Small, guard
 from jakiro.ui.stream import line
 from jakiro.ui.whatif import descriptions
 
@@ -68,7 +68,7 @@ def build(models: Models, library: Library, gpu: Callable[[Callable], Callable] 
         _api(library, live)
     demo.queue(max_size=WAITING, api_open=False)  # open, it would let anybody past it
     demo._queue.sleep_when_free = demo._queue.progress_update_sleep_when_free = POLL
-    guard(demo._queue)
+    guard(demo)
     return demo
 
 
@@ -89,6 +89,7 @@ def options(models: Models, library: Library) -> dict[str, Any]:
         "app_kwargs": {
             "routes": site.routes(modules, library, models, BENCHMARKS),
             "middleware": [Middleware(Early), Middleware(Small)],
+            "exception_handlers": REFUSALS,
         },
         "footer_links": ["api"],
         "run_history": False,

@@ -1,22 +1,31 @@
 """What is asked of the page is small, and what is larger is not read: Gradio would read any JSON of any size, and copy
-it, in the one thread that serves all, where 36 MB of empty lists take two minutes and 3 GB."""
+it, in the one thread that serves all, where 36 MB of empty lists take two minutes and 3 GB. What is refused is not
+written into the log, where Gradio would put it whole, with a traceback."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import deque
 from typing import Any
 
+import gradio as gr
+from fastapi.exceptions import RequestValidationError
+from gradio.block_function import BlockFunction
 from gradio.data_classes import PredictBodyInternal
 from gradio.queueing import Event, Queue
+from gradio.route_utils import FnIndexInferError
 from gradio.server_messages import EventMessage, ProcessCompletedMessage
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST = 1 << 20  # bytes: a prompt of as many characters as are read, in JSON
 NAME = 100  # characters of the name that a client gives its session: Gradio keeps each for good, of any length
 KEPT = 600.0  # seconds after a race for which its answer waits for who asked for it
+SAID = 200  # characters of why something is refused
 FILES = "/races"  # where files of traces go, which have limits of their own (site.py)
 
 
@@ -41,7 +50,41 @@ class Small:
         await self._app(scope, part if asked else receive, send)
 
 
-def guard(queue: Queue) -> None:
+async def _unreadable(request: Request, error: RequestValidationError) -> Response:
+    """What is wrong and where; FastAPI would send all that was asked back, and fail over what is no JSON."""
+    return _refusal(422, [{"loc": one["loc"], "msg": one["msg"]} for one in error.errors()])
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    """A name or a number of no function, or arguments that are not its own; other errors of these types stay so."""
+    if not isinstance(error, FnIndexInferError) and not {"run", "api", "v2"}.intersection(request.url.path.split("/")):
+        raise error
+    return _refusal(422 if isinstance(error, TypeError) else 404, f"this cannot be run: {error}"[:SAID])
+
+
+def _refusal(status: int, detail: Any) -> Response:
+    return Response(json.dumps({"detail": detail}), status, media_type="application/json")
+
+
+REFUSALS = {RequestValidationError: _unreadable, FnIndexInferError: _unknown, KeyError: _unknown, TypeError: _unknown}
+
+
+def guard(demo: gr.Blocks) -> None:
+    """Guard its queue, and refuse values that no function of the page takes in a line, to who sent them."""
+    read = demo.preprocess_data
+
+    async def given(function: BlockFunction, inputs: list[Any], *rest: Any, **more: Any) -> list[Any]:
+        try:
+            return await read(function, inputs, *rest, **more)
+        except Exception as error:
+            why = str(getattr(error, "message", error)).partition("\n")[0]
+            raise gr.Error(why[:SAID], print_exception=False) from error
+
+    demo.preprocess_data = given
+    _guard(demo._queue)
+
+
+def _guard(queue: Queue) -> None:
     """No client fills Gradio's queue for good, with the name of its session or with answers that it does not fetch, or
     stops it for all, without a name. What waits in it is what runs on the model."""
     push, send = queue.push, queue.send_message

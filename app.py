@@ -11,18 +11,24 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jakiro.assets import TRACES
 from jakiro.commands.arguments import how_to_load, model_options
 from jakiro.commands.checks import in_words
 
+if TYPE_CHECKING:
+    from gradio import Blocks
+
 LOG = logging.getLogger(__name__)
 OPTIONS = "JAKIRO_OPTIONS"  # environment variable with options, for where there is no command line, as on a Space
 PORT = "GRADIO_SERVER_PORT"  # and one with the port
 MAX_THREADS = 1024
+ENDING = 1.0  # seconds for answers under way when the page is told to end
 SPACE = "SPACE_ID"  # environment variable of Hugging Face Spaces: there the browser is on another machine
 
 
@@ -129,9 +135,17 @@ def serve(options: argparse.Namespace) -> None:
     print(f"Jakiro Debugger: {demo.local_url}", flush=True)
     models.start()
     threading.Thread(target=site.prepare_all, args=(library, models), name="races", daemon=True).start()
-    with suppress(KeyboardInterrupt, OSError):  # another one while connections end; a pipe whose reader went first
-        demo.block_thread()
-        sys.stdout.flush()
+    wait(demo)
+
+
+def wait(demo: Blocks) -> None:
+    """Until an interrupt, and then for answers under way, but no longer: an open page listens for as long as it is."""
+    with suppress(KeyboardInterrupt):  # another one while connections end
+        with suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(0.1)
+        demo.server.should_exit = True
+        demo.server.thread.join(ENDING)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import gradio as gr
 import httpx
@@ -147,6 +148,19 @@ def test_the_app_ends_in_the_middle_of_a_race_without_aborting(tmp_path):
             assert process.wait(60) == 0
 
 
+def test_an_open_page_does_not_keep_the_app_from_ending(monkeypatch):
+    """Its browser listens until it is closed; Gradio would wait five seconds for it at every end."""
+    import app
+
+    demo, sleeps = MagicMock(), MagicMock(side_effect=[None, KeyboardInterrupt])
+    monkeypatch.setattr(time, "sleep", sleeps)
+    demo.server.thread.join.side_effect = KeyboardInterrupt  # another one meanwhile
+    app.wait(demo)
+    assert (
+        demo.server.should_exit is True and demo.server.thread.join.call_args.args == (app.ENDING,) and app.ENDING < 2
+    )
+
+
 FACTS = dict.fromkeys(("title", "prompt", "model", "device", "date"), "")
 ODD = {"schema": recorded.SCHEMA, "races": [FACTS | {"id": "one", "traces": [5]}]}
 
@@ -234,7 +248,7 @@ def test_what_only_the_models_can_tell_is_said_on_the_page(tmp_path, monkeypatch
 
     made = []
     monkeypatch.setattr(gr.Blocks, "launch", lambda *_, **__: None)
-    monkeypatch.setattr(gr.Blocks, "block_thread", lambda _: None)
+    monkeypatch.setattr(app, "wait", lambda _: None)
     monkeypatch.setattr(Models, "start", lambda models: made.append(models))
     app.main(["--traces", str(tmp_path), "--threads", "1", "--target", "owner/name", "--head", "jakiro=no/such"])
     assert made and f"no recorded races in {tmp_path}" in caplog.text

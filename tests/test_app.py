@@ -12,7 +12,9 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import gradio as gr
@@ -475,6 +477,28 @@ def test_an_answer_that_nobody_fetches_is_kept_for_a_while(address, monkeypatch)
     monkeypatch.setattr(small, "KEPT", 0.0)
     fetched(asked()["event_id"])
     assert "event: error" in (told := fetched(first)) and len(told) < 200
+
+
+def test_an_answer_that_is_forgotten_takes_no_other_of_its_session_with_it(address, monkeypatch):
+    def asked(**more):
+        given = {"data": [*GOOD.values(), None], **more}
+        return httpx.post(address + "gradio_api/call/race", json=given, timeout=60).json()["event_id"]
+
+    def fetched(id):
+        return httpx.get(f"{address}gradio_api/call/race/{id}", timeout=60).text
+
+    later = 0.0
+    monkeypatch.setattr(small, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + later))
+    first = asked(session_hash="two")
+    fetched(asked())  # which is over after the first
+    later = 0.9 * small.KEPT
+    asked(session_hash="two")
+    fetched(asked())
+    later = 1.1 * small.KEPT  # the first is late now, and the second is not
+    fetched(asked())
+    with httpx.stream("GET", f"{address}gradio_api/call/race/{first}", timeout=60) as answer:
+        told = [*takewhile(lambda line: line != "event: heartbeat", answer.iter_lines())]
+    assert told.count("event: error") == told.count("event: complete") == 1
 
 
 def test_a_client_is_told_why_a_race_failed(client, monkeypatch):

@@ -4,7 +4,6 @@ written into the log, where Gradio would put it whole, with a traceback."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections import deque
@@ -108,10 +107,12 @@ def _guard(queue: Queue) -> None:
             forget(over.popleft()[1])
 
     def forget(event: Event) -> None:
-        unheard = event._id in queue.pending_event_ids_session.get(event.session_hash, ())
-        if unheard and event.session_hash in queue.pending_messages_per_session:
+        messages = queue.pending_messages_per_session.get(event.session_hash)
+        if messages is not None and event._id in queue.pending_event_ids_session.get(event.session_hash, ()):
             late = {"error": f"this was not fetched for {KEPT / 60:g} minutes, and is forgotten: ask for it again"}
-            short = queue.pending_messages_per_session[event.session_hash] = asyncio.Queue()
-            short.put_nowait(ProcessCompletedMessage(output=late, success=False, event_id=event._id))
+            for message in [messages.get_nowait() for _ in range(messages.qsize())]:
+                if message.event_id != event._id:  # of another event of the session
+                    messages.put_nowait(message)
+            messages.put_nowait(ProcessCompletedMessage(output=late, success=False, event_id=event._id))
 
     queue.push, queue.send_message = pushed, told

@@ -135,6 +135,14 @@ ON_PAPER = """() => {
   const [bar, head] = [at('.barlayer .trace:first-child .point:nth-child(10)'), at('.playhead')];
   return {fits: at('.main-svg').right <= at('.scroll').right, over: bar.left < head.left && head.right < bar.right};
 }"""
+LABELS_ON_PAPER = """() => {
+  // the zoom that names of nodes are in, and whether they are as large as the tree and over it
+  dispatchEvent(new Event('beforeprint'));
+  const tree = document.querySelector('[data-figure=tree]'), names = tree.querySelector('canvas.labels');
+  const [own, other] = [names, tree.querySelector('.main-svg')].map((one) => one.getBoundingClientRect());
+  const over = ['left', 'top', 'right', 'bottom'].every((side) => Math.abs(own[side] - other[side]) < 1);
+  return {zoom: Math.round(100 * names.currentCSSZoom) / 100, over, smaller: own.width < tree._fullLayout.width};
+}"""
 TABLE_ON_PAPER = """() => {
   // whether the table fits, and none of it is below the end of its box
   const box = document.querySelector('[data-view=table] .table'), own = box.getBoundingClientRect();
@@ -191,6 +199,15 @@ def test_figures_are_printed_as_wide_as_the_paper(show):
         tab.locator("footer, #prompt, [data-do=share]").evaluate_all("(all) => all.filter((one) => one.clientWidth)")
         == []
     )
+
+
+def test_names_of_nodes_stay_beside_them_on_paper(show):
+    """A canvas that is painted for paper, as in the dark, Chromium prints too small where it is in a zoom: names lay
+    over the marks of their nodes."""
+    tab = show("?race=question&method=jakiro&round=9&motion=0")
+    wait_for_tree(tab)
+    tab.emulate_media(media="print")
+    assert tab.evaluate(LABELS_ON_PAPER) == {"zoom": 1, "over": True, "smaller": True}
 
 
 def test_a_table_is_printed_to_its_end(show):

@@ -528,6 +528,12 @@ def test_lanes_of_one_method_look_different_and_no_method_looks_like_an_expert()
     others = lane_looks([f"mine {index}" for index in range(12)])
     assert len(set(others)) == 12, "two strangers beside each other differ in hue and shape:"
     assert all(one[0] != other[0] and one[1] != other[1] for one, other in pairwise(others))
+    peers = ["hf-dynamic", "hf-static", "hf-prompt-lookup", "hf-assisted"]
+    for ours in (["prompt_lookup"], ["draft_model"], ["prompt_lookup", "draft_model"]):
+        known = looks([*ours, *peers])
+        strangers = [known[name] for name in peers]
+        assert not {color for color, _ in strangers} & {LOOKS[name][0] for name in ours}
+        assert all(one[0] != other[0] and one[1] != other[1] for one, other in pairwise(strangers))
     named = looks(["Jakiro", "Jakiro, 60 nodes", "EAGLE-2"]).values()
     assert [color for color, _ in named] == ["@jakiro", "@jakiro", "@eagle2"] and len({*named}) == 3
     sizes = [f"jakiro, {nodes} nodes" for nodes in range(5)]

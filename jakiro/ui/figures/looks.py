@@ -20,11 +20,11 @@ LOOKS: dict[str, Look] = {
 }
 # A method beside itself, in turn: what is nobody's, then what is of methods that are not there.
 AGAIN = (("@text", "pentagon"), ("@bonus", "octagon"), ("@muted", "star-square"), *[*LOOKS.values()][1:])
-# Not ours, in turn.
+# Not ours, in turn: in colours of methods only where those are not there.
 OTHERS = tuple(
     zip(
-        ("@muted", "@bonus", "@text", "@lookup") * 3,
-        ("octagon", "star-diamond", "star-square") * 4,  # those beside each other differ in both
+        ("@muted", "@lookup", "@bonus", "@model", "@text") * 3,
+        ("star-diamond", "octagon", "star-square") * 5,  # those beside each other differ in both
         strict=True,
     )
 )
@@ -36,8 +36,10 @@ MARKS += ("star-triangle-down", "octagon")  # the last is nearest to EAGLE's own
 def looks(methods: Iterable[str]) -> dict[str, Look]:
     """The look of each method. A variant, as "EAGLE-2, 60 nodes", has the colour of the method that it begins with, and
     a shape that no other of that colour has, as far as MARKS go."""
-    names, strangers = dict.fromkeys(methods), cycle(OTHERS)
+    names = dict.fromkeys(methods)
     found = {name: LOOKS[name] for name in names if name in LOOKS}
+    ours = {color for color, _ in found.values()}
+    strangers = cycle([look for look in OTHERS if look[0] not in ours])
     for name in names:
         plain = "".join(filter(str.isalnum, name.lower()))
         own = [look for method, look in LOOKS.items() if plain.startswith(method.replace("_", ""))]

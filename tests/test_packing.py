@@ -102,7 +102,7 @@ def test_encoding_marks_the_end_of_an_answer_as_said(trained, behind):
     )
     words = ("the cat", "sat", "and then", "ran")
     messages = [{"role": role, "content": word} for role, word in zip(("user", "assistant") * 2, words, strict=True)]
-    ids, said = encoded(tokenizer, [templated(tokenizer, messages)])[0]
+    ids, said = encoded(tokenizer, templated(tokenizer, messages))[0]
     assert ids == tokenizer.apply_chat_template(messages)["input_ids"]
     assert tokenizer.decode([token for token, mine in zip(ids, said, strict=True) if mine]) == "sat<|end|>ran<|end|>"
 
@@ -114,22 +114,24 @@ def test_an_answers_first_token_is_said_also_where_it_holds_the_requests_last_sp
         "{% if add_generation_prompt %}{{ 'A: ' }}{% endif %}"
     )
     messages = [{"role": "user", "content": "cat"}, {"role": "assistant", "content": "sat"}]
-    ids, said = encoded(tokenizer, [templated(tokenizer, messages)])[0]
+    ids, said = encoded(tokenizer, templated(tokenizer, messages))[0]
     assert tokenizer.decode(ids[: said.index(True)]) == "U: cat\nA:"
     assert all(said[said.index(True) :])
 
 
-def test_a_template_that_writes_earlier_turns_anew_is_cut_there(trained):
+def test_a_template_that_writes_earlier_turns_anew_shows_each_answer_as_the_last(trained):
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     messages = [{"role": role, "content": "cat"} for role in ("user", "assistant") * 2]
-    whole, _ = encoded(tokenizer, [templated(tokenizer, messages)])[0]
+    whole, _ = encoded(tokenizer, templated(tokenizer, messages))[0]
     turn = "{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}"
     tokenizer.chat_template = (
         "{% for m in messages %}{% if loop.last or m.role == 'user' %}" + turn + "{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}<|assistant|>{% endif %}"
     )
-    ids, said = encoded(tokenizer, [templated(tokenizer, messages)])[0]
+    (ids, said), (later, last) = encoded(tokenizer, templated(tokenizer, messages))
     assert ids == whole[: len(whole) // 2] and sum(said) == 2
+    assert later == tokenizer.apply_chat_template(messages)["input_ids"] != whole
+    assert last == [False] * (len(later) - 2) + [True] * 2
 
 
 def test_a_template_without_answers_is_refused(trained, data):

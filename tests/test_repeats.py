@@ -76,7 +76,7 @@ def test_only_what_an_answer_repeats_is_a_loss(trained):
     model = AutoModelForCausalLM.from_pretrained(trained / "out")
     tokenizer = AutoTokenizer.from_pretrained(trained / "out")
     messages = [{"role": "user", "content": "the cat sat"}, {"role": "assistant", "content": "on"}]
-    ids, said = (np.array([row]) for row in encoded(tokenizer, [templated(tokenizer, messages)])[0])
+    ids, said = (np.array([row]) for row in encoded(tokenizer, templated(tokenizer, messages))[0])
     prompts = repeats.prompts(ids, said, 8, seed=0)
     assert tokenizer.decode(prompts[0]) == "<|user|>the cat sat<|end|><|assistant|>"
     prompts.append(prompts[0][1:])  # of another length

@@ -133,7 +133,7 @@ def test_what_is_kept_of_a_source_is_a_few_bytes_a_token(tmp_path):
     tokenizer.chat_template = TEMPLATE
     mix = [Source("chat.jsonl", 1.0), Source("plain/text.txt.xz", 1.0)]
     drawn = take(draw(mix, write_texts(tmp_path / "data"), tokenizer, 40, 0, shelf=shelf), 900)
-    kept = [pair for texts in shelf.values() for pair in texts.known.values()]
+    kept = [pair for texts in shelf.values() for found in texts.known.values() for pair in found]
     assert len(shelf) == 2 and all(ids.nbytes + said.nbytes <= 5 * len(ids) for ids, said in kept)
     assert {type(one) for ids, said in drawn for one in (ids, said)} == {list}
     assert {(type(ids[0]), type(said[0])) for ids, said in drawn} == {(int, bool)}

@@ -13,13 +13,16 @@ from pathlib import Path
 import datasets
 import pytest
 from huggingface_hub.errors import HTTPError
-from recipes import TEMPLATE
+from recipes import TEMPLATE, given
 from texts import message
 from tiny import tiny_tokenizer
+from transformers import AutoModelForCausalLM
 
 from jakiro.__main__ import main
-from jakiro.training import data, sources
+from jakiro.training import data, sources, workers
 from jakiro.training.data import Documents, draw
+from jakiro.training.head_recipe import HeadRecipe
+from jakiro.training.head_rows import Lesson, rows_of
 from jakiro.training.sources import Source, check_files, held_out, only_source, read_chats, read_plain
 
 CHAT = Source("chat.jsonl", 1.0)
@@ -89,6 +92,29 @@ def test_conversations_without_an_answer_are_left_out_and_unknown_roles_are_name
         ValueError, match=r"chat\.jsonl: the assistant speaks in no conversation, whose roles are bot, user: name"
     ):
         drawn(tmp_path)
+
+
+ANEW = (  # as Qwen3's, which shows an empty thought in the last answer alone
+    "{% for m in messages %}<{{ m.role }}>{{ '#' if loop.last and m.role == 'assistant' }}{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def test_heads_learn_every_answer_of_a_template_that_writes_the_earlier_ones_anew(trained, tmp_path):
+    """Others draw the first, whose prompt no one else's answer is in."""
+    talk = [message(role, f"{role[0]}{i}") for i in range(3) for role in ("user", "assistant")]
+    write(tmp_path / "chat.jsonl", [talk])
+    texts = [text(talk[:end]) + f"<assistant>#a{end // 2}" for end in (1, 3, 5)]
+    assert drawn(tmp_path, 3, ANEW, sources=[replace(CHAT, turns=0)]) == texts[:1] * 3
+    made, model = tokenizer(ANEW), AutoModelForCausalLM.from_pretrained(trained / "out")
+    recipe = HeadRecipe.of(given(mix=[{"file": "chat.jsonl", "weight": 1, "turns": 0}], rows=1, row=99))
+    [rows] = rows_of(Lesson(workers.start(), model, made, recipe, tmp_path), tmp_path)
+    learned = [
+        (made.decode(ids[texts == number]), made.decode(ids[(texts == number) & said]))
+        for ids, said, texts in zip(*rows, strict=True)
+        for number in {*texts[said].tolist()}
+    ]
+    assert {*learned} == {(one, f"#a{i}") for i, one in enumerate(texts)}
 
 
 def test_a_template_is_blamed_where_it_shows_no_answer_of_a_whole_source(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ Document = tuple[list[int], list[bool]]  # token ids, and which of them the assi
 
 
 class Templated(NamedTuple):
-    """The text of a conversation up to its last answer."""
+    """A text of a conversation up to an answer, its last one unless another text follows."""
 
     text: str
     spans: list[tuple[int, int]]  # where in it the assistant speaks
@@ -42,9 +43,10 @@ def encoded(tokenizer, conversations: list[Templated]) -> list[Document]:
     ]
 
 
-def templated(tokenizer, messages: list[dict], form: Callable[[str], object] = str) -> Templated:
-    """A conversation in the tokenizer's chat template, its contents in that form (`form_of`). Where that writes earlier
-    turns anew as a conversation grows, it is cut before that; nothing is left of one that the template refuses.
+def templated(tokenizer, messages: list[dict], form: Callable[[str], object] = str) -> list[Templated]:
+    """A conversation in the tokenizer's chat template, its contents in that form (`form_of`): one text. Where that
+    writes earlier turns anew as a conversation grows, another text begins, whose answers are those that come; nothing
+    is left of a conversation that the template refuses.
 
     Raises ValueError where the tokenizer has no template.
     """
@@ -53,24 +55,27 @@ def templated(tokenizer, messages: list[dict], form: Callable[[str], object] = s
     if not tokenizer.is_fast:
         raise ValueError("the target's tokenizer does not tell where tokens lie in a text: it needs a tokenizer.json")
     messages = [{**message, "content": form(message["content"])} for message in messages]
-    text, spans = "", []
+    found, text, spans = [], "", []
     for end, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
         if not end:
-            return Templated("", [], "the assistant speaks first: begin with what the user says")
+            return [Templated("", [], "the assistant speaks first: begin with what the user says")]
         try:
             asked = tokenizer.apply_chat_template(messages[:end], add_generation_prompt=True, tokenize=False)
             whole = tokenizer.apply_chat_template(messages[: end + 1], tokenize=False)
         except Exception as error:  # a template is a program, and raises what it likes
-            return Templated("", [], f"the chat template refuses it ({error}): change its roles, or the template")
-        if not asked.startswith(text) or not whole.startswith(asked):
+            return [Templated("", [], f"the chat template refuses it ({error}): change its roles, or the template")]
+        if not whole.startswith(asked):
             break
+        if not asked.startswith(text):
+            found.append(Templated(text, spans))
+            spans = []
         _, end_mark, behind = whole[len(asked) :].partition(tokenizer.eos_token or "\0")
         spans.append((len(asked), len(whole) - len(behind) * bool(end_mark)))  # as a line's end, never decoded
         text = whole
     wrong = "the tokenizer's chat template does not show where an answer begins: mend the template"
-    return Templated(text, spans, "" if spans else wrong)
+    return [*found, Templated(text, spans, "" if spans else wrong)]
 
 
 @dataclass(slots=True)
@@ -78,7 +83,7 @@ class Texts:
     """One source's texts, and what was encoded of them: that stays, as it may be drawn many times."""
 
     items: list
-    known: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)  # lists take nine times that
+    known: dict[int, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict)  # lists take nine times that
     refused: Counter[str] = field(default_factory=Counter)  # why nothing is left of a conversation -> of how many
 
 
@@ -88,8 +93,9 @@ Shelf = dict[tuple, Texts]  # for those who draw from the same sources again and
 class Documents:
     """Endless documents of one source in shuffled order, as (ids, said) pairs of at most `longest` tokens.
 
-    Conversations are given whole or cut at the end, and left out where they are cut before their answer; of a long
-    plain text, a window that starts at a line's end. `wrong` is why there are none, or "".
+    Conversations are given whole or cut at the end, and left out where they are cut before their answer; of those that
+    are several texts (`templated`) the first, or `every` one. Of a long plain text, a window that starts at a line's
+    end. `wrong` is why there are none, or "".
     """
 
     def __init__(
@@ -101,32 +107,32 @@ class Documents:
         seed: int,
         validation: bool = False,
         shelf: Shelf | None = None,
+        every: bool = False,
     ) -> None:
         self.tokenizer, self.longest, self.plain = tokenizer, longest, is_plain(source)
-        self.validation, self.source = validation, source
+        self.validation, self.source, self.every = validation, source, every
         self.random = random.Random(f"{seed} {source.file} {source.only}")
         shelf = {} if shelf is None else shelf
-        key = replace(source, weight=1.0), validation, 0 if self.plain else longest
+        key = replace(source, weight=1.0), validation, 0 if self.plain else longest, every
         if fresh := key not in shelf:
             shelf[key] = Texts(self._read(root))
         self.items, self.known, self.refused = shelf[key].items, shelf[key].known, shelf[key].refused
         self.order: list[int] = []
+        self.coming: list[tuple[np.ndarray, np.ndarray]] = []
         self.wrong = self._look()
         if fresh and not (self.wrong or self.plain or validation):
             self._tell()
 
     def draw(self) -> Document:
         """The next document; there must be one."""
-        while True:
+        while not self.coming:
             if not self.order:
                 self._shuffle()
             if self.order[-1] not in self.known:
                 self._encode(len(self.order))
-            ids, said = self.known[self.order.pop()]
-            if self.plain:
-                return self._window(ids)
-            if said.any():
-                return ids.tolist(), said.tolist()
+            self.coming = [*self.known[self.order.pop()]]
+        ids, said = self.coming.pop(0)
+        return self._window(ids) if self.plain else (ids.tolist(), said.tolist())
 
     def _window(self, ids: np.ndarray) -> Document:
         start = self.random.randrange(max(1, len(ids) - self.longest))
@@ -158,7 +164,7 @@ class Documents:
         self._shuffle()
         for end in range(len(self.order), 0, -AHEAD):
             self._encode(end)
-            if self.plain or any(self.known[index][1].any() for index in self.order[max(0, end - AHEAD) : end]):
+            if any(self.known[index] for index in self.order[max(0, end - AHEAD) : end]):
                 return ""
         if self.refused.total() == len(self.items):
             return f"{file}: no conversation can be taken, mostly because {self.refused.most_common(1)[0][0]}"
@@ -170,7 +176,7 @@ class Documents:
 
     def _tell(self) -> None:
         """Say of how many of the conversations that were looked at nothing is drawn, where they are many."""
-        none = sum(not said.any() for _, said in self.known.values())
+        none = sum(not found for found in self.known.values())
         if none > NOTABLE * len(self.known):
             whys = self.refused + Counter({f"no answer begins in {self.longest} tokens": none - self.refused.total()})
             why = whys.most_common(1)[0][0]
@@ -187,14 +193,16 @@ class Documents:
             return
         items = [self.items[index] for index in which]
         if self.plain:
-            found = [(ids, []) for ids in self.tokenizer(items, add_special_tokens=False)["input_ids"]]
+            found = [[(ids, [])] for ids in self.tokenizer(items, add_special_tokens=False)["input_ids"]]
         else:
             form = form_of(self.tokenizer)
-            shown = [templated(self.tokenizer, item, form) for item in items]
-            self.refused.update(one.wrong for one in shown if one.wrong)
-            found = [(ids[: self.longest], said[: self.longest]) for ids, said in encoded(self.tokenizer, shown)]
-        kept = [(np.array(ids, np.uint32), np.array(said, bool)) for ids, said in found]
-        self.known.update(zip(which, kept, strict=True))
+            shown = [templated(self.tokenizer, item, form)[: None if self.every else 1] for item in items]
+            self.refused.update(one.wrong for texts in shown for one in texts if one.wrong)
+            made = iter(encoded(self.tokenizer, [one for texts in shown for one in texts]))
+            cut = [[[part[: self.longest] for part in pair] for pair in islice(made, len(texts))] for texts in shown]
+            found = [[(ids, said) for ids, said in pairs if any(said)] for pairs in cut]
+        for index, pairs in zip(which, found, strict=True):
+            self.known[index] = [(np.array(ids, np.uint32), np.array(said, bool)) for ids, said in pairs]
 
     @cached_property
     def pieces(self) -> list[str]:
@@ -210,13 +218,14 @@ def draw(
     seed: int,
     validation: bool = False,
     shelf: Shelf | None = None,
+    every: bool = False,
 ) -> Iterator[Document]:
     """Documents of at most `longest` tokens without end, always from the source that is furthest behind its share.
 
-    Of what is held out, sources that have nothing are left out. Raises ValueError where another source has nothing,
-    or all have.
+    `every` is as `Documents` has it. Of what is held out, sources that have nothing are left out. Raises ValueError
+    where another source has nothing, or all have.
     """
-    found = [Documents(source, root, tokenizer, longest, seed, validation, shelf) for source in sources]
+    found = [Documents(source, root, tokenizer, longest, seed, validation, shelf, every) for source in sources]
     documents = [one for one in found if not one.wrong]
     if not documents or (not validation and len(documents) < len(found)):
         raise ValueError(next(one.wrong for one in found if one.wrong))

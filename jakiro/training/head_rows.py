@@ -80,7 +80,8 @@ def rows_of(lesson: Lesson, run: Path) -> list[Rows]:
         own = _answers(lesson, run / "answers.jsonl")
     if missing and accelerator.is_main_process:
         if not recipe.answers:
-            own = take(draw(recipe.mix, lesson.data, lesson.tokenizer, recipe.row + 1, seed), lesson.needed())
+            texts = draw(recipe.mix, lesson.data, lesson.tokenizer, recipe.row + 1, seed, every=True)
+            own = take(texts, lesson.needed())
         save_rows(cached, own, widths, seed)
     accelerator.wait_for_everyone()
     rows = load_rows(cached, widths)

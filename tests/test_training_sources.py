@@ -289,6 +289,19 @@ def test_a_file_of_a_recipe_that_data_has_not_is_said_with_what_to_give(tmp_path
     check_files([Source("stdlib", 1.0), Source("hub:owner/name", 1.0)], tmp_path)
 
 
+@pytest.mark.parametrize("named", ["chats.parquet", "saved"])
+def test_datasets_files_are_said_to_be_written_as_jsonl(tmp_path, capsys, named):
+    chats = datasets.Dataset.from_list([{"messages": talk} for talk in talks(3)])
+    chats.to_parquet(tmp_path / "chats.parquet")
+    chats.save_to_disk(tmp_path / "saved")
+    line = ["--data", tmp_path / named, "--run-folder", tmp_path / "run", "--out", tmp_path / "out"]
+    assert main(["train", "target", *map(str, line)]) == 2
+    said = capsys.readouterr().err
+    assert "JSONL" in said and "a dataset's to_json" in said
+    chats.to_json(tmp_path / "chats.jsonl")
+    assert [*read_chats(Source("chats.jsonl", 1.0), tmp_path)] == talks(3)
+
+
 def test_a_head_that_the_recipe_has_not_is_said_before_its_target_is_looked_for(tmp_path, capsys):
     line = ["--data", tmp_path, "--run-folder", tmp_path / "run", "--target", tmp_path, "--out", tmp_path / "out"]
     for name, remedy in (("eagle3", "; try --recipe .*heads-cpu-eagle3"), ("nobody", "$")):

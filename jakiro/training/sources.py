@@ -85,7 +85,7 @@ def check_files(sources: Iterable[Source], root: Path) -> None:
         if source.file != "stdlib" and not source.file.startswith(HUB) and not file.is_file():
             raise FileNotFoundError(
                 f"there is no file {file}, which this recipe reads from --data: name the folder that has it "
-                "(docs/training.md), or give chats of your own as one JSONL file, --data FILE.jsonl"
+                "(docs/training.md), or give your own chats as one JSONL file, --data FILE.jsonl (a dataset's to_json)"
             )
 
 
@@ -208,7 +208,8 @@ def _text(path: Path) -> Iterator[TextIO]:
             yield file
     except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
         kind = f"a whole {path.suffix} file" if path.suffix in OPEN else "text in UTF-8"
-        raise ValueError(f"{path} is not {kind} ({error}): fetch it again, or name it as what it is") from error
+        remedy = "fetch it again, name it as what it is, or write its chats as JSONL (as a dataset's to_json does)"
+        raise ValueError(f"{path} is not {kind} ({error}): {remedy}") from error
 
 
 def _messages(record: dict, what: str) -> list[dict]:

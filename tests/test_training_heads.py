@@ -303,6 +303,12 @@ def test_a_head_takes_the_shape_of_a_target_that_names_it_otherwise():
         head_config(uneven, {})
 
 
+@pytest.mark.parametrize("wrong", [{"draft_vocab_size": 99_999}, {"draft_temperature": 20}, {"intermediate_size": 0}])
+def test_what_is_wrong_of_a_recipe_is_to_be_changed_there(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} .*: change that in the recipe, at its head$"):
+        head_config(tiny_model(), SMALL | wrong, KINDS["eagle3"].Config)
+
+
 def test_a_head_of_one_pass_is_called_without_a_mask():
     features, called = torch.zeros(1, 4, 8), []
     for passes in (1, 2):

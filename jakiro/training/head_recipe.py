@@ -151,5 +151,7 @@ def head_config(model: PreTrainedModel, changes: dict, kind: type[HeadConfig] = 
     try:
         return kind(**shape)
     except ValueError as error:
+        if any(name in str(error) for name in changes):
+            raise ValueError(f"{error}: change that in the recipe, at its head") from error
         own = "num_attention_heads, num_key_value_heads and intermediate_size"
         raise ValueError(f"{error}, as {target} has it: say {own} in the recipe, at each head") from error

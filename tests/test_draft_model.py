@@ -17,6 +17,7 @@ from test_drafting import PROMPT, WARM, rounds, sampling_of
 from tiny import CONTEXT, VOCAB, random_tree, tiny_model, tiny_tokenizer
 
 from jakiro import programs
+from jakiro.analysis.stops import SHORT, stop
 from jakiro.drafter import Context
 from jakiro.drafting.sizes import TreeSettings
 from jakiro.engine import record
@@ -24,6 +25,7 @@ from jakiro.methods import METHODS, check_fit
 from jakiro.methods.draft_model import DraftModelDrafter
 from jakiro.target import Target
 from jakiro.tree import LOWEST
+from jakiro.ui.why import whys
 from jakiro.verify import GREEDY, Sampling, noise_of
 
 METHOD = METHODS["draft_model"]
@@ -167,6 +169,16 @@ def test_it_drafts_as_far_as_it_can_read(target):
     for step in trace.steps[:-1]:
         assert (len(step.tree) > 1) == (read <= 40) and max(step.tree.depths()) <= max(0, 41 - read), read
         read += len(step.emitted)
+
+
+@pytest.mark.parametrize("total_tokens", [6, 13, 14])
+def test_where_it_reads_no_further_no_larger_top_k_is_asked_for(target, total_tokens):
+    """Of two levels of 3 and 9 nodes, where a third would be beyond its context, some, all, or more would fit."""
+    twin = Target.wrap(tiny_model(max_position_embeddings=len(PROMPT) + 2), name="twin")
+    trace = record(target, DraftModelDrafter(twin, target, TreeSettings(3, 3, total_tokens)), PROMPT, 9, GREEDY)
+    trace = replace(trace, method="draft_model", settings={"top_k": 3, "depth": 3, "total_tokens": total_tokens})
+    assert len(trace.steps[0].accepted) == 2 and stop(trace, 0) == SHORT
+    assert "the draft model reads no further" in whys(trace)[0]
 
 
 def test_it_drafts_no_deeper_than_there_is_room(target, model, monkeypatch):

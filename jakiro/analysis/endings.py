@@ -79,10 +79,17 @@ def levels(trace: Trace, step: StepTrace) -> int:
 
 
 def ended_early(trace: Trace, step: StepTrace) -> bool:
-    """Whether nothing was drafted below what was accepted, though the budget had room for it: so ends a draft model
-    that may read less than its target."""
-    deeper = len(step.tree.cut) or max(step.tree.depths()) > len(step.accepted)
-    return "pick_rank" in step.tree.columns and not deeper and len(step.tree) < (trace.number("total_tokens") or 0)
+    """Whether nothing was drafted below what was accepted, though a level was to come: so ends a draft model that may
+    read less than its target. Of a level that was expanded the best `top_k` are in the tree.
+    """
+    tree, level = step.tree, len(step.accepted)
+    ranks, depths = tree.columns.get("pick_rank"), tree.depths()
+    if ranks is None or max(depths) > level:
+        return False
+    expanded = {depth for depth, rank in zip(depths, ranks, strict=True) if rank is not None}
+    if expanded and trace.number("top_k"):
+        return level not in expanded
+    return not len(tree.cut) and len(tree) < (trace.number("total_tokens") or 0)
 
 
 def lacked(step: StepTrace) -> bool:

@@ -29,11 +29,12 @@ def allowed(report: dict[str, Any]) -> str:
     measured without sampling, and of a report that has no temperature 0.
 
     Allowed: tau times vanilla's round over the bare networks alone. These are of one short prompt (others may get more)
-    and of full trees, so nothing is said of methods whose trees vary in size: those without `total_tokens`.
+    and of full trees, so nothing is said of methods whose trees vary in size: those without `top_k`, or with copies.
     """
     ideal, parts = report.get("limits", {}).get("methods", {}) if temperatures(report)[0] == 0 else {}, []
     for name, row in means(report).items():
-        if name in ideal and "total_tokens" in report["settings"][name] and "speedup" in row:
+        asked = report["settings"].get(name, {})
+        if name in ideal and "top_k" in asked and not asked.get("lookup") and "speedup" in row:
             most = row["tau"] * ideal["vanilla"]["round_s"] / ideal[name]["ideal_round_s"]
             parts.append(f"{name} {most:.2f}×, of which it reached {row['speedup'] / most:.2f}")
     return "Allowed by tau and the bare networks: " + "; ".join(parts) if parts else ""

@@ -189,6 +189,15 @@ def test_a_run_is_drafted_again_by_the_head_that_recorded_it(raced, heads, metho
     assert "EAGLE-2 was recorded" not in said
 
 
+def test_a_method_whose_head_has_no_name_here_drafts_its_own_runs_again(raced, heads):
+    """As one's own that reads its head by itself (CONTRIBUTING.md)."""
+    loaded, library, race = raced
+    eagle, _ = library.traces(race)
+    known = replace(loaded, target=Target.wrap(loaded.target.model, heads=heads, name=loaded.target.name))
+    assert known.target.drafters == {}
+    assert known.drafting(replace(eagle, drafter="")) == known.drafting(eagle) == "eagle2"
+
+
 def test_of_heads_in_folders_called_alike_each_drafts_its_own_run_again(raced, tmp_path, methods_again):
     """As two trainings leave them: RUN/heads/eagle2."""
     loaded, library, race = raced

@@ -72,7 +72,7 @@ class Loaded:
         kind, heads = kind_of(trace.method), self.target.heads
         for name in (trace.method, *heads):  # first its own: an older trace knows no weights
             known = name in self.makers and name in heads and kind_of(name) == kind
-            if known and same_drafter(self.target.drafters[heads[name]], trace.drafter):
+            if known and same_drafter(self.target.drafters.get(heads[name], ""), trace.drafter):
                 return name
         return kind if trace.method not in self.makers and kind in self.makers else trace.method
 

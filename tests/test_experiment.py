@@ -18,12 +18,11 @@ from jakiro.commands import learning
 from jakiro.commands.arguments import EXPERIMENTS, RECIPES
 from jakiro.engine import record
 from jakiro.measuring import experiment, findings
-from jakiro.measuring.bootstrap import Part, differences, intervals
+from jakiro.measuring.bootstrap import FEW, Part, differences, intervals
 from jakiro.measuring.experiment import Experiment
 from jakiro.measuring.findings import as_page, summary
 from jakiro.measuring.prompts import Prompt
 from jakiro.measuring.report import Sample
-from jakiro.measuring.variants import FEW
 from jakiro.models.hub import fingerprint
 from jakiro.target import Target
 from jakiro.text import encode
@@ -333,6 +332,10 @@ def test_findings_say_better_worse_or_nothing(monkeypatch):
     turned = {**found[1], "what": "turned", "variant": "dense", "against": "up"}
     both = report["experiment"] | {"parts": [*report["experiment"]["parts"], turned]}
     assert "of all 3 in which" in as_page(report | {"experiment": both}), "one comparison, either way round"
+    assert "too narrow" not in page  # the rows do not say of how many prompts they are, as those of older reports
+    few = report["experiment"] | {"intervals": [row | {"prompts": 9} for row in found]}
+    told = as_page(report | {"experiment": few})
+    assert "over prompts. Of 9 prompts in all, intervals are too narrow: measure 10 or more. Each" in told
     assert "vanilla's tokens on 96 % of the runs" in page  # 48 of the variants' 50
     assert "intervals hold 95 % of a bootstrap" in page and "differs 5 % at least look different by chance" in page
     assert "| dense | one | 5 | feature 0.5, mixture 0.5, top_k 0.5 | – |" in page

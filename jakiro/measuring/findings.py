@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
-from jakiro.measuring.bootstrap import LEVEL
+from jakiro.measuring.bootstrap import LEVEL, note_of_few
 from jakiro.measuring.findings_text import AGAIN, EXPERTS, NAMES
 from jakiro.measuring.report import identical, means, method_totals, prompts_a_task, temperatures
 from jakiro.measuring.tables import ranged, table
@@ -75,6 +75,7 @@ def _how(report: dict[str, Any]) -> str:
             f"Measured on {prompts_a_task(report)} prompts of each of {tasks}, at most {report['max_new_tokens']} new",
             f"tokens, drafted with {_named(_shared(report))}{_tree(report)}.",
             f"Tau is the mean of the tasks; intervals hold {LEVEL} % of a bootstrap over prompts.",
+            *filter(None, [note_of_few(about["intervals"])]),
             f"Each comparison stands alone: of those where nothing differs {100 - LEVEL} % at least look different by",
             f"chance, {(1 - LEVEL / 100) * compared:.0f} of all {compared} in which any prompt differs.",
             "What another seed of a head would change is not in the intervals.",

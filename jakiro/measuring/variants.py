@@ -16,7 +16,7 @@ from typing import Any
 
 from jakiro import bench
 from jakiro.bench import Methods
-from jakiro.measuring.bootstrap import LEVEL
+from jakiro.measuring.bootstrap import LEVEL, note_of_few
 from jakiro.measuring.tables import ranged, table
 from jakiro.methods import METHODS, check_known, on_heads
 from jakiro.models import hub
@@ -24,8 +24,6 @@ from jakiro.settings import build
 from jakiro.target import Target
 from jakiro.trace import kind_of
 from jakiro.training import recipe_file
-
-FEW = 10  # prompts, of fewer of which 95 % intervals hold the truth in less than 90 % (tests/test_experiment.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +107,4 @@ def as_markdown(rows: Sequence[dict[str, Any]], reference: str) -> str:
         [row["variant"], f"{row['temperature']:g}", *(ranged(row, name, digits) for name, digits in shown)]
         for row in rows
     )
-    few = min(row["prompts"] for row in rows)
-    note = f"\n\nOf {few} prompts in all, intervals are too narrow: measure {FEW} or more." if few < FEW else ""
-    return table(head, lines) + note
+    return "\n\n".join(filter(None, [table(head, lines), note_of_few(rows)]))

@@ -32,7 +32,7 @@ from jakiro.assets import ASSETS, TEMPLATES
 from jakiro.commands.arguments import how_to_load
 from jakiro.engine import Prefill
 from jakiro.trace import from_dict, to_json
-from jakiro.ui import page, recorded, site, small
+from jakiro.ui import guard, page, recorded, site
 from jakiro.ui.library import Library
 from jakiro.ui.models import Models
 from jakiro.ui.modules import Modules
@@ -474,7 +474,7 @@ def test_an_answer_that_nobody_fetches_is_kept_for_a_while(address, monkeypatch)
     first, second, third = (asked()["event_id"] for _ in range(3))
     assert "event: complete" in fetched(third)  # which is over after the others
     assert "event: complete" in fetched(second)
-    monkeypatch.setattr(small, "KEPT", 0.0)
+    monkeypatch.setattr(guard, "KEPT", 0.0)
     fetched(asked()["event_id"])
     assert "event: error" in (told := fetched(first)) and len(told) < 200
 
@@ -488,13 +488,13 @@ def test_an_answer_that_is_forgotten_takes_no_other_of_its_session_with_it(addre
         return httpx.get(f"{address}gradio_api/call/race/{id}", timeout=60).text
 
     later = 0.0
-    monkeypatch.setattr(small, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + later))
+    monkeypatch.setattr(guard, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + later))
     first = asked(session_hash="two")
     fetched(asked())  # which is over after the first
-    later = 0.9 * small.KEPT
+    later = 0.9 * guard.KEPT
     asked(session_hash="two")
     fetched(asked())
-    later = 1.1 * small.KEPT  # the first is late now, and the second is not
+    later = 1.1 * guard.KEPT  # the first is late now, and the second is not
     fetched(asked())
     with httpx.stream("GET", f"{address}gradio_api/call/race/{first}", timeout=60) as answer:
         told = [*takewhile(lambda line: line != "event: heartbeat", answer.iter_lines())]

@@ -25,13 +25,14 @@ from jakiro.ui.about import method_summaries
 from jakiro.ui.early import THERE, Early
 from jakiro.ui.export import EXPORTS
 from jakiro.ui.figures import theme
+from jakiro.ui.guard import REFUSALS, guard
 from jakiro.ui.library import Library
 from jakiro.ui.live import branches, comparisons, examinations, live_races
 from jakiro.ui.models import Models, RequestError
 from jakiro.ui.modules import Modules
 from jakiro.ui.panel import Panel
 from jakiro.ui.questions import failure, refused, tell_run, when_over
-from jakiro.ui.small import REFUSALS, Small, guard
+from jakiro.ui.small import Small
 from jakiro.ui.stream import line
 from jakiro.ui.whatif import descriptions
 

@@ -12,6 +12,7 @@ import torch
 from benchmarks import common
 from benchmarks.browsing import Browser, first_screen, open_page, served, tree_trace, vanilla_trace, wait_for_tree
 from jakiro.machine import peak_bytes, reset_peak
+from jakiro.trace import Trace
 from jakiro.ui import recorded
 from jakiro.ui.library import Library
 
@@ -32,11 +33,16 @@ def largest(chromium: Browser | None, rounds: int, nodes: int, visits: int) -> d
 
 def _save(folder: Path, rounds: int, nodes: int) -> int:
     """Write a small race, which the page opens with, and the large one; the bytes of the latter's files."""
-    run = tree_trace(rounds, nodes)
-    recorded.save(folder, "small", "Small", "made up", [vanilla_trace(run.tokens[:4])])
-    lanes = [vanilla_trace(run.tokens), tree_trace(rounds, nodes, experts=False), run]
+    lanes = made_up(rounds, nodes)
+    recorded.save(folder, "small", "Small", "made up", [vanilla_trace(lanes[0].tokens[:4])])
     race = recorded.save(folder, RACE, "Largest", "made up", lanes)
     return sum((folder / name).stat().st_size for name in race.traces)
+
+
+def made_up(rounds: int, nodes: int) -> list[Trace]:
+    """Vanilla's run and two heads' with that many rounds."""
+    run = tree_trace(rounds, nodes)
+    return [vanilla_trace(run.tokens), tree_trace(rounds, nodes, experts=False), run]
 
 
 def _prepared(library: Library) -> dict[str, Any]:

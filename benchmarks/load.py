@@ -15,8 +15,8 @@ start of the races to their ends, prefill, the inspection between rounds (not on
 traces included; for `api` and `page` also the rest before the first round (`Pace` of jakiro/ui/stream.py). `identical`
 says if all ways gave the same tokens with the same settings.
 
-Largest race: --rounds rounds of --nodes nodes in three lanes (largest.py); at first as many nodes as a live race may
-have (`MAX_NODES` of jakiro/traces.py). `prepared`: seconds to make its text for the browser, and this process's
+Largest race: --rounds rounds of --nodes nodes in three lanes (largest.py); at first about as many nodes as can be shown
+(`MAX_NODES` of jakiro/traces.py). `prepared`: seconds to make its text for the browser, and this process's
 bytes in RAM before, at their peak and after. `shown`: on a server started anew, first screens (`first_ms`, as in
 scrub.py; the first visit waits for the text to be made), the browser's JavaScript heap, this process's memory.
 
@@ -53,6 +53,7 @@ from jakiro.ui.models import Models
 
 SCHEMA = "jakiro-load/1"
 NODES = 60  # of a large tree
+ROUNDS = MAX_NODES // (2 * NODES + 7)  # in which vanilla has as many tokens as the longest paths, or fewer
 WAYS = ("race", "beside", "api", "page")  # of the page; before them the command line
 
 Way = tuple[str, int]  # its name and its CPU threads
@@ -195,12 +196,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         default=sorted({max(1, cores - 1), cores}),
         help="CPU threads of the page, one after another (default: %(default)s)",
     )
-    parser.add_argument(
-        "--rounds",
-        type=positive,
-        default=MAX_NODES // (2 * NODES + 1),
-        help="of the largest race (default: %(default)s)",
-    )
+    parser.add_argument("--rounds", type=positive, default=ROUNDS, help="of the largest race (default: %(default)s)")
     parser.add_argument("--nodes", type=positive, default=NODES, help="of its trees (default: %(default)s)")
     parser.add_argument("--visits", type=positive, default=5, help="to it (default: %(default)s)")
     return common.run(parser, report, argv)

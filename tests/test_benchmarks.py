@@ -20,6 +20,7 @@ from benchmarks import (
     browsing,
     common,
     head_training,
+    largest,
     load,
     long_text,
     muon,
@@ -30,6 +31,7 @@ from benchmarks import (
     steadiness,
 )
 from benchmarks.published import LLAMA_3_8B, VICUNA_7B
+from jakiro import traces
 from jakiro.assets import BENCHMARKS
 from jakiro.commands.arguments import RECIPES
 from jakiro.measuring.prompts import examples
@@ -360,6 +362,13 @@ def test_load_without_a_browser(run, folder, monkeypatch):
     assert asked[:7] == [2, 1, 1, 1, 1, 2, 2]  # in the turn that warms up, which begins with the last way
     check_load(report, ("race", "beside", "api"), (1, 2), repeats=1)
     assert report["browser"] == browsing.NO_BROWSER and report["largest"]["shown"] is None
+
+
+def test_the_largest_race_can_be_shown():
+    """At the size that it has when none is asked for; the other tests ask for a small one."""
+    lanes = largest.made_up(load.ROUNDS, load.NODES)
+    traces.check_together(lanes)
+    assert sum(len(step.tree) for lane in lanes for step in lane.steps) > 0.95 * traces.MAX_NODES
 
 
 @pytest.mark.browser

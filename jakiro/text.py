@@ -74,13 +74,14 @@ def as_turn(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
         ) from error
 
 
-def with_system(tokenizer: PreTrainedTokenizerBase, system: str) -> str:
+def with_system(tokenizer: PreTrainedTokenizerBase, system: str, given: str = "--system") -> str:
     """Its chat template, such that conversations which do not begin with a system message begin with this one.
 
-    Raises ValueError for an empty message, and where there is no template, or one that takes no such message.
+    Raises ValueError for an empty message, and where there is no template, or one that takes no such message. `given`
+    is what says the message, to be named in the remedy.
     """
     if not system.strip():
-        raise ValueError("the system message is empty; leave out --system")
+        raise ValueError(f"the system message is empty; leave out {given}")
     if not tokenizer.chat_template:
         raise ValueError("without a chat template a system message has no place; give one with --chat-template")
     form, alone = form_of(tokenizer), tokenizer.get_chat_template()
@@ -91,7 +92,7 @@ def with_system(tokenizer: PreTrainedTokenizerBase, system: str) -> str:
     except Exception as error:  # as above
         why = _why(error)
     if why:
-        remedy = "leave out --system, or give another template with --chat-template"
+        remedy = f"leave out {given}, or give another template with --chat-template"
         raise ValueError(f"the chat template refuses a system message ({why}); {remedy}")
     first = f"{{% set messages = [{told!a}] + messages %}}"
     return f"{{% if messages[0]['role'] != 'system' %}}{first}{{% endif %}}\n{alone}"

@@ -179,6 +179,25 @@ def test_a_teacher_needs_a_template_that_keeps_what_is_asked(teacher):
 
 
 @pytest.mark.parametrize(
+    ("system", "why"),
+    [("{{ raise_exception('System role not supported') }}", "System role not supported"), ("", "it leaves it out")],
+)
+def test_a_teacher_that_takes_no_system_message_is_refused_before_it_writes(
+    trained, data, tmp_path, capsys, system, why
+):
+    """Gemma's template raises at one. The recipes that ship have one."""
+    shown = "{% for m in messages %}{% if m.role == 'user' %}<user>{{ m.content }}{% else %}" + system + "{% endif %}"
+    (tmp_path / "own.jinja").write_text(shown + "{% endfor %}<assistant>")
+    (tmp_path / "texts.json").write_text(json.dumps(MADE | {"system": "Be brief."}))
+    line = ["train", "texts", "--target", trained / "out", "--data", data, "--recipe", tmp_path / "texts.json"]
+    line += ["--chat-template", tmp_path / "own.jinja", "--out", tmp_path / "texts.jsonl"]
+    assert main([*map(str, line)]) == 2
+    told = f"refuses a system message ({why}); leave out the recipe's `system`, or give another template"
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "texts.jsonl").exists()
+
+
+@pytest.mark.parametrize(
     ("more", "message"),
     [
         (["texts", "target"], "texts stands alone"),

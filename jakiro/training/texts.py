@@ -22,7 +22,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.files import append_lines
 from jakiro.models.generation import end_ids, generated
-from jakiro.text import form_of, tokenize
+from jakiro.text import form_of, tokenize, with_system
 from jakiro.training import recipe_file
 from jakiro.training.claims import claim, contents, digest
 from jakiro.training.repeats import goes_round
@@ -72,13 +72,16 @@ class Teacher:
     """A chat model that is asked in its own template."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, recipe: TextsRecipe) -> None:
-        """Raises ValueError where the tokenizer has no chat template, or one that changes what the user says."""
+        """Raises ValueError where the tokenizer has no chat template, or one that changes what the user says, or that
+        takes no system message where the recipe has one."""
         if not tokenizer.chat_template:
             raise ValueError("the teacher's tokenizer has no chat template: give it one with --chat-template FILE")
         self.model, self.tokenizer, self.recipe = model, tokenizer, recipe
         self.ends, self.form = end_ids(model, tokenizer), form_of(tokenizer)
         if self._templated(HERE, "").count(HERE) != 1:
             raise ValueError("the teacher's chat template does not show what the user says: mend the template")
+        if recipe.system:
+            with_system(tokenizer, recipe.system, "the recipe's `system`")  # refused as --system is
 
     def prompts(self, seed: int) -> list[str]:
         """What the teacher takes a user to ask: of a batch, what ends in time and is one paragraph."""

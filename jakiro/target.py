@@ -213,11 +213,11 @@ class Target:
         return ValueError(f"{why}: use bfloat16 or float32, or other weights")
 
     def check_heads(self) -> None:
-        """Raise ValueError where no head can draft: one predicts features, which `logits` must be able to read."""
+        """Raise ValueError where `logits` cannot read features: no head that predicts them drafts, none is trained."""
         if not self.logit_scale:
             raise ValueError(
-                f"{self.name} does more to its last hidden state than its output embedding, so no draft head can "
-                "predict its tokens: use vanilla, prompt_lookup, token_recycling or draft_model"
+                f"{self.name} does more to its last hidden state than its output embedding: heads that predict it "
+                "cannot draft; use vanilla, prompt_lookup, token_recycling, draft_model or a trained eagle3 head"
             )
 
     def masks(self, seen: Tensor, positions: Tensor, places: Tensor) -> Mask:

@@ -150,8 +150,9 @@ def test_features_of_a_run_that_is_over_are_not_kept(deep):
         assert not vars(deep._seen)
 
 
-@pytest.mark.parametrize("family", ["qwen3", "mistral", "eager gemma2", "eager gpt_oss"])
+@pytest.mark.parametrize("family", ["qwen3", "mistral", "eager gemma2", "eager gpt_oss", "modernbert-decoder"])
 def test_other_families_are_read(family, tmp_path):
+    """Of the last no head can draft that predicts its last hidden state (`Target.check_heads`)."""
     *attention, name = family.split()
     target = Target.wrap(tiny_model(name, *attention), heads={"eagle3": tmp_path})
     target.ends = frozenset()

@@ -148,7 +148,7 @@ def test_a_target_whose_features_cannot_be_read_has_no_heads():
     """ModernBERT's decoder has a layer more between its last hidden state and its output embedding."""
     target = Target.wrap(tiny_model("modernbert-decoder"))
     assert target.hidden_size == 32
-    with pytest.raises(ValueError, match="use vanilla, prompt_lookup, token_recycling or draft_model"):
+    with pytest.raises(ValueError, match=r"use vanilla, .*, draft_model or a trained eagle3 head"):
         target.check_heads()
 
 

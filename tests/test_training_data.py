@@ -1,16 +1,18 @@
 """Conversations with a system message, what is held out, and the prompts of a mix that has few."""
 
 import json
+from dataclasses import replace
 
 import pytest
-from recipes import TEMPLATE
+from recipes import TEMPLATE, head_recipe
 from texts import message, write_texts
-from tiny import tiny_model, tiny_tokenizer
+from tiny import CONTEXT, tiny_model, tiny_tokenizer
 
 from jakiro.__main__ import main
-from jakiro.training import sources
+from jakiro.training import sources, workers
 from jakiro.training.answers import prompts_of
 from jakiro.training.data import draw, take
+from jakiro.training.head_rows import Lesson, check_target
 from jakiro.training.sources import Source, held_out, only_source, read_chats
 from jakiro.training.trial import Trial, held_out_prompts
 
@@ -149,11 +151,11 @@ def test_prompts_end_where_a_mix_has_no_others():
     assert list(prompts_of(documents(), 0, patience=50)) == []
 
 
-def prompts(folder, mix=None, **how):
+def prompts(folder, mix=None, model=None, **how):
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = TEMPLATE
     return held_out_prompts(
-        tiny_model(), tokenizer, Trial(1, **how), mix or [Source("chat.jsonl", 1.0)], folder, seed=0
+        model or tiny_model(), tokenizer, Trial(1, **how), mix or [Source("chat.jsonl", 1.0)], folder, seed=0
     )
 
 
@@ -175,6 +177,17 @@ def test_held_out_prompts_that_are_all_too_long_are_said(tmp_path):
     long = [[message("user", one[0]["content"]), *one[1:]] for one in held(3)]
     with pytest.raises(ValueError, match="leave `trial` out of the recipe"):
         prompts(write(tmp_path, *long), new_tokens=150)
+
+
+def test_what_a_target_is_trained_and_tried_on_may_be_as_long_as_it_reads(tmp_path):
+    """YaRN stretches positions, and many a config leaves their number as it was."""
+    rope = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0}
+    model = tiny_model(max_position_embeddings=CONTEXT // 4, rope_parameters=rope)
+    assert prompts(write(tmp_path, *held(3)), model=model, new_tokens=CONTEXT // 2)
+    lesson = Lesson(workers.start(), model, tiny_tokenizer(), head_recipe(row=CONTEXT, short=[]), tmp_path)
+    assert check_target(lesson).context == CONTEXT
+    with pytest.raises(ValueError, match=f"`row` of the recipe is {CONTEXT + 1}, and the target's context {CONTEXT}"):
+        check_target(replace(lesson, recipe=head_recipe(row=CONTEXT + 1, short=[])))
 
 
 def test_one_bad_line_is_one_line_on_the_command_line(tmp_path, capsys):

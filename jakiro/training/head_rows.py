@@ -10,6 +10,7 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from jakiro.models.generation import end_ids
+from jakiro.models.lengths import positions
 from jakiro.target import Target
 from jakiro.text import check_ids
 from jakiro.training import answers
@@ -64,8 +65,7 @@ def check_target(lesson: Lesson) -> Target:
         widths = f"layers of {config.hidden_size} and an output of {target.hidden_size}"
         kind = type(lesson.model).__name__
         raise ValueError(f"{kind} has {widths}, which no head is made for: use another target")
-    context = getattr(config, "max_position_embeddings", None)
-    if context and row > context:
+    if row > (context := positions(config)):
         raise ValueError(f"`row` of the recipe is {row}, and the target's context {context} tokens: lower it")
     return target
 

@@ -21,6 +21,7 @@ from jakiro.drafting.head import Head
 from jakiro.drafting.weights import save_head
 from jakiro.engine import record
 from jakiro.methods import METHODS
+from jakiro.models.lengths import positions
 from jakiro.target import Target
 from jakiro.training.answers import prompts_of
 from jakiro.training.data import draw
@@ -51,7 +52,7 @@ def held_out_prompts(
 
     Raises ValueError where there is none that leaves room for an answer.
     """
-    longest = min(LONGEST, model.config.get_text_config().max_position_embeddings - how.new_tokens)
+    longest = min(LONGEST, positions(model.config.get_text_config()) - how.new_tokens)
     if longest <= 0:
         raise ValueError(f"new_tokens of `trial` is {how.new_tokens}, all of the target's context: lower it")
     documents = draw(mix, data, tokenizer, longest, seed, validation=True)

@@ -10,7 +10,7 @@ from jakiro.__main__ import main
 from jakiro.analysis import endings
 from jakiro.analysis.stops import COPY, DRAWN, FAR, FULL, LACKED, LOW, NARROW, NEAR, SHORT, STOPS, Stopped, stop, stops
 from jakiro.trace import save
-from jakiro.tree import DraftTree
+from jakiro.tree import MAX_LEVELS, DraftTree
 from jakiro.ui.figures.stops import stops_figure
 
 
@@ -113,6 +113,14 @@ def test_a_copy_that_was_right_to_its_end_is_full_however_long_it_might_have_bee
     assert endings.moments(asked(copy, depth=8), 0) == ["full"]
     beside = asked(copy, depth=1, total_tokens=3, lookup=2)  # of drafts that are no deeper than that
     assert stop(beside, 0) == COPY and "total_tokens" in STOPS[COPY].more, "a deeper draft makes no longer copies"
+
+
+@pytest.mark.parametrize(("length", "where"), [(MAX_LEVELS - 1, COPY), (MAX_LEVELS, FULL)])
+def test_more_nodes_are_no_remedy_for_a_copy_as_long_as_any_may_be(length, where):
+    tokens = [*range(1, length + 1)]
+    tree = DraftTree([10, *tokens], [-1, *range(length)], [0.0] * len([10, *tokens]), {"copied_from": [None, *tokens]})
+    copy = replace(FIRST, tree=tree, accepted=tokens, target_logprobs=[0.0] * len(tree))
+    assert stop(asked(copy, depth=2, total_tokens=100, lookup=2), 0) == where
 
 
 def test_counts_are_in_order_and_tell_where_one_expert_alone_had_the_choice():

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from jakiro.analysis import endings
 from jakiro.analysis.endings import at_stop, ended_early, ending, expert_ranks, lacked, levels
 from jakiro.trace import StepTrace, Trace
+from jakiro.tree import MAX_LEVELS
 
 # beside endings' own
 FULL, COPY, SHORT, NARROW = "full", "copy", "short", "narrow"
@@ -89,7 +90,8 @@ def stop(trace: Trace, index: int) -> str:
     step, ends = trace.steps[index], ending(trace, index)
     if ends == endings.DRAFT_END:
         if len(step.accepted) >= levels(trace, step):
-            return COPY if step.tree.copied and trace.number("lookup") else FULL
+            longer = step.tree.copied and trace.number("lookup") and len(step.accepted) < MAX_LEVELS
+            return COPY if longer else FULL
         if ended_early(trace, step):
             return SHORT
         narrow = "pick_rank" in step.tree.columns and "top_k" in trace.settings  # else every node is expanded

@@ -61,9 +61,9 @@ class Repeats:
 class Copying(Drafter):
     """Copies where the text's last `lookup` tokens occurred before, and has another draft everywhere else.
 
-    A copy is a chain of as many nodes as the other's tree; the engine cuts off what the text has no room for, and so
-    knows that no program has to be recorded for it. Features that come meanwhile are kept until the other drafts again,
-    and are read then.
+    A copy is a chain of as many nodes as the other's tree, of MAX_LEVELS levels at most; the engine cuts off what the
+    text has no room for, and so knows that no program has to be recorded for it. Features that come meanwhile are kept
+    until the other drafts again, and are read then.
     """
 
     def __init__(self, other: Drafter, settings: TreeSettings) -> None:

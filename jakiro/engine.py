@@ -49,8 +49,8 @@ def decode(
     The text ends with an end-of-sequence token, at max_new_tokens, or when prompt and text fill the target's context;
     nothing is emitted past that. `inspect=False` leaves the columns out, `first` is the first token in place of the
     target's own. A run owns all its state, so a consumer may stop at any time. Raises ValueError at once for a prompt
-    that is empty, foreign to the vocabulary, or too long, for a `first` that is foreign to it, and for a drafter that
-    is none or has had a run; in the middle of a run where target or drafter answer with NaN.
+    that is empty, foreign to the vocabulary, or too long, for a `first` that is foreign to it, for a sampling or
+    a drafter that is none, and for one that has had a run; in the middle of a run where target or drafter answer NaN.
     """
     limit = _limit(target, prompt, max_new_tokens)
     if first is not None and (not isinstance(first, Integral) or not 0 <= first < target.vocab_size):

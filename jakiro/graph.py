@@ -54,8 +54,9 @@ def draft_probabilities(tree: DraftTree) -> list[float | None]:
 def round_graph(trace: Trace, index: int, cut: bool = False) -> nx.DiGraph:
     """The draft tree of one round with the bonus as one more node under the node where the walk stopped.
 
-    Node attributes: token, piece, depth, state, q, p (probabilities given the parent), score (path log-probability
-    under the draft), x, y (depth and row) and every column of the trace that has another name. The bonus knows only
+    Node attributes: token, piece, depth, state, q, p (probabilities given the parent; q of copies, which have none, is
+    1, and p is None where the trace does not know it), score (path log-probability under the draft), x, y (depth and
+    row) and every column of the trace that has another name. The bonus knows only
     token, piece, depth, state, p, x and y. Edge attributes: q and state of the child. With `cut` the nodes that the
     budget left out are there too; they know token, piece, depth, state, q, score, x and y.
     """

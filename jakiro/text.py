@@ -20,7 +20,8 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool = True) -
     """The prompt's ids: as a user's turn where the tokenizer has a chat template, else plain, after its bos token if it
     puts that before a text.
 
-    Raises ValueError for a prompt with nothing in it, and where the chat template refuses it.
+    Raises ValueError for a prompt that is no text, has nothing in it or half a character, and where the chat template
+    refuses it.
     """
     if prompt is not None and not isinstance(prompt, str):
         raise ValueError(

@@ -114,7 +114,10 @@ def same_drafter(one: str, other: str) -> bool:
 
 
 def to_json(trace: Trace) -> str:
-    """The trace as JSON text. What was measured keeps seven significant digits, which is what fp32 carries."""
+    """The trace as JSON text. What was measured keeps seven significant digits, which is what fp32 carries.
+
+    Raises ValueError at a number that is not finite, which JSON has not.
+    """
     data = asdict(trace)
     data |= {"steps": rounded(data["steps"]), "prefill_s": rounded(data["prefill_s"])}
     for step in data["steps"]:
@@ -144,7 +147,7 @@ def no_trace(error: Exception | None = None, kind: str = "") -> TraceError:
 
 
 def save(trace: Trace, path: str | Path) -> None:
-    """Write a trace whole or not at all. Raises OSError, or TraceError where it could not be read again."""
+    """Write a trace whole or not at all. Raises OSError, or ValueError where it could not be read again."""
     text = to_json(trace)
     from_json(text)
     write_text(path, text + "\n")

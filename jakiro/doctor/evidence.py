@@ -79,7 +79,7 @@ def write(
     heed: Heed = heedless,
 ) -> list[Text]:
     """The target's greedy answers to prompts, a batch at a time, with the features of every token, and what enters some
-    of the target's layers there. `heed` is called before each batch."""
+    of the target's layers there; those of more than SHORT tokens. `heed` is called before each batch."""
     found = []
     for at in range(0, len(prompts), BATCH):
         heed(at / len(prompts))

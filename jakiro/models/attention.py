@@ -24,7 +24,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: flo
     """[b, heads, n, d] of queries over keys and values [b, key heads, s, d], each shared by a group of the heads.
 
     `mask` is added to scores, or true where there is something to see, and broadcasts to [b, key heads, group, n, s].
-    Scores and softmax are in float32 at least.
+    Softmax is in float32 at least; scores, too, but for half precision off CUDA.
     """
     batch, heads, count, width = query.shape
     shared, rows = keys.shape[1:3]

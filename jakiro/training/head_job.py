@@ -133,8 +133,8 @@ class HeadJob:
         return {**row, "rate": rate}
 
     def _features(self, batch: int, ids: Tensor, texts: Tensor | None = None) -> Tensor:
-        """Of the target after each token of its text, [b, s, h], or with the inputs of three layers beside it,
-        [b, s, 4 h]. Computed on the fly, remembered if the rows come again."""
+        """Of the target after each token of its text, [b, s, h], or with the inputs of n layers beside it, three as a
+        rule, [b, s, (1 + n) h]. Computed on the fly, remembered if the rows come again."""
         if batch in self.known:
             return self.known[batch].to(self.device)
         where = {} if texts is None else {"position_ids": positions(texts)}

@@ -54,8 +54,8 @@ class UnrolledEagle3(nn.Module):
         self.head, self.recipe = head, recipe
 
     def forward(self, embeddings: Tensor, inner: Tensor, at: Tensor, texts: Tensor | None = None) -> list[Tensor]:
-        """Logits [k, own tokens] of each pass, from embeddings of x_{t+1} [b, s, h] and inputs of three of the target's
-        layers [b, s, 3 h], at k flat indices into [b, s - 1], and the texts of rows as `Attention` takes them."""
+        """Logits [k, own tokens] of each pass, from embeddings of x_{t+1} [b, s, h] and inputs of target layers
+        [b, s, entering_size], at k flat indices into [b, s - 1], and the texts of rows as `Attention` takes them."""
         fused = read = self.head.read(inner)
         passes: Passes | None = [] if self.recipe.passes > 1 else None
         found = []

@@ -4,8 +4,8 @@ viewer/<version>/<file>  the viewer's modules (modules.py)
 plotly/<file>            plotly.js, the version in its name
 races/<id>.json          a race prepared for drawing (library.py, replay.py)
 races/<id>/<export>      a race as a file (export.py)
-races/<id>/cut/<lane>    its trees with the nodes that were cut (replay.py)
-races/<id>/compare/<lane>/<other>   two lanes compared (comparing.py), or null
+races/<id>/cut/<lane>.json  its trees with the nodes that were cut (replay.py)
+races/<id>/compare/<lane>/<other>.json  two lanes compared (comparing.py), or null
 races (POST)             a file of traces; the answer is {"id"} of the race that it becomes, or {"error"}
 models.json              whether live races can be run
 benchmarks.json          what was measured, prepared for drawing (benchmarks.py)

@@ -153,6 +153,8 @@ def test_an_empty_round_of_a_method_that_drafts():
     assert whys(trace)[0].startswith("Nothing was drafted in this round")
     assert whys(replace(vanilla_trace(text(4)), method="jakiro"))[0].startswith("Nothing was drafted in this run")
     assert whys(replace(trace, settings={"remembered": 8}))[0].startswith("What may follow the last token is not known")
+    for settings in ({"remembered": 8, "total_tokens": 1}, {"top_k": 8, "total_tokens": 1}):  # the former's was known
+        assert whys(replace(trace, settings=settings))[0].startswith("The budget of 1 node is the root's, so nothing")
 
 
 def test_prompt_lookup_says_no_match_wrong_copy_and_copied_to_the_end():

@@ -36,6 +36,8 @@ def _end_of_text(trace: Trace, step: StepTrace) -> str:
 
 def _idle(trace: Trace) -> str:
     """Why rounds without a draft have none."""
+    if trace.number("total_tokens") == 1:
+        return "The budget of 1 node is the root's, so nothing was drafted"
     if any(_copies(step) for step in trace.steps) and "lookup" not in trace.settings:
         return "The last tokens occur nowhere earlier in the text, so there was nothing to copy"
     if "remembered" in trace.settings:
